@@ -1,0 +1,162 @@
+"""Hashes of configurations and of code, from which the store makes its keys."""
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+PACKAGE = "biaslib"
+
+
+def of_value(value: Any) -> str:
+    """Hash of a configuration: equal values, equal hash, in every process.
+
+    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths.
+
+    Raises:
+        TypeError: for anything else, because a hash by identity would never be found again.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts(value):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def of_code(function: Callable[..., Any]) -> str:
+    """Hash of the source that a call of `function` can run inside the package.
+
+    A function of the package counts with its module and all package modules this one imports, directly or not. A
+    function from elsewhere (a notebook's cell) counts with its own source and with the functions and modules it names.
+    Comments, docstrings and layout do not count. Values it captures do not either: they belong to the configuration.
+    """
+    modules: set[Path] = set()
+    local: dict[str, None] = {}
+    for found in _reachable(function, seen=set()):
+        if isinstance(found, Path):
+            modules |= _closure(found)
+        else:
+            local[found] = None
+    parts = sorted(_module_hash(path, path.stat().st_mtime_ns) for path in modules)
+    return of_value([parts, sorted(local)])
+
+
+def of_package() -> str:
+    """Hash of every module of the package."""
+    folder = Path(__file__).parent
+    return of_value(sorted(_module_hash(path, path.stat().st_mtime_ns) for path in folder.rglob("*.py")))
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    if value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
+        plain = value.item() if isinstance(value, np.generic) else value
+        yield f"{type(plain).__name__}:{plain!r};".encode()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield f"{type(value).__qualname__}".encode()
+        yield from _parts({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    elif isinstance(value, Mapping):
+        yield b"{"
+        for key in sorted(value, key=str):
+            yield from _parts(key)
+            yield from _parts(value[key])
+        yield b"}"
+    elif isinstance(value, np.ndarray):
+        yield f"array:{value.dtype}:{value.shape};".encode()
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, pd.DataFrame):
+        yield f"table:{list(value.columns)}:{[str(t) for t in value.dtypes]};".encode()
+        yield pd.util.hash_pandas_object(value, index=True).to_numpy().tobytes()
+    elif isinstance(value, Path):
+        yield f"path:{value.as_posix()};".encode()
+    elif isinstance(value, list | tuple):
+        yield b"["
+        for item in value:
+            yield from _parts(item)
+        yield b"]"
+    else:
+        raise TypeError(f"cannot hash a {type(value).__name__} in a configuration; describe it by plain values instead")
+
+
+def _reachable(thing: Any, seen: set[int]) -> Iterator[Path | str]:
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    thing = inspect.unwrap(thing) if callable(thing) else thing
+    thing = getattr(thing, "__func__", thing)
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None) or ""
+    if name.split(".")[0] == PACKAGE:
+        yield _module_path(name)
+    elif isinstance(thing, types.FunctionType):
+        yield _function_source(thing)
+        captured = inspect.getclosurevars(thing)
+        for value in {**captured.globals, **captured.nonlocals}.values():
+            if callable(value) or isinstance(value, types.ModuleType):
+                yield from _reachable(value, seen)
+
+
+def _function_source(function: types.FunctionType) -> str:
+    try:
+        return ast.dump(ast.parse(inspect.cleandoc(inspect.getsource(function))))
+    except (OSError, SyntaxError):  # typed at a prompt, or a lambda inside a larger expression
+        code = function.__code__
+        return f"{code.co_code.hex()}{[c for c in code.co_consts if not isinstance(c, types.CodeType)]}{code.co_names}"
+
+
+def _module_path(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"no source for module {name}")
+    return Path(spec.origin)
+
+
+def _closure(path: Path) -> set[Path]:
+    found: set[Path] = set()
+    waiting = {path}
+    while waiting:
+        path = waiting.pop()
+        found.add(path)
+        waiting |= set(_imports(path, path.stat().st_mtime_ns)) - found
+    return found
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports(path: Path, _modified: int) -> tuple[Path, ...]:
+    names: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    inside = sorted(name for name in names if name.split(".")[0] == PACKAGE)
+    return tuple(_module_path(name) for name in inside if _is_module(name))
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@functools.cache
+def _module_hash(path: Path, _modified: int) -> str:
+    tree = _tree(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) is not None
+            node.body = node.body[1:] if documented else node.body
+    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).hexdigest()

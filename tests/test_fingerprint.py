@@ -1,0 +1,110 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import fingerprint, samples
+
+
+@dataclass(frozen=True)
+class Config:
+    epochs: int = 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        "three",
+        {"b": [1, 2], "a": (0.5, True)},
+        Config(),
+        np.arange(4),
+        pd.DataFrame({"x": [1.0]}),
+        Path("a/b"),
+    ],
+)
+def test_equal_values_have_equal_hashes(value):
+    assert fingerprint.of_value(value) == fingerprint.of_value(value)
+
+
+def test_order_of_keys_does_not_count():
+    assert fingerprint.of_value({"a": 1, "b": 2}) == fingerprint.of_value({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (1, True),
+        (1, "1"),
+        ([1, 2], [2, 1]),
+        (["ab"], ["a", "b"]),
+        (Config(3), Config(4)),
+        (np.zeros(2), np.zeros(2, np.float32)),
+        (np.zeros((2, 3)), np.zeros((3, 2))),
+        (pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]})),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}),
+    ],
+)
+def test_different_values_have_different_hashes(one, other):
+    assert fingerprint.of_value(one) != fingerprint.of_value(other)
+
+
+def test_an_object_without_plain_value_is_refused():
+    with pytest.raises(TypeError, match="cannot hash a object"):
+        fingerprint.of_value({"model": object()})
+
+
+def test_hash_is_the_same_in_another_process():
+    program = "from biaslib import fingerprint; print(fingerprint.of_value({'a': [1, 'x', 2.5]}))"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == fingerprint.of_value({"a": [1, "x", 2.5]})
+
+
+def one():
+    return 1
+
+
+def with_comment():
+    # this says why
+    return 1
+
+
+def calls_package():
+    return samples.Samples
+
+
+def test_code_of_a_local_function_counts_without_comments():
+    def same():
+        return 1
+
+    def documented():
+        return 2
+
+    assert fingerprint.of_code(same) != fingerprint.of_code(documented)
+    assert fingerprint.of_code(lambda: one()) != fingerprint.of_code(one)
+
+
+def write_package(folder, body):
+    package = folder / "biaslib"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("")
+    (package / "lower.py").write_text(body)
+    (package / "upper.py").write_text("from biaslib import lower\ndef run():\n    return lower.value()\n")
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = "from biaslib import fingerprint, upper; print(fingerprint.of_code(lambda: upper.run()))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(tmp_path):
+    before = write_package(tmp_path, "def value():\n    return 1\n")
+    documented = write_package(tmp_path, 'def value():\n    """One."""\n    return 1  # one\n')
+    edited = write_package(tmp_path, "def value():\n    return 22\n")
+    assert before == documented
+    assert before != edited
