@@ -1,0 +1,215 @@
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from biaslib import models
+from biaslib.errors import BiaslibError
+
+
+def same(first: nn.Module, second: nn.Module, *, but: str = "-") -> bool:
+    other = second.state_dict()
+    return all(torch.equal(value, other[key]) for key, value in first.state_dict().items() if not key.startswith(but))
+
+
+def test_small_has_an_eight_by_eight_map_and_the_split_of_timm() -> None:
+    torch.manual_seed(0)
+    model = models.build("small", 5).eval()
+    images = torch.randn(2, 3, 64, 64)
+    features = model.forward_features(images)
+    assert features.shape == (2, 128, 8, 8)
+    assert model.forward_head(features).shape == (2, 5)
+    torch.testing.assert_close(model.forward_head(features), model(images))
+
+
+def test_small_sees_23_pixels() -> None:
+    torch.manual_seed(0)
+    model = models.build("small", 1).eval()
+    images = torch.randn(1, 3, 64, 64, requires_grad=True)
+    model.forward_features(images)[0, :, 4, 4].sum().backward()
+    assert images.grad is not None
+    rows = images.grad.abs().sum((0, 1, 3)).nonzero()
+    assert rows.max() - rows.min() + 1 == 23
+
+
+def test_the_seed_decides_the_weights() -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(3)
+        return models.build("small", 2, hidden=7)
+
+    assert same(build(), build())
+
+
+@pytest.mark.parametrize("architecture", ["small", "resnet10t", "convnext_femto", "mobilenetv3_small_050"])
+def test_hidden_replaces_the_last_layer_inside_the_head(architecture: str) -> None:
+    model = models.build(architecture, 4, hidden=6).eval()
+    head = model.get_submodule(model.pretrained_cfg["classifier"])
+    assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "Dropout", "Linear"]
+    assert head[2].p == 0.5
+    images = torch.randn(1, 3, 64, 64)
+    assert model.forward_head(model.forward_features(images)).shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("resnet_18", 2), "There is no architecture 'resnet_18': did you mean .*'resnet18'"),
+        (("§", 2), "There is no architecture '§': take 'small' or a name that timm lists"),
+        (("resnet18.no_such_tag", 2), "timm cannot build 'resnet18.no_such_tag'"),
+        (("small", 0), "at least one output, not 0"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(arguments: tuple[str, int], message: str) -> None:
+    with pytest.raises(BiaslibError, match=message):
+        models.build(*arguments)
+
+
+def test_hidden_is_checked() -> None:
+    with pytest.raises(BiaslibError, match="at least one unit"):
+        models.build("small", 2, hidden=0)
+    with pytest.raises(BiaslibError, match="'efficientformer_l1' does not end in one linear layer"):
+        models.build("efficientformer_l1", 2, hidden=3)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_weights_come_back_from_a_file(tmp_path: Path, suffix: str) -> None:
+    saved = models.build("small", 3, hidden=5)
+    path = save(saved, tmp_path / f"weights{suffix}")
+    assert same(saved, models.build("small", 3, hidden=5, weights=path))
+    assert same(saved, models.build("small", 3, hidden=5, weights=str(path)))
+
+
+@pytest.mark.parametrize(("outputs", "hidden"), [(4, None), (3, 5)])
+def test_another_last_layer_stays_as_initialised(tmp_path: Path, outputs: int, hidden: int | None) -> None:
+    path = save(models.build("small", 3), tmp_path / "weights.safetensors")
+    torch.manual_seed(1)
+    fresh = models.build("small", outputs, hidden=hidden)
+    torch.manual_seed(1)
+    loaded = models.build("small", outputs, hidden=hidden, weights=path)
+    assert same(fresh.fc, loaded.fc)
+    assert same(loaded, models.build("small", 3, weights=path), but="fc.")
+
+
+def test_a_file_without_batch_counters_loads(tmp_path: Path) -> None:
+    saved = models.build("small", 2)
+    state = {key: value for key, value in saved.state_dict().items() if not key.endswith("num_batches_tracked")}
+    torch.save(state, tmp_path / "old.pth")
+    assert same(saved, models.build("small", 2, weights=tmp_path / "old.pth"))
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    state = models.build("small", 2).state_dict()
+    first = "features.0.0.weight"
+    cases = {
+        "is missing": {key: value for key, value in state.items() if key != first},
+        "has another shape": {**state, first: torch.zeros(1)},
+        "is unknown": {**state, "extra": torch.zeros(1)},
+    }
+    for problem, changed in cases.items():
+        torch.save(changed, tmp_path / "other.pt")
+        with pytest.raises(BiaslibError, match=f"(features.0.0.weight|extra)' {problem}; name the architecture"):
+            models.build("small", 2, weights=tmp_path / "other.pt")
+
+
+class Boom:
+    def __reduce__(self):
+        return (print, ("code ran",))
+
+
+def test_unreadable_weights_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BiaslibError, match="There is no weights file"):
+        models.build("small", 2, weights=tmp_path / "none.pt")
+    for name in ("broken.safetensors", "broken.pt", "empty.pt"):
+        (tmp_path / name).write_bytes(b"" if "empty" in name else hashlib.sha256(b"noise").digest() * 9)
+        with pytest.raises(BiaslibError, match=f"{name} .*damaged"):
+            models.build("small", 2, weights=tmp_path / name)
+    torch.save({"fc.weight": Boom()}, tmp_path / "code.pt")
+    with pytest.raises(BiaslibError, match="holds more than tensors, and is not opened for safety"):
+        models.build("small", 2, weights=tmp_path / "code.pt")
+    assert "code ran" not in capsys.readouterr().out
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(BiaslibError, match="is not a state dictionary"):
+        models.build("small", 2, weights=tmp_path / "list.pt")
+
+
+def test_a_cut_off_file_is_refused(tmp_path: Path) -> None:
+    for name in ("cut.safetensors", "cut.pt"):
+        path = save(models.build("small", 2), tmp_path / name)
+        path.write_bytes(path.read_bytes()[:-1000])
+        with pytest.raises(BiaslibError, match="damaged"):
+            models.build("small", 2, weights=path)
+
+
+def test_imagenet_weights_come_through_timm_or_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def unreachable(name: str, **options: object) -> nn.Module:
+        asked.append({"name": name, **options})
+        raise ConnectionError("no route to the hub\nand a long story")
+
+    monkeypatch.setattr(models.timm, "create_model", unreachable)
+    with pytest.raises(
+        BiaslibError, match=r"ImageNet weights of 'resnet18' cannot .*\(no route to the hub\): download"
+    ):
+        models.build("resnet18", 2, weights="imagenet")
+    assert asked == [{"name": "resnet18", "pretrained": True, "num_classes": 2}]
+    with pytest.raises(BiaslibError, match="no ImageNet weights for 'small'"):
+        models.build("small", 2, weights="imagenet")
+
+
+def test_to_tensor_normalises_pixels() -> None:
+    images = np.zeros((2, 4, 5, 3), np.uint8)
+    images[1] = 255
+    tensor = models.to_tensor(images)
+    assert tensor.shape == (2, 3, 4, 5)
+    assert tensor.dtype == torch.float32
+    assert tensor.is_contiguous()
+    # by hand: (0 - .485) / .229 and (1 - .406) / .225
+    assert tensor[0, 0, 0, 0].item() == pytest.approx(-2.117904, abs=1e-5)
+    assert tensor[1, 2, 3, 4].item() == pytest.approx(2.64, abs=1e-5)
+    torch.testing.assert_close(models.to_tensor(torch.from_numpy(images), "cpu"), tensor, rtol=0, atol=0)
+
+
+def test_to_tensor_reads_a_read_only_memory_map(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    stored = np.load(tmp_path / "images.npy", mmap_mode="r")
+    assert torch.equal(models.to_tensor(stored), models.to_tensor(images))
+
+
+def test_to_tensor_leaves_floats_as_they_are() -> None:
+    images = torch.randn(2, 3, 4, 4)
+    assert models.to_tensor(images) is images
+    assert torch.equal(models.to_tensor(images.numpy()), images)
+    assert models.to_tensor(images.double()).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("images", "kind"),
+    [
+        (np.zeros((2, 3, 4, 4), np.uint8), r"uint8 of shape \(2, 3, 4, 4\)"),
+        (np.zeros((2, 4, 4, 3)), r"float64 of shape \(2, 4, 4, 3\)"),
+        (np.zeros((4, 4, 3), np.uint8), "uint8 of shape"),
+        (np.zeros((2, 4, 4, 3), np.int64), "int64"),
+        ([[1.0]], "list"),
+    ],
+)
+def test_to_tensor_refuses_everything_else(images: object, kind: str) -> None:
+    with pytest.raises(BiaslibError, match=f"images must be uint8 .* not .*{kind}"):
+        models.to_tensor(images)  # type: ignore[arg-type]
+
+
+def test_device_is_one_that_is_here() -> None:
+    assert torch.zeros(1, device=models.device()).device.type == models.device().type
+
+
+def save(model: nn.Module, path: Path) -> Path:
+    if path.suffix == ".safetensors":
+        safetensors.torch.save_file(model.state_dict(), path)
+    else:
+        torch.save(model.state_dict(), path)
+    return path
