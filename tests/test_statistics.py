@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
+
+from biaslib.errors import BiaslibError
+from biaslib.statistics import Interval, holm, interval, kendall, welch
+
+
+def test_interval_of_many_values_is_the_normal_one():
+    values = np.random.default_rng(1).normal(size=2000)
+    found = interval(values, seed=3)
+    half = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
+    assert found.estimate == pytest.approx(values.mean())
+    assert found.low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert found.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+    assert found.n == 2000
+
+
+def coverage(draw, trials=400):
+    covered = 0
+    for seed in range(trials):
+        values, clusters = draw(np.random.default_rng(seed))
+        found = interval(values, clusters=clusters, seed=seed, resamples=400)
+        covered += found.low <= 0 <= found.high
+    return covered / trials
+
+
+def test_interval_over_few_models_covers_the_truth_as_often_as_it_says():
+    def four_models(rng):
+        models = np.repeat(np.arange(4), 30)
+        return rng.normal(size=4)[models] + rng.normal(size=120), models
+
+    # 400 trials put 0.95 into [0.917, 0.977] with probability .99
+    assert 0.917 <= coverage(four_models) <= 0.985
+
+
+def test_interval_that_ignores_models_would_not_cover():
+    def four_models(rng):
+        models = np.repeat(np.arange(4), 30)
+        return rng.normal(size=4)[models] + rng.normal(size=120), None
+
+    assert coverage(four_models) < 0.7
+
+
+def test_interval_over_five_values_covers():
+    assert 0.91 <= coverage(lambda rng: (rng.normal(size=5), None)) <= 0.99
+
+
+def test_estimate_over_clusters_is_the_mean_of_their_means():
+    found = interval([1, 1, 1, 3], clusters=["a", "a", "a", "b"])
+    assert found.estimate == 2
+    assert found.n == 4
+
+
+def test_undefined_values_are_counted_and_left_out():
+    found = interval([1.0, np.nan, 3.0])
+    assert (found.estimate, found.n, found.undefined) == (2.0, 2, 1)
+
+
+@pytest.mark.parametrize(("values", "estimate", "n"), [([], np.nan, 0), ([np.nan], np.nan, 0), ([2.0], 2.0, 1)])
+def test_interval_without_spread_is_undefined(values, estimate, n):
+    found = interval(values)
+    assert found.estimate == pytest.approx(estimate, nan_ok=True)
+    assert np.isnan(found.low)
+    assert np.isnan(found.high)
+    assert found.n == n
+
+
+def test_one_seed_one_interval():
+    values = np.random.default_rng(0).normal(size=50)
+    assert interval(values, seed=1) == interval(values, seed=1)
+    assert interval(values, seed=1) != interval(values, seed=2)
+
+
+def test_interval_reads_as_value_and_bounds():
+    assert f"{Interval(0.834, 0.8, 0.87, 20)}" == "0.83 [0.80, 0.87]"
+    assert f"{Interval(0.834, 0.8, 0.87, 20):.1f}" == "0.8 [0.8, 0.9]"
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
+def test_kendall_counts_pairs(pairs):
+    x, y = np.array(pairs, float).T
+    products = [np.sign(x[i] - x[j]) * np.sign(y[i] - y[j]) for i in range(len(x)) for j in range(i)]
+    untied = [sum(v[i] != v[j] for i in range(len(x)) for j in range(i)) for v in (x, y)]
+    expected = sum(products) / np.sqrt(untied[0] * untied[1]) if min(untied) else np.nan
+    assert kendall(x, y, resamples=2).estimate == pytest.approx(expected, nan_ok=True)
+
+
+def test_kendall_interval_of_unrelated_variables_holds_zero():
+    rng = np.random.default_rng(0)
+    found = kendall(rng.normal(size=60), rng.normal(size=60))
+    assert found.low < 0 < found.high
+
+
+def test_welch_agrees_with_scipy_and_knows_the_effect_size():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(1, 1, 500), rng.normal(0, 1, 400)
+    found, expected = welch(a, b), scipy.stats.ttest_ind(a, b, equal_var=False)
+    assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert found.effect_size == pytest.approx(1, abs=0.15)
+    assert found.low < found.difference < found.high
+    assert found.n == (500, 400)
+
+
+@pytest.mark.parametrize(("a", "b"), [([1.0], [1.0, 2.0]), ([], [1.0, 2.0]), ([1.0, 1.0], [2.0, 2.0])])
+def test_welch_without_spread_is_undefined(a, b):
+    assert np.isnan(welch(a, b).p)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_agrees_with_statsmodels(p):
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+
+
+def test_holm_leaves_untested_hypotheses_out():
+    assert holm([0.01, np.nan, 0.04]) == pytest.approx([0.02, np.nan, 0.04], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: interval([1, 2], clusters=[1]), "2 values but 1 clusters"),
+        (lambda: interval([[1, 2]]), "values must be one-dimensional"),
+        (lambda: interval([1, 2], confidence=95), "confidence must lie between 0 and 1, not 95"),
+        (lambda: kendall([1, 2], [1]), "x has 2 values, y 1"),
+        (lambda: holm([0.5, 1.5]), "p-values must lie in"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        call()
