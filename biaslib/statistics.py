@@ -124,7 +124,8 @@ def kendall(
     drawn = (np.concatenate([units[i] for i in rng.integers(len(units), size=len(units))]) for _ in range(resamples))
     taus = np.array([_tau_b(a[rows], b[rows]) for rows in drawn])
     tail = (1 - confidence) / 2
-    low, high = np.nanquantile(taus, [tail, 1 - tail])
+    taus = taus[~np.isnan(taus)]
+    low, high = np.quantile(taus, [tail, 1 - tail]) if len(taus) else (np.nan, np.nan)
     return Interval(estimate, float(low), float(high), len(a), confidence, undefined)
 
 
