@@ -1,0 +1,166 @@
+"""Typeset tables, and numbers for prose: every value with its interval and its n."""
+
+import base64
+import html
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pandas as pd
+
+from biaslib.errors import BiaslibError
+from biaslib.figures.pieces import Piece, check_name, frame
+
+Format = str | Callable[[Any], str]
+
+
+@runtime_checkable
+class IntervalLike(Protocol):
+    """What `biaslib.statistics.Interval` offers, and all that is asked of an interval here."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+
+
+def table(
+    frame_: pd.DataFrame,
+    *,
+    caption: str,
+    name: str,
+    formats: Mapping[str, Format] | None = None,
+    missing: str = "not available: undefined or not measured for this row",
+) -> Piece:
+    """A data frame as a typeset table, with its raw values to download.
+
+    Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The
+    index, where it is more than a row count, becomes the first columns; the first column names the rows.
+
+    Args:
+        frame_: one row a line; cells may be numbers, text, bool, or intervals (`biaslib.statistics.Interval`).
+        caption: one sentence above the table.
+        name: anchor of the table and name of the CSV file: letters, digits, - and _.
+        formats: column -> format specification (".3f", "d", "+.1%") or a function from value to text. Floats have two
+            decimals where nothing is said.
+        missing: what NaN means in this table.
+
+    Raises:
+        BiaslibError: for an empty caption, a bad name, or a format for a column that is not there.
+    """
+    if not caption.strip():
+        raise BiaslibError("caption must say what the table holds; one sentence is enough.")
+    formats = dict(formats or {})
+    shown = frame_.reset_index() if frame_.index.name or frame_.index.nlevels > 1 else frame_
+    unknown = [column for column in formats if column not in shown.columns]
+    if unknown:
+        raise BiaslibError(
+            f"formats names the column {unknown[0]!r}, which is not in the table; its columns are "
+            f"{', '.join(map(str, shown.columns))}."
+        )
+    head = "".join(
+        f'<th scope="col"{_alignment(shown.iloc[:, i])}>{html.escape(str(column))}</th>'
+        for i, column in enumerate(shown.columns)
+    )
+    rows = "".join(f"<tr>{_row(row, list(shown.columns), formats, missing)}</tr>" for row in _rows(shown))
+    body = (
+        f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
+        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f'</div><p class="biaslib-download"><a href="{_csv_uri(shown)}" download="{check_name(name)}.csv">'
+        f"Download CSV</a></p>"
+    )
+    sheets = ("figures.css", "table.css")
+    return Piece(frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption)
+
+
+def quote(name: str, value: Any, digits: int = 2) -> None:
+    """Lends a number to the prose: ``{glue:text}`name` `` prints it where it is written in a page.
+
+    Args:
+        name: the name under which the prose asks for it.
+        value: a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a".
+        digits: decimals of a number that is not whole.
+    """
+    from myst_nb import glue  # an import of several seconds that only a notebook needs
+
+    glue(name, number(value, f".{digits}f"), display=False)
+
+
+def number(value: Any, spec: Format = ".2f") -> str:
+    """A value as it is printed: with a true minus sign, thousands apart, an interval in brackets, NaN as "n/a"."""
+    if callable(spec):
+        return spec(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, IntervalLike):
+        return f"{number(value.estimate, spec)} {bracket(value, spec)}".replace("n/a [n/a, n/a]", "n/a")
+    if _is_missing(value):
+        return "n/a"
+    if isinstance(value, (int, np.integer)):
+        return _minus(f"{int(value):,}" if spec.endswith("f") else f"{int(value):{spec}}")
+    if isinstance(value, (float, np.floating)):
+        return _minus(f"{float(value):{spec}}")
+    return str(value)
+
+
+def bracket(value: IntervalLike, spec: str) -> str:
+    """The interval's ends: `[0.81, 0.85]`."""
+    return f"[{number(float(value.low), spec)}, {number(float(value.high), spec)}]"
+
+
+def _minus(text: str) -> str:
+    # a rounded -0.00 is no negative number
+    return text.removeprefix("-") if not text.strip("-0.%") else text.replace("-", "−")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, (float, np.floating)) and math.isnan(value))
+
+
+def _rows(shown: pd.DataFrame) -> list[list[Any]]:
+    # column by column: a row of a frame with whole numbers and fractions would turn all of them into fractions
+    return [list(row) for row in zip(*(list(shown.iloc[:, i]) for i in range(shown.shape[1])), strict=True)]
+
+
+def _alignment(column: pd.Series) -> str:
+    values = [value for value in column if not _is_missing(value)]
+    return ' class="biaslib-number"' if values and all(map(_is_number, values)) else ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number, IntervalLike)) and not isinstance(value, (bool, np.bool_))
+
+
+def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, Format], missing: str) -> str:
+    cells = []
+    for i, (value, column) in enumerate(zip(row, columns, strict=True)):
+        spec = formats.get(column, ".2f")
+        align = ' class="biaslib-number"' if _is_number(value) or _is_missing(value) else ""
+        text = _cell(value, spec, missing)
+        cells.append(f'<th scope="row"{align}>{text}</th>' if i == 0 else f"<td{align}>{text}</td>")
+    return "".join(cells)
+
+
+def _cell(value: Any, spec: Format, missing: str) -> str:
+    if _is_missing(value) or (isinstance(value, IntervalLike) and _is_missing(float(value.estimate))):
+        return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
+    if isinstance(value, IntervalLike) and not callable(spec):
+        estimate, ends = number(float(value.estimate), spec), bracket(value, spec)
+        return f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
+    return html.escape(number(value, spec))
+
+
+def _csv_uri(shown: pd.DataFrame) -> str:
+    raw: dict[str, list[Any]] = {}
+    for i, column in enumerate(shown.columns):
+        values = list(shown.iloc[:, i])
+        if any(isinstance(value, IntervalLike) for value in values):
+            for part, suffix in (("estimate", ""), ("low", " low"), ("high", " high"), ("n", " n")):
+                raw[f"{column}{suffix}"] = [getattr(value, part, None) for value in values]
+        else:
+            raw[str(column)] = values
+    text = pd.DataFrame(raw).to_csv(index=False, lineterminator="\n")
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()

@@ -1,0 +1,178 @@
+"""The one look of every figure: palette, sizes, and a style that is applied to a figure and never to the session."""
+
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from biaslib.errors import BiaslibError
+
+# Okabe and Ito's palette: its hues stay apart in the common kinds of colour blindness. Its black is the page's ink.
+COLOURS: dict[str, str] = {
+    "blue": "#0072b2",
+    "orange": "#e69f00",
+    "green": "#009e73",
+    "vermillion": "#d55e00",
+    "sky": "#56b4e9",
+    "purple": "#cc79a7",
+    "yellow": "#f0e442",
+}
+
+# The same hues for words: darker on white, lighter on black (see figures.css), so that a coloured label can be read.
+LABEL_COLOURS: dict[str, str] = {
+    "blue": "#005c91",
+    "orange": "#8f6300",
+    "green": "#00704f",
+    "vermillion": "#b04e00",
+    "sky": "#1f77a6",
+    "purple": "#a34b7c",
+    "yellow": "#7a7000",
+}
+
+# Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
+INK = "#20242b"
+MUTED = "#6c727b"
+GRID = "#dfe1e4"
+PAPER = "#fdfdfe"
+
+# One perceptually uniform map for everything that is "how much": dark is little, bright is much.
+HEAT = "inferno"
+
+Width = Literal["page", "column"]
+WIDTHS: dict[str, float] = {"page": 6.2, "column": 3.4}
+
+STYLE: Any = {
+    "font.family": ["DejaVu Sans"],  # measured with the font matplotlib carries, set in the page's own
+    "font.size": 10.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.titlepad": 8.0,
+    "axes.labelsize": 10.0,
+    "axes.labelcolor": INK,
+    "axes.labelpad": 6.0,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.facecolor": "none",
+    "axes.prop_cycle": cycler(color=list(COLOURS.values())),
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 9.0,
+    "ytick.labelsize": 9.0,
+    "xtick.major.size": 0.0,
+    "ytick.major.size": 0.0,
+    "xtick.major.pad": 5.0,
+    "ytick.major.pad": 5.0,
+    "text.color": INK,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5.0,
+    "lines.solid_capstyle": "round",
+    "patch.linewidth": 0.0,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "svg.fonttype": "none",
+    "svg.image_inline": True,
+    "image.composite_image": False,
+    "image.cmap": HEAT,
+}
+
+
+class HouseAxes(Axes):
+    """Axes whose titles keep the house style, though matplotlib asks the session for it when a title is set."""
+
+    def set_title(self, *args: Any, **kwargs: Any) -> Any:
+        """As `Axes.set_title`, in the house style."""
+        with mpl.rc_context(STYLE):
+            return super().set_title(*args, **kwargs)
+
+
+def new(
+    width: Width = "page", aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any
+) -> tuple[Figure, Any]:
+    """An empty figure in the house style.
+
+    Args:
+        width: "page" (the text's width) or "column" (half of it; also what a phone shows without scaling).
+        aspect: height over width of the whole figure, > 0.
+        rows: number of rows of axes.
+        cols: number of columns of axes.
+        **subplots: passed to `matplotlib.figure.Figure.subplots` (sharex, width_ratios, squeeze, ...).
+
+    Returns:
+        the figure and what `subplots` gives: one Axes, or an array of them. The session's own style stays as it is.
+
+    Raises:
+        BiaslibError: for an unknown width or an aspect that is not positive.
+    """
+    if width not in WIDTHS:
+        raise BiaslibError(f"width must be one of {', '.join(WIDTHS)}, not {width!r}.")
+    if not aspect > 0:
+        raise BiaslibError(f"aspect is height over width and must be above 0, not {aspect}.")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)  # type: ignore[union-attr, call-arg]
+        keywords = {"axes_class": HouseAxes, **subplots.pop("subplot_kw", {})}
+        return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
+
+
+def colour_of(name: str) -> str:
+    """The hexadecimal colour of a palette name, "ink" and "muted" among them; a colour that is none passes through."""
+    return {**COLOURS, "ink": INK, "muted": MUTED}.get(name, name)
+
+
+def label_colour_of(colour: str) -> str:
+    """The colour in which words about marks of `colour` (a palette name or its hexadecimal form) are set."""
+    for name, mark in COLOURS.items():
+        if colour in (name, mark):
+            return LABEL_COLOURS[name]
+    return colour_of(colour)
+
+
+def cycle(n: int) -> list[str]:
+    """The first n palette colours, in order, starting again after the last."""
+    names = list(COLOURS.values())
+    return [names[i % len(names)] for i in range(n)]
+
+
+def bare(ax: Axes) -> None:
+    """Takes away everything around a picture: ticks, frame and grid."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.grid(False)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def axes_of(ax: Axes | None, *, width: Width, aspect: float) -> Axes:
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    _, made = new(width, aspect)
+    assert isinstance(made, Axes)
+    return made
+
+
+def as_float(values: Any, what: str) -> np.ndarray:
+    """The values as a float array.
+
+    Raises:
+        BiaslibError: where they are no numbers.
+    """
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise BiaslibError(f"{what} must hold numbers only; convert or drop what is not a number.") from error

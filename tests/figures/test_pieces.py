@@ -1,0 +1,144 @@
+"""Figures on a page: ink that follows the theme, text for everybody, the same bytes every time."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from biaslib import figures
+from biaslib.errors import BiaslibError
+from biaslib.figures import svg, theme
+
+
+def drawing(seed=0):
+    fig, ax = figures.new("column")
+    ax.plot([0, 1, 2], [0, 1, seed], color=figures.COLOURS["blue"])
+    ax.set_title("A & B")
+    ax.text(1, 1, "a plain word")
+    ax.axhline(0.5, color="black")
+    ax.set_xlabel("share (%)")
+    return fig, ax
+
+
+def test_new_has_the_asked_size_and_leaves_the_session_alone():
+    before = dict(mpl.rcParams)
+    fig, axes = figures.new("page", aspect=0.5, rows=2, cols=3)
+    assert axes.shape == (2, 3)
+    assert fig.get_figwidth() == pytest.approx(2 * fig.get_figheight())
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize(("width", "aspect"), [("poster", 0.6), ("page", 0), ("page", float("nan"))])
+def test_new_names_what_is_wrong(width, aspect):
+    with pytest.raises(BiaslibError, match=r"width|aspect"):
+        figures.new(width, aspect)
+
+
+def test_the_palette_is_okabe_and_itos_and_every_colour_has_one_for_words():
+    assert figures.COLOURS["vermillion"] == "#d55e00"
+    assert set(theme.LABEL_COLOURS) == set(figures.COLOURS)
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_words_in_colour_can_be_read_in_both_modes():
+    css = figures.pieces.asset("figures.css")
+    light, dark = css.split('html[data-theme="dark"] .biaslib-figure,')
+    for block, background in ((light, "#ffffff"), (dark, "#14181e")):
+        found = re.findall(r"--biaslib-[a-z]+-label: (#[0-9a-f]{6})", block)
+        assert len(found) == len(figures.COLOURS)
+        for colour in found:
+            lighter, darker = sorted((luminance(colour), luminance(background)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= 4.5, colour
+    assert dict(re.findall(r"--biaslib-([a-z]+): (#[0-9a-f]{6})", light)) == figures.COLOURS
+    assert dict(re.findall(r"--biaslib-([a-z]+)-label: (#[0-9a-f]{6})", light)) == theme.LABEL_COLOURS
+
+
+def test_no_colour_of_the_theme_is_left_hard_coded():
+    html = figures.show(drawing()[0], alt="a line").html
+    body = html.split("</style>")[1]
+    assert "var(--biaslib-blue)" in body
+    assert "var(--biaslib-ink)" in body
+    assert not re.search(r"#0{6}|black|" + "|".join((theme.INK, theme.MUTED, theme.GRID, "#0072b2")), body)
+    assert 'fill="currentColor"' in body
+    assert "DejaVu" not in body
+
+
+def test_the_svg_is_well_formed_and_scales_with_the_page():
+    html = figures.show(drawing()[0], alt="a line").html
+    root = ElementTree.fromstring(re.search(r"<svg.*</svg>", html, re.DOTALL).group())
+    assert root.get("viewBox")
+    assert root.get("width") is None
+    assert root.get("height") is None
+    assert "<style" not in ElementTree.tostring(root, encoding="unicode")
+    assert "http" not in re.sub(r'xmlns="[^"]*"', "", html)
+
+
+def test_two_renders_are_the_same_to_the_byte():
+    assert figures.show(drawing()[0], alt="a line").html == figures.show(drawing()[0], alt="a line").html
+
+
+def test_two_figures_on_one_page_share_no_id():
+    htmls = [figures.show(drawing(seed)[0], alt="a line", caption="c").html for seed in (1, 2)]
+    first, second = (set(re.findall(r'\bid="([^"]+)"', html)) for html in htmls)
+    assert first
+    assert not first & second
+    for html, ids in zip(htmls, (first, second), strict=True):
+        assert set(re.findall(r"url\(#([^)]+)\)", html)) <= ids
+
+
+def test_alt_caption_and_name_are_on_the_figure_escaped():
+    piece = figures.show(drawing()[0], alt='a "line" <up>', caption="1 < 2", name="fig-line")
+    assert 'role="img" aria-label="a &quot;line&quot; &lt;up&gt;" id="fig-line"' in piece.html
+    assert ">1 &lt; 2</figcaption>" in piece.html
+    assert piece._repr_html_() == piece.html
+    assert repr(piece) == '[a "line" <up>]'
+
+
+@pytest.mark.parametrize("alt", ["", "  "])
+def test_alt_is_required(alt):
+    with pytest.raises(BiaslibError, match="alt"):
+        figures.show(drawing()[0], alt=alt)
+
+
+def test_a_name_that_is_no_anchor_is_refused():
+    with pytest.raises(BiaslibError, match="two words"):
+        figures.show(drawing()[0], alt="a", name="two words")
+
+
+def test_show_closes_the_figure():
+    fig, _ = drawing()
+    figures.show(fig, alt="a line")
+    assert not fig.axes
+
+
+def test_tooltips_reach_the_svg_for_one_artist_and_for_every_point():
+    fig, ax = drawing()
+    figures.tooltip(ax.lines[0], "the <line>")
+    for n in (2, 30):  # matplotlib writes few points and many points in different ways
+        points = ax.scatter(np.arange(n), np.arange(n))
+        figures.tooltip(points, [f"set {n} point {i}" for i in range(n)])
+    html = figures.show(fig, alt="a line").html
+    assert html.count("<title>") == 1 + 2 + 30
+    assert "<title>the &lt;line&gt;</title>" in html
+    assert "<title>set 30 point 29</title>" in html
+    assert svg.TOOLTIP not in html
+
+
+def test_an_empty_tooltip_is_refused():
+    _, ax = drawing()
+    with pytest.raises(BiaslibError, match="tooltip"):
+        figures.tooltip(ax.lines[0], "")
+
+
+def test_images_are_inside_as_png():
+    fig, ax = figures.new("column")
+    ax.imshow(np.zeros((4, 4, 3), dtype=np.uint8), interpolation="none")
+    html = figures.show(fig, alt="a picture").html
+    assert 'href="data:image/png;base64,iVBOR' in html

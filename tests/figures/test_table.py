@@ -1,0 +1,134 @@
+"""Tables and numbers in prose."""
+
+import base64
+import io
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import figures
+from biaslib.errors import BiaslibError
+from biaslib.figures.table import number
+
+NAN = float("nan")
+
+
+@dataclass
+class Measured:
+    """Anything with these four fields is an interval."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "who <b>": ["a & b", "c"],
+            "n": [12_000, 3],
+            "score": [Measured(0.831, 0.8123, 0.85, 12), Measured(NAN, NAN, NAN, 0)],
+            "gap": [-0.25, NAN],
+            "kept": [True, False],
+        }
+    )
+
+
+def parse(piece):
+    table = re.search(r"<table>.*</table>", piece.html, re.DOTALL).group()
+    return ElementTree.fromstring(table.replace("&nbsp;", " "))
+
+
+def cells(piece):
+    return [["".join(cell.itertext()) for cell in row] for row in parse(piece).findall("./tbody/tr")]
+
+
+def test_cells_read_as_printed_numbers(frame):
+    assert cells(figures.table(frame, caption="Scores", name="scores")) == [
+        ["a & b", "12,000", "0.83 [0.81, 0.85]", "−0.25", "yes"],
+        ["c", "3", "n/a", "n/a", "no"],
+    ]
+
+
+def test_formats_apply_to_their_column(frame):
+    rows = cells(figures.table(frame, caption="S", name="s", formats={"gap": "+.1%", "n": lambda v: f"{v} images"}))
+    assert rows[0][1] == "12000 images"
+    assert rows[0][3] == "−25.0%"
+
+
+def test_numbers_stand_right_and_words_left(frame):
+    head = parse(figures.table(frame, caption="S", name="s")).findall("./thead/tr/th")
+    assert [cell.get("class") for cell in head] == [None, "biaslib-number", "biaslib-number", "biaslib-number", None]
+
+
+def test_the_table_is_accessible(frame):
+    piece = figures.table(frame, caption="Scores of <all>", name="scores", missing="no such image")
+    table = parse(piece)
+    assert table.findtext("caption") == "Scores of <all>"
+    assert all(cell.get("scope") == "col" for cell in table.findall("./thead/tr/th"))
+    assert [cell.get("scope") for cell in table.findall("./tbody/tr/th")] == ["row", "row"]
+    assert table.find(".//abbr").get("title") == "no such image"
+    assert 'tabindex="0" role="region" aria-label="Scores of &lt;all&gt;"' in piece.html
+
+
+def test_the_csv_holds_the_raw_values(frame):
+    html = figures.table(frame, caption="S", name="scores").html
+    link = re.search(r'href="data:text/csv;charset=utf-8;base64,([^"]+)" download="scores.csv"', html)
+    read = pd.read_csv(io.BytesIO(base64.b64decode(link.group(1))))
+    assert list(read.columns) == ["who <b>", "n", "score", "score low", "score high", "score n", "gap", "kept"]
+    assert read["score low"][0] == 0.8123
+    assert np.isnan(read["gap"][1])
+
+
+def test_a_named_index_becomes_the_first_column_and_the_row_heads():
+    frame = pd.DataFrame({"x": [1.0]}, index=pd.Index(["hair"], name="region"))
+    assert cells(figures.table(frame, caption="S", name="s")) == [["hair", "1.00"]]
+
+
+def test_an_empty_frame_is_an_empty_table():
+    assert cells(figures.table(pd.DataFrame({"x": []}), caption="S", name="s")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"caption": " "}, "caption"), ({"name": "a b"}, "a b"), ({"formats": {"nope": ".1f"}}, "nope")],
+)
+def test_a_wrong_argument_is_named(frame, change, message):
+    with pytest.raises(BiaslibError, match=message):
+        figures.table(frame, **{"caption": "S", "name": "s", **change})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.835, "0.83"),
+        (-1.5, "−1.50"),
+        (-0.0001, "0.00"),
+        (2000, "2,000"),
+        (np.int64(-7), "−7"),
+        (np.float32(0.5), "0.50"),
+        (NAN, "n/a"),
+        (None, "n/a"),
+        (np.True_, "yes"),
+        ("words", "words"),
+        (Measured(0.5, 0.4, 0.6, 9), "0.50 [0.40, 0.60]"),
+        (Measured(NAN, NAN, NAN, 0), "n/a"),
+    ],
+)
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_quote_glues_the_printed_number_without_showing_it(monkeypatch):
+    import myst_nb
+
+    glued = {}
+    monkeypatch.setattr(myst_nb, "glue", lambda name, text, display: glued.update({name: (text, display)}))
+    figures.quote("wga", Measured(0.8351, 0.8, 0.9, 5), digits=3)
+    assert glued == {"wga": ("0.835 [0.800, 0.900]", False)}
