@@ -1,0 +1,58 @@
+# The book: `make` lists what it can do. Every target sets up .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := uv==0.13.8
+
+.PHONY: help book test bench real lab lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-7s %s\n", $$1, $$2}'
+
+book: $(VENV)/.with-book ## run what has changed and build the pages (about ten minutes the first time, on 2 cores)
+	$(BIN)/biaslib build
+
+test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the pages in a browser
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: $(VENV)/.with-bench ## time our functions beside the tools one would use instead
+	$(BIN)/python -m benchmarks
+
+real: $(VENV)/.with-book ## run the notebooks on the data under BIASLIB_DATA and record their numbers
+	$(BIN)/biaslib build --preset real --record
+
+lab: $(VENV)/.with-book ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab --notebook-dir notebooks
+
+lock: $(VENV)/.with-uv ## resolve the dependencies anew, for every platform and supported Python
+	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras pyproject.toml -o requirements.lock \
+		--no-header --custom-compile-command "make lock"
+
+clean: ## remove the built pages and the executed notebooks; the store and the data stay
+	rm -rf _build book/_executed book/_generated
+
+$(VENV)/.with-uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "This needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+	@touch $@
+
+# The lock is a list of constraints, so that each set-up gets its own part of it at the versions we tested.
+INSTALL = VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --constraint requirements.lock --editable
+
+$(VENV)/.with-book: $(VENV)/.with-uv pyproject.toml requirements.lock
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.with-test: $(VENV)/.with-uv pyproject.toml requirements.lock
+	$(INSTALL) '.[test,bench]'
+	@touch $@ $(VENV)/.with-book
+
+$(VENV)/.with-bench: $(VENV)/.with-uv pyproject.toml requirements.lock
+	$(INSTALL) '.[bench]'
+	@touch $@ $(VENV)/.with-book

@@ -1,0 +1,234 @@
+"""Runs what has changed and makes the pages."""
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import filelock
+import yaml
+from tqdm import tqdm
+
+from biaslib import fingerprint, recorded
+from biaslib.book import execution, parameters, site
+from biaslib.book.execution import PageError
+from biaslib.errors import BiaslibError
+from biaslib.project import Project
+
+
+def build(
+    project: Project,
+    *,
+    preset: str | None = None,
+    only: Iterable[str] = (),
+    jobs: int | None = None,
+    record: bool = False,
+    scheduler: str | None = None,
+) -> Path:
+    """Runs the notebooks that have changed, then makes the pages if anything on them has.
+
+    A page is published when its last cell has run, so a build that fails or is killed leaves every page whole, old or
+    new, and the next one goes on from there. The site is made in a clean folder, with warnings as errors, and takes the
+    old one's place in one step.
+
+    Args:
+        project: the checkout to build.
+        preset: a name from `notebooks/presets`; None for the notebooks' own defaults.
+        only: notebooks, or captions of parts in the table of contents; everything where empty.
+        jobs: how many notebooks run at a time; None for one a core.
+        record: keep the numbers that the notebooks mark under `book/recorded`.
+        scheduler: the address of a Dask scheduler for independent trainings.
+
+    Returns:
+        The front page.
+
+    Raises:
+        BiaslibError: for an unknown preset, part or parameter.
+        PageError: where a notebook stopped or a page could not be made; the other pages are kept.
+    """
+    chosen = _chosen(project, only)
+    with _alone(project):
+        _prune(project)
+        keys = {name: _key(project, name, preset) for name in chosen}
+        todo = [name for name in chosen if (execution.about(_page(project, name)) or {}).get("key") != keys[name]]
+        _run_all(project, todo, preset=preset, keys=keys, jobs=jobs, scheduler=scheduler)
+        if record:
+            for name in chosen:
+                _record(project, name, missing_ok=True)
+        return site.write(project)
+
+
+def page(
+    project: Project,
+    notebook: str,
+    *,
+    given: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    record: bool = False,
+    scheduler: str | None = None,
+) -> Path:
+    """Runs one notebook, whether or not it has changed, and makes its page.
+
+    Args:
+        project: the checkout.
+        notebook: its name.
+        given: parameters other than the preset's or the defaults.
+        preset: a name from `notebooks/presets`.
+        record: keep the numbers that the notebook marks.
+        scheduler: the address of a Dask scheduler for independent trainings.
+
+    Returns:
+        The page.
+
+    Raises:
+        BiaslibError: for an unknown notebook, preset or parameter.
+        PageError: where a cell stopped or the page could not be made; the old page is kept.
+    """
+    cells = _code_cells(project, notebook)
+    with _alone(project):
+        with tqdm(total=cells, desc=notebook, unit="cell", disable=not sys.stderr.isatty()) as bar:
+            execution.run(
+                project,
+                notebook,
+                _page(project, notebook),
+                parameters=given,
+                preset=preset,
+                key="" if given else _key(project, notebook, preset),
+                scheduler=scheduler,
+                on_cell=bar.update,
+            )
+        if record:
+            _record(project, notebook, missing_ok=False)
+        site.write(project)
+    return site.page_of(project, notebook)
+
+
+def _page(project: Project, notebook: str) -> Path:
+    return project.executed / f"{notebook}.ipynb"
+
+
+def _chosen(project: Project, only: Iterable[str]) -> list[str]:
+    known = execution.names(project)
+    parts = _parts(project)
+    chosen: set[str] = set()
+    for word in only:
+        found = [word] if word in known else parts.get(word.lower())
+        if found is None:
+            listed = ", ".join([*known, *(f'"{part}"' for part in parts)])
+            raise BiaslibError(f"there is no notebook or part {word!r}: choose {listed}.")
+        chosen |= set(found)
+    return [name for name in known if not chosen or name in chosen]
+
+
+def _parts(project: Project) -> dict[str, list[str]]:
+    """Caption in lower case -> notebooks, for the parts of the table of contents that have notebooks."""
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text())
+    parts = {
+        part.get("caption", "").lower(): re.findall(r"_executed/(\w+)", yaml.safe_dump(part))
+        for part in contents.get("parts", ())
+    }
+    return {caption: notebooks for caption, notebooks in parts.items() if notebooks}
+
+
+def _key(project: Project, notebook: str, preset: str | None) -> str:
+    """Hash of everything that a page is made from."""
+    given = parameters.from_preset(project, preset).get(notebook, {})
+    text = (project.notebooks / f"{notebook}.md").read_text()
+    named = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
+    return fingerprint.of_value(
+        {
+            "text": text,
+            "parameters": repr(given),
+            "preset": preset or parameters.QUICK,
+            "package": fingerprint.of_package(),
+            "records": [file.read_text() for file in named],
+            "data": bool(os.environ.get("BIASLIB_DATA")),
+            "versions": execution.versions(),
+        }
+    )
+
+
+def _run_all(
+    project: Project,
+    todo: list[str],
+    *,
+    preset: str | None,
+    keys: Mapping[str, str],
+    jobs: int | None,
+    scheduler: str | None,
+) -> None:
+    if not todo:
+        return
+    jobs = max(1, min(len(todo), jobs or execution.cores()))
+    failures: list[Exception] = []
+    cells = sum(_code_cells(project, name) for name in todo)
+    tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
+    with tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar, ThreadPoolExecutor(jobs) as pool:
+
+        def run(name: str) -> None:
+            tqdm.write(f"{name}: running")
+            about = execution.run(
+                project,
+                name,
+                _page(project, name),
+                preset=preset,
+                key=keys[name],
+                threads=max(1, execution.cores() // jobs),
+                scheduler=scheduler,
+                on_cell=bar.update,
+            )
+            tqdm.write(f"{name}: done in {recorded.duration(about['seconds'])}")
+
+        running: dict[Future[None], str] = {pool.submit(run, name): name for name in todo}
+        for future in as_completed(running):
+            error = future.exception()
+            if isinstance(error, BiaslibError | PageError):
+                failures.append(error)
+                tqdm.write(f"{running[future]}: failed")
+            elif error:
+                raise error
+    if failures:
+        kind = BiaslibError if all(isinstance(failure, BiaslibError) for failure in failures) else PageError
+        raise kind("\n".join(str(failure) for failure in failures))
+
+
+def _code_cells(project: Project, notebook: str) -> int:
+    return sum(cell.cell_type == "code" for cell in execution.read(project, notebook).cells)
+
+
+def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:
+    about = execution.about(_page(project, notebook))
+    if about and (about["recorded"]["values"] or not missing_ok):
+        file = recorded.write(notebook, about)
+        tqdm.write(f"{notebook}: recorded in {file.relative_to(project.root)}")
+
+
+def _prune(project: Project) -> None:
+    """Removes the pages of notebooks that are gone and what killed builds have left."""
+    known = set(execution.names(project))
+    for file in project.executed.glob("*.ipynb"):
+        if file.stem not in known:
+            file.unlink()
+    for folder in (*project.executed.glob(".partial-*"), *project.output.glob(".partial-*")):
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """Holds the build's lock, so that two builds of one checkout do not mix."""
+    project.output.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(project.output / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        tqdm.write("waiting for another build of this checkout to end")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

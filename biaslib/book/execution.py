@@ -1,0 +1,213 @@
+"""Runs one notebook with parameters and keeps the result only if every cell ran."""
+
+import copy
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from biaslib import recorded, store
+from biaslib.book import parameters as params
+from biaslib.errors import BiaslibError
+from biaslib.project import Project
+
+LIBRARIES = (
+    *("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas"),
+    *("matplotlib", "seaborn", "plotly"),
+)
+
+
+class PageError(Exception):
+    """A notebook stopped at a cell; the text shows the cell's place, its last lines and the error."""
+
+
+def names(project: Project) -> list[str]:
+    """The notebooks of the book, by name."""
+    return sorted(file.stem for file in project.notebooks.glob("*.md") if file.name != "README.md")
+
+
+def read(project: Project, notebook: str) -> nbformat.NotebookNode:
+    """The notebook's text as cells.
+
+    Raises:
+        BiaslibError: for a name that no notebook has.
+    """
+    import jupytext
+
+    file = project.notebooks / f"{notebook}.md"
+    if not file.is_file():
+        known = names(project)
+        listed = ", ".join(known) or "none yet"
+        raise BiaslibError(f"there is no notebook {notebook!r}: the book has {listed}{params.closest(notebook, known)}")
+    return jupytext.read(file, fmt="md:myst")
+
+
+def read_parameters(project: Project, notebook: str, assignments: Iterable[str]) -> dict[str, Any]:
+    """The parameters that `name=value` arguments give a notebook.
+
+    Raises:
+        BiaslibError: for an unknown notebook or name, or a value of the wrong type.
+    """
+    return params.parsed(assignments, params.declared(read(project, notebook), name=notebook), name=notebook)
+
+
+def run(
+    project: Project,
+    notebook: str,
+    out: Path,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    key: str = "",
+    threads: int | None = None,
+    scheduler: str | None = None,
+    on_cell: Callable[[], Any] | None = None,
+) -> dict[str, Any]:
+    """Executes a notebook and writes it to `out` once its last cell has run.
+
+    Args:
+        project: where the notebook lies.
+        notebook: its name.
+        out: the executed notebook (.ipynb); replaced in one step, and only on success.
+        parameters: values other than the defaults; they win over the preset's.
+        preset: a name from `notebooks/presets`; None or "quick" for the notebook's own defaults.
+        key: a hash to keep with the result, by which `build` knows what it was made from.
+        threads: how many threads the numerical libraries may use; None leaves that to them.
+        scheduler: the address of a Dask scheduler for the notebook's independent trainings.
+        on_cell: called after every code cell, for a progress bar.
+
+    Returns:
+        What the executed notebook says about itself: preset, parameters, date, seconds, cores, versions, recorded.
+
+    Raises:
+        BiaslibError: for a name, parameter or preset that does not exist, a value of the wrong type, or a cell that
+            stopped with such an error.
+        PageError: where a cell stopped with any other error.
+    """
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    source = read(project, notebook)
+    defaults = params.declared(source, name=notebook)
+    given = params.checked(
+        {**params.from_preset(project, preset).get(notebook, {}), **(parameters or {})}, defaults, name=notebook
+    )
+    changed = {name: value for name, value in given.items() if value != defaults[name]}
+    started = time.perf_counter()
+    with store.replacing(out) as partial:
+        try:
+            executed = papermill.execute_notebook(
+                copy.deepcopy(source),
+                str(partial),
+                changed,
+                kernel_name="python3",
+                language="python",
+                progress_bar=False,
+                on_cell_executed=lambda **_: on_cell() if on_cell else None,
+                kernel_manager_class=_kernel(_environment(threads, scheduler)),
+                # papermill's own cwd would move this whole process, which other pages share
+                resources={"metadata": {"path": str(project.notebooks)}},
+            )
+        except PapermillExecutionError as error:
+            raise _explained(notebook, error) from None
+        about = {
+            "key": key,
+            "notebook": notebook,
+            "preset": preset or params.QUICK,
+            "parameters": {**defaults, **changed},
+            "changed": changed,
+            "date": recorded.now(),
+            "seconds": round(time.perf_counter() - started, 1),
+            "cores": cores(),
+            "versions": versions(),
+            "recorded": recorded.collect(executed),
+        }
+        del executed.metadata["papermill"]
+        executed.metadata["biaslib"] = about
+        if changed:
+            _say_what_changed(executed, about, defaults)
+        nbformat.write(executed, partial)
+    return about
+
+
+def about(file: Path) -> dict[str, Any] | None:
+    """What an executed notebook says about itself, or None where it is missing or was not written by `run`."""
+    try:
+        return nbformat.read(file, as_version=4).metadata.get("biaslib")
+    except (OSError, ValueError, nbformat.reader.NotJSONError):
+        return None
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that the book's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            found[library] = "not installed"
+    return found
+
+
+def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
+    environment = {"TQDM_DISABLE": "1"}  # a bar that moves has no place on a page
+    for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
+        if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
+            environment[name] = str(Path(os.environ[name]).resolve())
+    if threads:
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment[name] = str(threads)
+    if scheduler:
+        environment["BIASLIB_SCHEDULER"] = scheduler
+    return environment
+
+
+def _kernel(environment: dict[str, str]) -> type:
+    """A kernel of this very interpreter, whatever kernels the user has registered under the name python3."""
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
+    spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
+    return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec})
+
+
+def _explained(notebook: str, error: Any) -> Exception:
+    if error.ename == BiaslibError.__name__:
+        return BiaslibError(f"{notebook}: {error.evalue}")
+    lines = "\n".join(f"    {line}" for line in error.source.strip().splitlines()[-8:])
+    return PageError(
+        f"{notebook} stopped at cell {error.exec_count} with {error.ename}: {error.evalue}\n"
+        f"  the cell's last lines:\n{lines}\n  the error's last lines:\n{_last_lines(error.traceback)}"
+    )
+
+
+def _last_lines(traceback: list[str], count: int = 8) -> str:
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback))
+    return "\n".join(f"    {line}" for line in plain.strip().splitlines()[-count:])
+
+
+def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Puts a note below the title of a page whose parameters are not the book's."""
+    changes = ", ".join(
+        f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in about["changed"].items()
+    )
+    preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
+    note = f"```{{important}} Not the book's own run\nThis page was run with {changes}.{preset}\n```"
+    first = notebook.cells[0]
+    lines = first.source.splitlines()
+    title = next((row for row, line in enumerate(lines) if line.startswith("# ")), -1)
+    before, after = "\n".join(lines[: title + 1]), "\n".join(lines[title + 1 :]).strip()
+    first.source = "\n\n".join(part for part in (before, note, after) if part)

@@ -1,0 +1,147 @@
+"""A notebook's parameters: what it declares, what a preset says, what a reader may set."""
+
+import ast
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import nbformat
+import yaml
+
+from biaslib.errors import BiaslibError
+from biaslib.project import Project
+
+QUICK = "quick"
+
+
+def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
+    """The names and default values in the notebook's cell tagged `parameters`, in their order.
+
+    Raises:
+        BiaslibError: where the cell holds anything but `name = literal` or `name: type = literal`.
+    """
+    values: dict[str, Any] = {}
+    for cell in notebook.cells:
+        if "parameters" not in cell.metadata.get("tags", ()):
+            continue
+        for statement in ast.parse(cell.source).body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=key)], value=value):
+                    values[key] = _literal(value, key=key, name=name)
+                case ast.AnnAssign(target=ast.Name(id=key), value=ast.expr() as value):
+                    values[key] = _literal(value, key=key, name=name)
+                case ast.Expr(value=ast.Constant()):
+                    pass
+                case _:
+                    raise BiaslibError(
+                        f"the parameters cell of {name} may only hold lines `name = value` with a plain value, "
+                        f"not `{ast.unparse(statement)}`."
+                    )
+    return values
+
+
+def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+    """The given values, each of the type of its default.
+
+    A whole number is accepted where the default is a float; anything is where the default is None.
+
+    Raises:
+        BiaslibError: for a name the notebook does not declare, or a value of another type.
+    """
+    return {key: _checked(key, value, defaults, name=name) for key, value in given.items()}
+
+
+def parsed(assignments: Iterable[str], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+    """The values of `name=value` arguments, read as YAML, or as text where the default is text.
+
+    Raises:
+        BiaslibError: for an argument without `=`, an unknown name or a value of the wrong type.
+    """
+    given: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise BiaslibError(f"{assignment!r} is not a parameter: write it as name=value, such as -p seed=1.")
+        _known(key, defaults, name=name)
+        given[key] = text if isinstance(defaults[key], str) else _yaml_value(key, text)
+    return checked(given, defaults, name=name)
+
+
+def preset_names(project: Project) -> list[str]:
+    """The names that `--preset` knows; `quick` stands for the notebooks' own defaults."""
+    return sorted({QUICK, *(file.stem for file in project.presets.glob("*.yml"))})
+
+
+def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any]]:
+    """Notebook -> parameters, as the preset's file says; empty for None and for `quick`.
+
+    Raises:
+        BiaslibError: for a preset that does not exist or is not a mapping of mappings.
+    """
+    if preset is None or preset == QUICK:
+        return {}
+    file = project.presets / f"{preset}.yml"
+    if not file.is_file():
+        raise BiaslibError(f"there is no preset {preset!r}: choose {_listed(preset_names(project))}.")
+    content = yaml.safe_load(file.read_text()) or {}
+    if not isinstance(content, dict) or not all(isinstance(part, dict) for part in content.values()):
+        raise BiaslibError(f"the preset {file.name} must map notebooks to their parameters.")
+    return content
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """A sentence's end that names the closest known word, or nothing."""
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else "."
+
+
+def _literal(value: ast.expr, *, key: str, name: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError as error:
+        raise BiaslibError(
+            f"the default of {key} in the parameters cell of {name} must be a plain value, not `{ast.unparse(value)}`."
+        ) from error
+
+
+def _yaml_value(key: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BiaslibError(f"cannot read the value {text!r} of {key}: write a number, a word or [a, list].") from error
+
+
+def _known(key: str, defaults: Mapping[str, Any], *, name: str) -> None:
+    if key not in defaults:
+        known = f"it has {_listed(defaults)}" if defaults else "it has none"
+        raise BiaslibError(f"{name} has no parameter {key!r}: {known}{closest(key, defaults)}")
+
+
+def _checked(key: str, value: Any, defaults: Mapping[str, Any], *, name: str) -> Any:
+    _known(key, defaults, name=name)
+    default = defaults[key]
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if isinstance(default, tuple) and isinstance(value, list):
+        return tuple(value)
+    if default is None or type(value) is type(default):
+        return value
+    raise BiaslibError(
+        f"parameter {key} of {name} must be {_type_name(default)} (its default is {default!r}), not {value!r}."
+    )
+
+
+def _type_name(value: Any) -> str:
+    names = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a mapping",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,153 @@
+"""Makes the HTML pages from the narrative pages and the executed notebooks."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from biaslib import fingerprint, recorded
+from biaslib.book import execution
+from biaslib.book.execution import PageError
+from biaslib.project import Project
+
+STUB = "not run yet"
+
+
+def page_of(project: Project, notebook: str) -> Path:
+    """The HTML page of a notebook."""
+    return project.site / "_executed" / f"{notebook}.html"
+
+
+def write(project: Project) -> Path:
+    """Makes the pages in a clean folder and puts them in the place of the old ones; nothing where nothing changed.
+
+    Returns:
+        The front page.
+
+    Raises:
+        PageError: where a page gives a warning or an error; the old pages are kept.
+    """
+    missing = _stubs(project)
+    _fragments(project)
+    key = _key(project)
+    front, stamp = project.site / "index.html", project.site / ".made-from"
+    if front.is_file() and stamp.is_file() and stamp.read_text() == key:
+        return front
+    tqdm.write("making the pages")
+    partial = project.output / ".partial-site"
+    shutil.rmtree(partial, ignore_errors=True)
+    _sphinx(project, partial, strict=not missing)
+    (partial / "_build" / "html" / stamp.name).write_text(key)
+    _swap(partial / "_build" / "html", project.site)
+    shutil.rmtree(partial)
+    if missing:
+        tqdm.write(f"not run yet: {', '.join(missing)}; `biaslib build` runs them")
+    return front
+
+
+def _key(project: Project) -> str:
+    """Hash of everything the pages are made from."""
+    roots = (project.book, project.root / "data" / "datasheets", project.root / "_config.yml")
+    files = [file for root in roots for file in ([root] if root.is_file() else root.rglob("*")) if file.is_file()]
+    return fingerprint.of_value(
+        {
+            "files": {str(file.relative_to(project.root)): file.read_bytes().hex() for file in sorted(files)},
+            "package": [file.read_text() for file in sorted(Path(__file__).parents[1].rglob("*.py"))],
+        }
+    )
+
+
+def _sphinx(project: Project, output: Path, *, strict: bool) -> None:
+    command = [
+        *(sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(project.book)),
+        *("--config", str(project.root / "_config.yml"), "--path-output", str(output)),
+        *(("-W",) if strict else ()),
+        *("-n", "--keep-going"),
+    ]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stdout + done.stderr).splitlines()
+        telling = [line for line in lines if "WARNING" in line or "ERROR" in line] or lines[-15:]
+        raise PageError("the pages could not be made:\n" + "\n".join(telling))
+
+
+def _swap(new: Path, site: Path) -> None:
+    old = site.with_name(".partial-old-site")
+    shutil.rmtree(old, ignore_errors=True)
+    if site.exists():
+        site.rename(old)
+    new.rename(site)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _stubs(project: Project) -> list[str]:
+    """Puts a stand-in for every page that has never run, and returns their names."""
+    missing = []
+    project.executed.mkdir(parents=True, exist_ok=True)
+    for name in execution.names(project):
+        file = project.executed / f"{name}.ipynb"
+        about = execution.about(file)
+        if about is None:
+            source = execution.read(project, name).cells[0].source.splitlines()
+            title = next((line for line in source if line.startswith("# ")), f"# {name}")
+            text = f"{title}\n\nThis page has not been run on this machine yet: `biaslib build` runs it."
+            stub = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+            stub.metadata["biaslib"] = {"key": STUB}
+            nbformat.write(stub, file)
+        if about is None or about["key"] == STUB:
+            missing.append(name)
+    return missing
+
+
+def _fragments(project: Project) -> None:
+    """Writes what the narrative pages include: the status of every page, the list of datasheets."""
+    runs = {name: execution.about(project.executed / f"{name}.ipynb") or {} for name in execution.names(project)}
+    _update(project.generated / "status.md", _status({name: run for name, run in runs.items() if "date" in run}))
+    sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
+    includes = "\n\n".join(f"```{{include}} ../../data/datasheets/{sheet.name}\n```" for sheet in sheets)
+    _update(project.generated / "datasheets.md", includes + "\n")
+
+
+def _update(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.is_file() or file.read_text() != text:
+        file.write_text(text)
+
+
+def _status(runs: dict[str, dict]) -> str:
+    if not runs:
+        return "No page has been run yet.\n"
+    pages = _table(
+        ("Page", "Scale", "Parameters other than the defaults", "Run (UTC)", "Took", "Cores"),
+        (
+            (
+                f"{{doc}}`/_executed/{name}`",
+                run["preset"],
+                ", ".join(f"`{key} = {value!r}`" for key, value in run["changed"].items()) or "none",
+                run["date"][:16].replace("T", " "),
+                recorded.duration(run["seconds"]),
+                run["cores"],
+            )
+            for name, run in runs.items()
+        ),
+    )
+    libraries = {library for run in runs.values() for library in run["versions"]}
+    versions = _table(
+        ("Library", "Version"),
+        (
+            (library, ", ".join(sorted({run["versions"].get(library, "") for run in runs.values()})))
+            for library in sorted(libraries)
+        ),
+    )
+    return f"{pages}\n\n## Versions\n\n{versions}\n"
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [header, *rows]
+    text = ["| " + " | ".join(str(item).replace("|", r"\|") for item in line) + " |" for line in lines]
+    text.insert(1, "|" + "---|" * len(list(header)))
+    return "\n".join(text)

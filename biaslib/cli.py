@@ -1,0 +1,212 @@
+"""The `biaslib` command."""
+
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from biaslib.errors import BiaslibError
+
+# Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
+PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
+
+
+def _examples(*lines: str) -> str:
+    # the backspace character keeps click from joining the lines
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+app = typer.Typer(
+    help="Run the book's experiments, build its pages, look after its data.",
+    epilog=_examples(
+        "biaslib build                       run what has changed and make the pages",
+        "biaslib run waterbirds -p seed=1    one page with another parameter",
+        "biaslib data list                   which data sets there are and where they come from",
+    ),
+    add_completion=False,
+    **PLAIN,
+)
+store_app = typer.Typer(help="Look at and clear the store of computed results.", **PLAIN)
+data_app = typer.Typer(help="List, fetch and check the data sets.", **PLAIN)
+app.add_typer(store_app, name="store")
+app.add_typer(data_app, name="data")
+
+Preset = Annotated[
+    str | None,
+    typer.Option(help="The scale: quick (the default), smoke, real, gpu or paper.", show_default=False),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler that independent trainings are sent to.", show_default=False),
+]
+
+
+def main() -> None:
+    """Runs the command; a user's mistake becomes one sentence and exit code 2, a failed page exit code 1."""
+    try:
+        app()
+    except BiaslibError as error:
+        _stop(str(error), code=2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _stop(f"{error.strerror}: {error.filename}", code=2)
+
+
+@app.command(
+    epilog=_examples("biaslib build", "biaslib build --only waterbirds", "biaslib build --preset real --record")
+)
+def build(
+    preset: Preset = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A notebook or a part of the book, by name; may be repeated.", show_default=False),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many notebooks run at a time.", show_default="one a core")
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep the marked numbers under book/recorded.")] = False,
+    scheduler: Scheduler = None,
+) -> None:
+    """Run the notebooks that have changed and make the pages."""
+    from biaslib import book, project
+
+    front = _pages(lambda: book.build(
+        project.find(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
+    ))  # fmt: skip
+    print(f"the book is at {front}")
+
+
+@app.command(
+    epilog=_examples(
+        "biaslib run waterbirds",
+        'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
+        "biaslib run released_predictions --preset real --record",
+    )
+)
+def run(
+    notebook: Annotated[str, typer.Argument(help="Its name, such as waterbirds.", show_default=False)],
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="May be repeated.", show_default=False),
+    ] = None,
+    preset: Preset = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep the marked numbers under book/recorded.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the executed notebook to this file and make no page.", show_default=False),
+    ] = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Run one notebook, with other parameters if you like, and make its page.
+
+    The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
+    """
+    from biaslib import book, project
+
+    here = project.find()
+    given = book.read_parameters(here, notebook, parameter or ())
+    if out is not None:
+        _pages(lambda: book.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
+        print(f"the executed notebook is at {out}")
+        return
+    page = _pages(lambda: book.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler))
+    print(f"the page is at {page}")
+    if open_page:
+        webbrowser.open(page.as_uri())
+
+
+@store_app.command("ls")
+def store_ls() -> None:
+    """List the stored results, oldest first."""
+    from biaslib import store
+
+    entries = store.entries()
+    for entry in entries:
+        cost = f"{_size(entry.bytes):>9} {entry.seconds:8.1f} s"
+        print(f"{entry.kind}/{entry.key}  {entry.created}  {cost}  {entry.config[:60]}")
+    print(f"{len(entries)} entries, {_size(sum(entry.bytes for entry in entries))}, in {store.root()}")
+
+
+@store_app.command("rm")
+def store_rm(
+    prefix: Annotated[
+        str, typer.Argument(help="A kind, a key or its beginning, or kind/key, as `store ls` shows them.")
+    ],
+) -> None:
+    """Remove stored results; what is needed again is computed again."""
+    from biaslib import store
+
+    print(f"removed {store.remove(prefix)} entries")
+
+
+@store_app.command("verify")
+def store_verify() -> None:
+    """Check every stored result against its checksum; exit code 1 where one is damaged."""
+    from biaslib import store
+
+    damaged = store.verify()
+    for sentence in damaged:
+        print(sentence)
+    if damaged:
+        _stop(f"{len(damaged)} damaged; they are computed again when next needed, or remove them now.", code=1)
+    print(f"{len(store.entries())} entries, all whole")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the data sets: what is here, its licence and its official source."""
+    from biaslib import datasets
+
+    print(datasets.listing().to_string(index=False))
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
+    """Download a data set from its official source, where its licence allows that, and check it."""
+    from biaslib import datasets
+
+    print(f"{name} is at {datasets.fetch(name)}")
+
+
+@data_app.command("check")
+def data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
+    """Compare the files of a data set with their known sizes and checksums."""
+    from biaslib import datasets
+
+    print(datasets.check(name).to_string(index=False))
+
+
+@app.command()
+def version() -> None:
+    """Print the versions that the book's numbers depend on."""
+    from biaslib.book import execution
+
+    for library, number in execution.versions().items():
+        print(f"{library} {number}")
+
+
+def _pages(work: Callable[[], Any]) -> Any:
+    from biaslib.book import PageError
+
+    try:
+        return work()
+    except PageError as error:
+        _stop(str(error), code=1)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def _stop(sentence: str, *, code: int) -> NoReturn:
+    print(f"biaslib: {sentence}", file=sys.stderr)
+    sys.exit(code)
