@@ -1,0 +1,82 @@
+"""Where independent work runs: on this machine's cores, or on the workers of a Dask cluster."""
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from typing import Any
+
+from biaslib.errors import BiaslibError
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def cores() -> int:
+    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants)."""
+    chosen = os.environ.get("BIASLIB_CORES")
+    if chosen:
+        return int(chosen)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls the function with torch on one thread: a result then does not depend on how many cores there are.
+
+    Calls from several threads of one process wait for each other, as torch's random state is the process's own.
+    """
+    import torch
+
+    with _ONE_AT_A_TIME:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return function(*arguments)
+        finally:
+            torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
+    """An executor for independent work, and how many pieces it does at once.
+
+    Args:
+        scheduler: address of a Dask scheduler, such as tcp://host:8786; None takes $BIASLIB_SCHEDULER, and where
+            that is not set either, one process for each core of this machine.
+
+    Raises:
+        BiaslibError: where no scheduler answers at the address, or it has no workers.
+    """
+    address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
+    with _dask(address) if address else _processes() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _processes() -> Iterator[tuple[Executor, int]]:
+    # a forked child would inherit torch's thread pool in an unknown state
+    pool = ProcessPoolExecutor(cores(), mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool, cores()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[tuple[Executor, int]]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise BiaslibError(
+            f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."
+        ) from error
+    try:
+        threads = sum(client.nthreads().values())
+        if threads == 0:
+            raise BiaslibError(f"the Dask scheduler at {address} has no workers: start some with `dask worker`.")
+        yield client.get_executor(pure=False), threads
+    finally:
+        client.close()

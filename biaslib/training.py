@@ -1,0 +1,352 @@
+"""Training and prediction: one configuration, one loop, resumable after every epoch."""
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import nn
+from tqdm.auto import tqdm
+
+from biaslib import fingerprint, models, store
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+
+LOSSES = ("cross_entropy", "binary")
+OPTIMISERS = ("adamw", "adam", "sgd", "rmsprop")
+SCHEDULES = ("one_cycle", "cosine", "constant")
+AUGMENTATIONS = ("flip", "crop")
+PRECISIONS = ("float32", "bfloat16")
+
+Targets = np.ndarray | pd.Series | pd.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a classifier is trained; equal configurations and data give equal weights on one machine.
+
+    Attributes:
+        architecture: a name that `models.build` knows.
+        outputs: classes for cross-entropy, attributes for the binary loss.
+        hidden: width of a hidden layer before the last one, or None.
+        weights: None, "imagenet" or a local file.
+        loss: "cross_entropy" (one class an image) or "binary" (one yes or no an attribute).
+        balanced: weigh classes inversely to their frequency; for the binary loss, weigh the positive images of each
+            attribute by (1 - p) / p.
+        epochs: passes over the training images.
+        batch: images a step.
+        optimiser: one of adamw, adam, sgd, rmsprop.
+        learning_rate: its peak.
+        weight_decay: of the optimiser.
+        momentum: of sgd and rmsprop.
+        schedule: one_cycle, cosine or constant.
+        augmentation: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3).
+        precision: float32, or bfloat16 for the forward pass where the machine has it.
+        keep: "last" epoch, or the "best" on the validation loss.
+        patience: stop after so many epochs without a better validation loss; None never stops.
+        seed: of initial weights, order, augmentation and dropout.
+    """
+
+    architecture: str = "small"
+    outputs: int = 2
+    hidden: int | None = None
+    weights: str | None = None
+    loss: str = "cross_entropy"
+    balanced: bool = True
+    epochs: int = 6
+    batch: int = 64
+    optimiser: str = "adamw"
+    learning_rate: float = 4e-3
+    weight_decay: float = 1e-4
+    momentum: float = 0.9
+    schedule: str = "one_cycle"
+    augmentation: tuple[str, ...] = ("flip",)
+    precision: str = "float32"
+    keep: str = "last"
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        choices = {"loss": LOSSES, "optimiser": OPTIMISERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+        for name, known in {**choices, "keep": ("last", "best")}.items():
+            if getattr(self, name) not in known:
+                raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
+        if unknown := set(self.augmentation) - set(AUGMENTATIONS):
+            raise BiaslibError(f"augmentation knows {', '.join(AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
+        for name in ("outputs", "epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+def fit(
+    samples: Samples,
+    targets: Targets,
+    config: TrainingConfig,
+    *,
+    validation: tuple[Samples, Targets] | None = None,
+) -> nn.Module:
+    """Trains a classifier and returns it on the CPU, in evaluation mode.
+
+    After every epoch a checkpoint goes to the store; a run that was killed and is started again with the same data
+    and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
+
+    Args:
+        samples: N training images.
+        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss.
+        config: everything else.
+        validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
+
+    Raises:
+        BiaslibError: where the set is empty, the targets do not fit the images, hold one class only, or an attribute
+            is the same everywhere; or where the validation set that the configuration needs is missing.
+    """
+    answers = _checked_targets(samples, targets, config)
+    if validation is None and (config.keep == "best" or config.patience is not None):
+        raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
+    held_out = None if validation is None else (validation[0], _as_targets(validation[1], config))
+    checkpoint = _checkpoint_path(samples, answers, config)
+    with torch.random.fork_rng():
+        run = _Run.start(answers, len(samples), config)
+        run.resume(checkpoint)
+        progress = tqdm(
+            range(run.epoch, config.epochs),
+            initial=run.epoch,
+            total=config.epochs,
+            desc=f"training {config.architecture}, seed {config.seed}",
+            unit="epoch",
+            disable=not sys.stderr.isatty(),
+        )
+        for _ in progress:
+            if run.stopped(config.patience):
+                break
+            run.train_epoch(samples, answers)
+            run.validate(held_out)
+            run.save(checkpoint)
+        checkpoint.unlink(missing_ok=True)
+        if config.keep == "best" and run.best is not None:
+            run.model.load_state_dict(run.best)
+    return run.model.cpu().to(memory_format=torch.contiguous_format).eval()
+
+
+@torch.inference_mode()
+def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int = 256) -> np.ndarray:
+    """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
+
+    The model computes where it is, in evaluation mode, and is left in the mode it was in.
+
+    Raises:
+        BiaslibError: where the images have another type or shape, or there are none.
+    """
+    if len(images) == 0:
+        raise BiaslibError("There are no images to predict: the set is empty.")
+    place, was_training = next(model.parameters()).device, model.training
+    model.eval()
+    try:
+        parts = [model(models.to_tensor(images[i : i + batch], place)).float() for i in range(0, len(images), batch)]
+    finally:
+        model.train(was_training)
+    return torch.cat(parts).cpu().numpy()
+
+
+@dataclass
+class _Run:
+    """A training between two epochs: everything a checkpoint has to hold."""
+
+    config: TrainingConfig
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    loss: nn.Module
+    steps: int
+    device: torch.device
+    epoch: int = 0
+    best: dict[str, torch.Tensor] | None = None
+    best_loss: float = math.inf
+    best_epoch: int = 0
+
+    @classmethod
+    def start(cls, targets: torch.Tensor, n: int, config: TrainingConfig) -> "_Run":
+        device = models.device()
+        torch.manual_seed(config.seed)
+        model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
+        model = model.to(device).to(memory_format=torch.channels_last)
+        steps = config.epochs * math.ceil(n / config.batch)
+        return cls(config, model, _optimiser(model, config), _loss(targets, config).to(device), steps, device)
+
+    def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
+        # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
+        seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
+        torch.manual_seed(seed)
+        self.model.train()
+        step = self.epoch * math.ceil(len(samples) / self.config.batch)
+        for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
+            for group in self.optimiser.param_groups:
+                group["lr"] = _learning_rate(step, self.steps, self.config)
+            images = _augment(_pixels(samples.images, rows, self.device), self.config.augmentation)
+            with _autocast(self.config.precision, self.device):
+                logits = self.model(models.to_tensor(images).contiguous(memory_format=torch.channels_last))
+            loss = self.loss(logits.float(), targets[rows].to(self.device))
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
+            step += 1
+        self.epoch += 1
+
+    def validate(self, held_out: tuple[Samples, torch.Tensor] | None) -> None:
+        if held_out is None:
+            return
+        logits = torch.from_numpy(predict(self.model, held_out[0].images))
+        loss = float(self.loss(logits.to(self.device), held_out[1].to(self.device)))
+        if loss < self.best_loss:
+            self.best_loss, self.best_epoch = loss, self.epoch
+            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def stopped(self, patience: int | None) -> bool:
+        return patience is not None and self.epoch - self.best_epoch >= patience
+
+    def save(self, path: Path) -> None:
+        state = {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "epoch": self.epoch,
+            "best": self.best,
+            "best_loss": self.best_loss,
+            "best_epoch": self.best_epoch,
+        }
+        with store.replacing(path) as partial:
+            torch.save(state, partial)
+
+    def resume(self, path: Path) -> None:
+        if not path.exists():
+            return
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.epoch, self.best = state["epoch"], state["best"]
+        self.best_loss, self.best_epoch = state["best_loss"], state["best_epoch"]
+
+
+def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig) -> torch.Tensor:
+    if len(samples) == 0:
+        raise BiaslibError("There is nothing to train on: the set is empty.")
+    answers = _as_targets(targets, config)
+    if len(answers) != len(samples):
+        raise BiaslibError(f"{len(samples)} images but {len(answers)} targets: give one target for every image.")
+    if config.loss == "cross_entropy":
+        classes = answers.unique()
+        if len(classes) < 2:
+            raise BiaslibError(f"Every training image has class {int(classes[0])}: a classifier needs two classes.")
+        if int(answers.max()) >= config.outputs or int(answers.min()) < 0:
+            raise BiaslibError(
+                f"targets go from {int(answers.min())} to {int(answers.max())} but the model has {config.outputs} "
+                "outputs: number the classes from 0, or raise `outputs`."
+            )
+    else:
+        share = answers.mean(0)
+        if constant := [str(i) for i in range(config.outputs) if share[i] in (0, 1)]:
+            raise BiaslibError(
+                f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
+            )
+    return answers
+
+
+def _as_targets(targets: np.ndarray | pd.Series | pd.DataFrame, config: TrainingConfig) -> torch.Tensor:
+    array = np.asarray(targets)
+    if config.loss == "cross_entropy":
+        if array.ndim != 1 or array.dtype.kind not in "bui":
+            raise BiaslibError(f"cross-entropy takes (N,) class numbers, not {array.dtype} of shape {array.shape}.")
+        return torch.tensor(array, dtype=torch.long)
+    if array.ndim != 2 or array.shape[1] != config.outputs or array.dtype.kind not in "bui":
+        raise BiaslibError(
+            f"the binary loss takes (N, {config.outputs}) booleans, not {array.dtype} of shape {array.shape}."
+        )
+    return torch.tensor(array, dtype=torch.float32)
+
+
+def _checkpoint_path(samples: Samples, targets: torch.Tensor, config: TrainingConfig) -> Path:
+    described = [config, targets.numpy(), samples.images, fingerprint.of_code(fit)]
+    return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
+
+
+def _optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    common: dict[str, Any] = {
+        "params": model.parameters(),
+        "lr": config.learning_rate,
+        "weight_decay": config.weight_decay,
+    }
+    match config.optimiser:
+        case "adamw":
+            return torch.optim.AdamW(**common)
+        case "adam":
+            return torch.optim.Adam(**common)
+        case "sgd":
+            return torch.optim.SGD(**common, momentum=config.momentum)
+        case _:
+            return torch.optim.RMSprop(**common, momentum=config.momentum)
+
+
+def _loss(targets: torch.Tensor, config: TrainingConfig) -> nn.Module:
+    if config.loss == "binary":
+        share = targets.mean(0)
+        return nn.BCEWithLogitsLoss(pos_weight=(1 - share) / share if config.balanced else None)
+    counts = torch.bincount(targets, minlength=config.outputs).float()
+    weight = len(targets) / (counts.clamp(min=1) * (counts > 0).sum())
+    return nn.CrossEntropyLoss(weight=weight if config.balanced else None)
+
+
+def _learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
+    """Of one step: one_cycle rises linearly over the first 30 % and then follows a cosine to zero (Smith 2018)."""
+    if config.schedule == "constant":
+        return config.learning_rate
+    warm = 0.3 * steps if config.schedule == "one_cycle" else 0.0
+    if step < warm:
+        return config.learning_rate * (0.04 + 0.96 * step / warm)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
+
+
+def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    order = rng.permutation(n)
+    # a last batch of one image has no variance for batch normalisation
+    cuts = [i for i in range(batch, n, batch) if n - i > 1]
+    yield from np.split(order, cuts)
+
+
+def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch.Tensor:
+    # sorted rows make reading a memory map sequential; the order inside a batch does not matter to the loss,
+    # but the targets are picked by `rows`, so the pixels go back into that order
+    order = np.argsort(rows)
+    batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
+    batch[order] = images[rows[order]]
+    return torch.from_numpy(batch).to(device)
+
+
+def _augment(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
+    images = models.to_tensor(pixels)
+    if "flip" in kinds:
+        mirrored = torch.rand(len(images), device=images.device) < 0.5
+        images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
+    return _random_crop(images) if "crop" in kinds else images
+
+
+def _random_crop(images: torch.Tensor) -> torch.Tensor:
+    """A random part of each image, of 70-100 % of its area and aspect 3/4-4/3, scaled to the full size."""
+    n = len(images)
+    area = torch.empty(n, device=images.device).uniform_(0.7, 1.0)
+    aspect = torch.empty(n, device=images.device).uniform_(math.log(3 / 4), math.log(4 / 3)).exp()
+    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    across = (2 * torch.rand(n, device=images.device) - 1) * (1 - width)
+    down = (2 * torch.rand(n, device=images.device) - 1) * (1 - height)
+    zero = torch.zeros_like(width)
+    theta = torch.stack([torch.stack([width, zero, across], 1), torch.stack([zero, height, down], 1)], 1)
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+
+
+def _autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")

@@ -1,0 +1,188 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from biaslib import store, training
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.training import TrainingConfig
+
+
+def bright_or_dark(n=96, size=16, seed=0):
+    """Images whose class is their brightness."""
+    rng = np.random.default_rng(seed)
+    target = rng.integers(2, size=n)
+    images = rng.integers(0, 60, size=(n, size, size, 3)) + 120 * target[:, None, None, None]
+    return Samples(images.astype(np.uint8), pd.DataFrame({"bright": target == 1}))
+
+
+def config(**changes):
+    return TrainingConfig(**{"epochs": 3, "batch": 16, **changes})
+
+
+def same_weights(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("optimiser", training.OPTIMISERS)
+def test_every_optimiser_learns_brightness(optimiser):
+    samples = bright_or_dark()
+    rate = {"sgd": 0.05, "rmsprop": 1e-3}.get(optimiser, 4e-3)
+    model = training.fit(samples, samples.labels["bright"], config(optimiser=optimiser, learning_rate=rate, epochs=6))
+    unseen = bright_or_dark(seed=1)
+    correct = training.predict(model, unseen.images).argmax(1) == unseen.labels["bright"]
+    assert correct.mean() > 0.95
+
+
+def test_binary_loss_learns_several_attributes():
+    samples = bright_or_dark(n=200)
+    bright = samples.labels["bright"].to_numpy()
+    red = np.random.default_rng(1).random(200) < 0.3
+    images = samples.images.copy()
+    images[red, :, :, 1:] = 0
+    model = training.fit(
+        Samples(images, samples.labels),
+        np.stack([bright, red], 1),
+        config(loss="binary", epochs=8, precision="float32"),
+    )
+    assert ((training.predict(model, images) > 0) == np.stack([bright, red], 1)).mean() > 0.9
+
+
+def test_one_seed_one_set_of_weights_and_another_seed_another():
+    samples = bright_or_dark()
+
+    def fit(seed):
+        return training.fit(samples, samples.labels["bright"], config(seed=seed, augmentation=("flip", "crop")))
+
+    assert same_weights(fit(0), fit(0))
+    assert not same_weights(fit(0), fit(1))
+
+
+def test_training_leaves_the_global_random_state_alone():
+    samples = bright_or_dark()
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    training.fit(samples, samples.labels["bright"], config(epochs=1))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_last_batch_of_one_image_is_not_trained_on_alone():
+    samples = bright_or_dark(n=33)
+    training.fit(samples, samples.labels["bright"], config(epochs=1))
+    sizes = [len(rows) for rows in training._batches(33, 16, np.random.default_rng(0))]
+    assert sizes == [16, 17]
+
+
+def test_a_finished_training_leaves_no_checkpoint():
+    samples = bright_or_dark()
+    training.fit(samples, samples.labels["bright"], config())
+    assert list((store.root() / "checkpoints").glob("*")) == []
+
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import torch
+from test_training import bright_or_dark, config
+from biaslib import training
+torch.set_num_threads(1)
+slow = training._Run.train_epoch
+def train_epoch(self, *arguments):
+    slow(self, *arguments)
+    time.sleep(float(sys.argv[1]))
+training._Run.train_epoch = train_epoch
+samples = bright_or_dark()
+model = training.fit(samples, samples.labels["bright"], config(epochs=4, augmentation=("flip", "crop")))
+torch.save(model.state_dict(), sys.argv[2])
+"""
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(tests=str(Path(__file__).parent)))
+
+    def start(name, seconds):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / name))
+        return subprocess.Popen([sys.executable, str(program), str(seconds), str(tmp_path / f"{name}.pt")])
+
+    victim = start("killed", 2)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    while not list(checkpoints.glob("[!.]*.pt")):
+        assert victim.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # into the second epoch's pause: killed between two checkpoints
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait()
+    assert not (tmp_path / "killed.pt").exists()
+    assert start("killed", 0).wait(timeout=120) == 0
+    assert start("unbroken", 0).wait(timeout=120) == 0
+    resumed, unbroken = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in ("killed", "unbroken"))
+    assert all(torch.equal(resumed[name], unbroken[name]) for name in unbroken)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_early():
+    samples, unseen = bright_or_dark(), bright_or_dark(n=32, seed=1)
+    backwards = ~unseen.labels["bright"].to_numpy()  # a validation set that gets worse with every epoch
+    epochs = []
+    original = training._Run.train_epoch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training._Run, "train_epoch", lambda self, *a: (epochs.append(self.epoch), original(self, *a)))
+        training.fit(
+            samples,
+            samples.labels["bright"],
+            config(epochs=12, keep="best", patience=2, schedule="constant"),
+            validation=(unseen, backwards),
+        )
+    assert len(epochs) < 12
+
+
+def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
+    samples = bright_or_dark()
+    model = training.fit(samples, samples.labels["bright"], config(epochs=1)).train()
+    logits = training.predict(model, samples.images, batch=7)
+    assert model.training
+    assert logits.shape == (96, 2)
+    assert logits.dtype == np.float32
+    from biaslib.models import to_tensor
+
+    assert np.allclose(logits, training.predict(model, to_tensor(samples.images)), atol=1e-5)
+
+
+def test_a_cropped_image_keeps_its_shape_and_range():
+    images = torch.rand(8, 3, 16, 16)
+    cropped = training._random_crop(images)
+    assert cropped.shape == images.shape
+    assert cropped.min() >= 0
+    assert cropped.max() <= 1
+    assert not torch.equal(cropped, images)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda s: training.fit(s.take(slice(0, 0)), [], config()), "nothing to train on"),
+        (lambda s: training.fit(s, np.ones(len(s), int), config()), "Every training image has class 1"),
+        (lambda s: training.fit(s, np.arange(len(s)) % 3, config()), "from 0 to 2 but the model has 2 outputs"),
+        (lambda s: training.fit(s, np.arange(5), config()), "96 images but 5 targets"),
+        (lambda s: training.fit(s, np.ones(len(s)), config()), "class numbers, not float64"),
+        (lambda s: training.fit(s, np.ones((96, 2), bool), config(loss="binary")), "column 0, 1 has one value only"),
+        (lambda s: training.fit(s, s.labels["bright"], config(loss="binary")), "takes .N, 2. booleans"),
+        (lambda s: training.fit(s, s.labels["bright"], config(keep="best")), "give `validation="),
+        (lambda s: config(optimiser="adamx"), "optimiser must be one of adamw"),
+        (lambda s: config(augmentation=("spin",)), "augmentation knows flip, crop, not spin"),
+        (lambda s: config(epochs=0), "epochs must be at least 1"),
+        (lambda s: training.predict(torch.nn.Conv2d(3, 1, 1), s.images[:0]), "no images to predict"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        call(bright_or_dark())
