@@ -1,8 +1,26 @@
 """Every kind of plot, table and interactive piece the book has, in one style that follows the page's light and dark."""
 
+from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
 from biaslib.figures.pieces import Piece, show
+from biaslib.figures.plots import dots, response, scatter
 from biaslib.figures.svg import tooltip
 from biaslib.figures.table import quote, table
 from biaslib.figures.theme import COLOURS, new
 
-__all__ = ["COLOURS", "Piece", "new", "quote", "show", "table", "tooltip"]
+__all__ = [
+    "COLOURS",
+    "Piece",
+    "contact_sheet",
+    "dots",
+    "maps_over_images",
+    "new",
+    "overlay",
+    "quote",
+    "response",
+    "scatter",
+    "show",
+    "strip",
+    "strip_with_axes",
+    "table",
+    "tooltip",
+]

@@ -1,0 +1,117 @@
+"""Words beside marks that do not run into each other."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+
+from biaslib.figures import theme
+
+_DIRECTIONS = [(1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1)]
+_DISTANCES = (6.0, 14.0, 26.0, 42.0)  # points
+_LETTER, _LINE = 0.6, 1.25  # width of a letter and height of a line, in font sizes
+
+
+def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
+    """Positions moved apart until neighbours are at least `gap` apart, each as near to its own place as its block lets.
+
+    Returns:
+        (N,) positions in the order given.
+    """
+    wanted = np.asarray(positions, dtype=float)
+    order = np.argsort(wanted, kind="stable")
+    blocks: list[list[float]] = []  # sum of the wanted places less their steps, and how many
+    for i in order:
+        blocks.append([wanted[i], 1])
+        while len(blocks) > 1 and _centre(blocks[-1], gap, -1) < _centre(blocks[-2], gap, +1) + gap:
+            last = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + last[0], blocks[-1][1] + last[1]]
+    placed = np.empty_like(wanted)
+    at = 0
+    for total, count in blocks:
+        n = int(count)
+        placed[order[at : at + n]] = total / n + gap * (np.arange(n) - (n - 1) / 2)
+        at += n
+    return placed
+
+
+def _centre(block: list[float], gap: float, side: int) -> float:
+    # the outermost place of a block that is packed around its mean
+    return block[0] / block[1] + side * gap * (block[1] - 1) / 2
+
+
+def at_line_ends(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
+    """Writes each line's name beside its last point, in the line's colour: (name, x, y, colour) for each."""
+    if not ends:
+        return
+    size = theme.STYLE["font.size"]
+    with mpl.rc_context(theme.STYLE):
+        ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+        to_pixels = ax.transData.transform([(x, y) for _, x, y, _ in ends])
+        scale = ax.figure.dpi / 72
+        heights = spread(to_pixels[:, 1], gap=size * _LINE * scale)
+        for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
+            ax.annotate(
+                name,
+                (x, y),
+                xytext=(8, (after - before) / scale),
+                textcoords="offset points",
+                va="center",
+                color=theme.label_colour_of(colour),
+                annotation_clip=False,
+            )
+
+
+def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str], colour: str = theme.INK) -> None:
+    """Writes names beside some of the points, where they cover neither a point nor another name.
+
+    Args:
+        ax: where the points are already drawn.
+        points: (N, 2) data coordinates of all points.
+        names: index of a point -> its name.
+        colour: of the words.
+    """
+    size = theme.STYLE["font.size"] - 0.5
+    with mpl.rc_context(theme.STYLE):
+        ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+        scale = 72 / ax.figure.dpi
+        spots = ax.transData.transform(points) * scale
+        window = ax.get_window_extent()
+        inside = np.array([window.x0, window.y0, window.x1, window.y1]) * scale
+        taken: list[np.ndarray] = []
+        for index, name in names.items():
+            options = [
+                (_box(spots[index], direction, distance, len(name) * size * _LETTER, size * _LINE), distance, direction)
+                for distance, direction in product(_DISTANCES, _DIRECTIONS)
+            ]
+            box, distance, (right, _) = min(options, key=lambda o: _cost(o[0], spots, taken, inside) + o[1])
+            taken.append(box)
+            anchor = {1: box[0], 0: (box[0] + box[2]) / 2, -1: box[2]}[right]
+            ax.annotate(
+                name,
+                tuple(points[index]),
+                xytext=(anchor - spots[index][0], (box[1] + box[3]) / 2 - spots[index][1]),
+                textcoords="offset points",
+                ha={1: "left", 0: "center", -1: "right"}[right],
+                va="center",
+                fontsize=size,
+                color=colour,
+                arrowprops={"arrowstyle": "-", "color": theme.MUTED, "linewidth": 0.6} if distance > 10 else None,
+                annotation_clip=False,
+            )
+
+
+def _box(spot: np.ndarray, direction: tuple[int, int], distance: float, width: float, height: float) -> np.ndarray:
+    """x0, y0, x1, y1 of a text that stands off a point, all in points."""
+    x = spot[0] + direction[0] * distance + (direction[0] - 1) / 2 * width
+    y = spot[1] + direction[1] * distance - height / 2 + direction[1] * height / 4
+    return np.array([x, y, x + width, y + height])
+
+
+def _cost(box: np.ndarray, spots: np.ndarray, taken: Sequence[np.ndarray], inside: np.ndarray) -> float:
+    covered = np.all((spots > box[:2] - 3) & (spots < box[2:] + 3), axis=1).sum()
+    clashes = sum(bool(np.all((box[:2] < other[2:]) & (other[:2] < box[2:]))) for other in taken)
+    out = np.maximum(inside[:2] - box[:2], 0).sum() + np.maximum(box[2:] - inside[2:], 0).sum()
+    return 60.0 * float(covered) + 400.0 * clashes + 4.0 * float(out)

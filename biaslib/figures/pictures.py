@@ -1,0 +1,299 @@
+"""Plots of pictures: contact sheets, maps over images, strips along a dial."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from biaslib.errors import BiaslibError
+from biaslib.figures import svg, theme
+
+GAP = 4.0  # points between two pictures
+LINE = 14.0  # points that a line of words takes
+
+
+def contact_sheet(
+    images: np.ndarray,
+    *,
+    columns: int,
+    titles: Sequence[str] | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """All images side by side, row by row.
+
+    Args:
+        images: (N, H, W, 3) uint8.
+        columns: pictures in a row, >= 1.
+        titles: N words, one over each picture.
+        width: of the whole sheet.
+
+    Raises:
+        BiaslibError: for images of another shape, columns below 1, or titles that are not N.
+    """
+    images = check_images(images)
+    return _sheet(list(images), columns=columns, titles=titles, width=width, foot=0.0)[0]
+
+
+def maps_over_images(
+    images: np.ndarray,
+    maps: np.ndarray,
+    *,
+    columns: int,
+    titles: Sequence[str] | None = None,
+    masks: np.ndarray | None = None,
+    limit: float | None = None,
+    label: str = "attention",
+    opacity: float = 0.85,
+    width: theme.Width = "page",
+) -> Figure:
+    """Each image under its map: dark and clear where the map is 0, bright and dense where it is large.
+
+    One scale for all pictures, stated under them. Maps are upsampled bilinearly; what lies above `limit` is clipped.
+
+    Args:
+        images: (N, H, W, 3) uint8.
+        maps: (N, h, w), >= 0; NaN counts as 0.
+        columns: pictures in a row, >= 1.
+        titles: N words, one over each picture.
+        masks: (N, H, W) bool; their outlines are drawn in white.
+        limit: the value shown brightest; the largest of all maps where not given.
+        label: what the maps measure.
+        opacity: of the map where it is largest, in (0, 1].
+        width: of the whole sheet.
+
+    Raises:
+        BiaslibError: for shapes that do not fit, negative maps, columns below 1, or titles that are not N.
+    """
+    images = check_images(images)
+    maps = check_maps(maps, len(images))
+    top = _limit(maps, limit)
+    pictures = [overlay(image, heat, limit=top, opacity=opacity) for image, heat in zip(images, maps, strict=True)]
+    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, width=width, foot=LINE + 8)
+    if masks is not None:
+        _outline(ax, check_masks(masks, images), corners, cell)
+    _scale_bar(ax, figure, top, label)
+    return figure
+
+
+def strip(
+    rows: Mapping[str, np.ndarray],
+    *,
+    labels: Sequence[str],
+    axis_label: str = "",
+    width: theme.Width = "page",
+) -> Figure:
+    """Pictures along a dial: one column a setting, one row a subject.
+
+    Args:
+        rows: words over the row -> (K, H, W, 3) uint8 images, or (K, h, w) maps >= 0 that share one scale in their row.
+        labels: K words, one over each column.
+        axis_label: what the dial is, before the first column's word.
+        width: of the whole strip.
+
+    Raises:
+        BiaslibError: for no row, or a row that does not have K pictures.
+    """
+    return _strip(rows, labels, axis_label, width, plot=0.0, margins=(0.0, 0.0))[0]
+
+
+def strip_with_axes(
+    rows: Mapping[str, np.ndarray],
+    *,
+    labels: Sequence[str],
+    axis_label: str = "",
+    plot: float = 0.3,
+    margins: tuple[float, float] = (34.0, 92.0),
+) -> tuple[Figure, Axes]:
+    """A page-wide `strip` over axes whose x = 0 ... K-1 are the centres of the strip's columns.
+
+    Args:
+        rows: as for `strip`.
+        labels: as for `strip`.
+        axis_label: as for `strip`.
+        plot: height of the axes, as a share of the figure's width.
+        margins: points left and right of strip and axes, for the axis' numbers and for the lines' names.
+
+    Returns:
+        the figure and the empty axes.
+    """
+    figure, ax = _strip(rows, labels, axis_label, "page", plot=plot, margins=margins)
+    assert ax is not None
+    return figure, ax
+
+
+def overlay(image: np.ndarray, heat: np.ndarray, *, limit: float, opacity: float = 0.85, times: int = 1) -> np.ndarray:
+    """One image (H, W, 3) uint8 under one map (h, w), as (times H, times W, 3) uint8; `limit` is shown brightest."""
+    height, width = image.shape[0] * times, image.shape[1] * times
+    base = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
+    share = np.clip(upsample(heat, height, width) / limit if limit > 0 else np.zeros((height, width)), 0, 1)
+    colour = mpl.colormaps[theme.HEAT](share)[..., :3] * 255
+    weight = (opacity * share**0.7)[..., None]
+    return (base * (1 - weight) + colour * weight + 0.5).astype(np.uint8)
+
+
+def upsample(heat: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A map (h, w) at (height, width), bilinear between the centres of its cells; NaN counts as 0."""
+    cells = Image.fromarray(np.nan_to_num(heat, nan=0.0).astype(np.float32))
+    return np.asarray(cells.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def check_images(images: np.ndarray) -> np.ndarray:
+    """The images, where they are (N, H, W, 3) uint8 and at least one; a BiaslibError where not."""
+    images = np.asarray(images)
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8 or len(images) == 0:
+        raise BiaslibError(
+            f"images must be uint8 of shape (N, H, W, 3) with N >= 1, not {images.dtype} of shape {images.shape}."
+        )
+    return images
+
+
+def check_maps(maps: np.ndarray, n: int) -> np.ndarray:
+    """The maps as float, where they are (n, h, w) and nowhere negative; a BiaslibError where not."""
+    maps = theme.as_float(maps, "maps")
+    if maps.ndim != 3 or len(maps) != n:
+        raise BiaslibError(f"maps must have shape ({n}, h, w), one map for each image, not {maps.shape}.")
+    if (maps < 0).any():
+        raise BiaslibError("maps must be >= 0 to be shown as heat; take their positive part or their square first.")
+    return maps
+
+
+def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """The masks, where they are bool and of the images' size; a BiaslibError where not."""
+    masks = np.asarray(masks)
+    if masks.shape != images.shape[:3] or masks.dtype != np.bool_:
+        raise BiaslibError(
+            f"masks must be bool of shape {images.shape[:3]}, as the images are, not {masks.dtype} of {masks.shape}."
+        )
+    return masks
+
+
+def _limit(maps: np.ndarray, limit: float | None) -> float:
+    if limit is not None and not limit > 0:
+        raise BiaslibError(f"limit is the value shown brightest and must be above 0, not {limit}.")
+    return float(np.nanmax(maps, initial=0.0)) if limit is None else limit
+
+
+def _canvas(width: theme.Width, height: float) -> tuple[Figure, Axes]:
+    """A figure `height` points high, and axes over all of it whose unit is the point and whose y runs down."""
+    across = theme.WIDTHS[width] * 72
+    with mpl.rc_context(theme.STYLE):
+        figure = Figure(figsize=(across / 72, height / 72))
+        ax = figure.add_axes((0, 0, 1, 1))
+    theme.bare(ax)
+    ax.set_xlim(0, across)
+    ax.set_ylim(height, 0)
+    return figure, ax
+
+
+def _put(ax: Axes, picture: np.ndarray, x: float, y: float, w: float, h: float) -> None:
+    limits = ax.get_xlim(), ax.get_ylim()
+    image = ax.imshow(picture, extent=(x, x + w, y + h, y), interpolation="none", aspect="auto", cmap=theme.HEAT)
+    image.set_gid(svg.SMOOTH)
+    ax.set(xlim=limits[0], ylim=limits[1])
+
+
+def _say(ax: Axes, x: float, y: float, text: str, **style: str | float) -> None:
+    with mpl.rc_context(theme.STYLE):
+        ax.text(x, y, text, **{"color": theme.MUTED, "fontsize": 9.0, "va": "bottom", **style})  # type: ignore[arg-type]
+
+
+def _sheet(
+    pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, width: theme.Width, foot: float
+) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
+    if columns < 1:
+        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    if titles is not None and len(titles) != len(pictures):
+        raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
+    head = LINE + 2 if titles is not None else 0.0
+    across = theme.WIDTHS[width] * 72
+    w = (across - GAP * (columns - 1)) / columns
+    h = w * pictures[0].shape[0] / pictures[0].shape[1]
+    lines = -(-len(pictures) // columns)
+    figure, ax = _canvas(width, lines * (h + head + GAP) - GAP + foot)
+    corners = [((i % columns) * (w + GAP), (i // columns) * (h + head + GAP) + head) for i in range(len(pictures))]
+    for i, (picture, (x, y)) in enumerate(zip(pictures, corners, strict=True)):
+        _put(ax, picture, x, y, w, h)
+        if titles is not None:
+            _say(ax, x, y - 3, titles[i])
+    return figure, ax, corners, (w, h)
+
+
+def _outline(ax: Axes, masks: np.ndarray, corners: Sequence[tuple[float, float]], cell: tuple[float, float]) -> None:
+    for mask, (x, y) in zip(masks, corners, strict=True):
+        if mask.any() and not mask.all():
+            xs = x + (np.arange(mask.shape[1]) + 0.5) / mask.shape[1] * cell[0]
+            ys = y + (np.arange(mask.shape[0]) + 0.5) / mask.shape[0] * cell[1]
+            ax.contour(xs, ys, mask.astype(float), levels=[0.5], colors=["#ffffff"], linewidths=0.9)
+
+
+def _scale_bar(ax: Axes, figure: Figure, top: float, label: str) -> None:
+    bottom = figure.get_figheight() * 72
+    # the picture of the scale shows what a value looks like where it is drawn, not what it hides
+    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - LINE + 2, 90, 8)
+    _say(ax, 98, bottom - 1.5, f"{label}: 0 to {top:.2g}, one scale for all pictures", va="bottom")
+
+
+def _strip(
+    rows: Mapping[str, np.ndarray],
+    labels: Sequence[str],
+    axis_label: str,
+    width: theme.Width,
+    *,
+    plot: float,
+    margins: tuple[float, float],
+) -> tuple[Figure, Axes | None]:
+    if not rows:
+        raise BiaslibError("a strip needs at least one row of pictures.")
+    checked = {name: _check_row(name, row, len(labels)) for name, row in rows.items()}
+    across = theme.WIDTHS[width] * 72
+    left, right = margins
+    step = (across - left - right) / len(labels)
+    w = step - GAP
+    heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
+    head = LINE + 4
+    pictures = head + sum(h + LINE + 8 for h in heights)
+    plot_height = plot * across
+    total = pictures + (plot_height + 34 if plot else 0)
+    figure, ax = _canvas(width, total)
+    for k, label in enumerate(labels):
+        _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
+    if axis_label:
+        _say(ax, across - right + 4 if right else 0, head - 4 if right else -1, axis_label, ha="left")
+    y = head
+    for (name, row), h in zip(checked.items(), heights, strict=True):
+        _say(ax, left + GAP / 2, y + LINE, name)
+        for k, picture in enumerate(row):
+            _put(ax, picture, left + k * step + GAP / 2, y + LINE + 3, w, h)
+        y += h + LINE + 8
+    if not plot:
+        return figure, None
+    with mpl.rc_context(theme.STYLE):
+        below = figure.add_axes(
+            (left / across, 22 / total, (across - left - right) / across, plot_height / total),
+            axes_class=theme.HouseAxes,
+        )
+    below.set_xlim(-0.5, len(labels) - 0.5)
+    below.set_xticks(range(len(labels)), list(labels))
+    below.grid(axis="x", visible=False)
+    return figure, below
+
+
+def _check_row(name: str, row: np.ndarray, n: int) -> np.ndarray:
+    row = np.asarray(row)
+    if len(row) != n:
+        raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
+    if row.ndim == 3:
+        maps = check_maps(row, n)
+        top = _limit(maps, None)
+        return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1))
+    return check_images(row)
+
+
+def _heat(shares: np.ndarray, size: int = 96) -> np.ndarray:
+    """Maps (K, h, w) in [0, 1] as pictures (K, size, size', 3), smooth between the centres of the cells."""
+    height, width = size, round(size * shares.shape[2] / shares.shape[1])
+    smooth = np.stack([upsample(share, height, width) for share in shares])
+    return (mpl.colormaps[theme.HEAT](np.clip(smooth, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)

@@ -1,0 +1,271 @@
+"""Plots of numbers: a response along a dial, one dot for every attribute, one point for every model.
+
+Each draws on the axes it is given, or on a new figure, and returns the figure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from biaslib.errors import BiaslibError
+from biaslib.figures import labels, theme
+from biaslib.figures.svg import tooltip
+from biaslib.figures.table import number
+
+
+def response(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    low: str | None = None,
+    high: str | None = None,
+    by: str | None = None,
+    n: str | None = None,
+    colours: Mapping[Any, str] | None = None,
+    x_label: str = "",
+    y_label: str = "",
+    y_range: tuple[float, float] | None = None,
+    digits: int = 2,
+    ax: Axes | None = None,
+) -> Figure:
+    """How a number answers to a dial: one line for each kind of `by`, named at its end, with its interval as a band.
+
+    Args:
+        frame: one row a point.
+        x: column on the horizontal axis (numbers); its values become the ticks where they are twelve or fewer.
+        y: column with the estimate. NaN leaves a gap.
+        low: column with the interval's lower end; with `high`.
+        high: column with the interval's upper end; with `low`.
+        by: column that tells the lines apart; their order is that of first appearance.
+        n: column with the number of values behind a point, for the tooltip.
+        colours: value of `by` -> name in `COLOURS` or any colour.
+        x_label: words under the axis.
+        y_label: words above the vertical axis, set level so that nobody has to turn their head.
+        y_range: limits of the vertical axis.
+        digits: decimals in the tooltips.
+        ax: where to draw; a new page-wide figure where not given.
+
+    Raises:
+        BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
+    """
+    _check(frame, x, y, low, high, by, n)
+    ax = theme.axes_of(ax, width="page", aspect=0.52)
+    series = [(None, frame)] if by is None else [(kind, frame[frame[by] == kind]) for kind in frame[by].unique()]
+    ends = []
+    for (kind, rows), default in zip(series, theme.cycle(len(series)), strict=True):
+        colour = theme.colour_of((colours or {}).get(kind, default))
+        rows = rows.sort_values(x)
+        across, values = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
+        if low and high:
+            ends_ = theme.as_float(rows[low], low), theme.as_float(rows[high], high)
+            ax.fill_between(across, *ends_, color=colour, alpha=0.18, linewidth=0)
+        ax.plot(across, values, color=colour, linewidth=1.8, solid_capstyle="round")
+        shown = np.isfinite(values)
+        dots = ax.scatter(across[shown], values[shown], s=22, color=colour, zorder=3, clip_on=False)
+        if shown.any():
+            tooltip(dots, [_say(row, kind, x, y, low, high, n, digits) for _, row in rows[shown].iterrows()])
+            ends.append((str(kind), across[shown][-1], values[shown][-1], colour))
+    _ticks(ax, theme.as_float(frame[x], x))
+    if y_range is not None:
+        ax.set_ylim(*y_range)
+    ax.set_xlabel(x_label)
+    ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
+    ax.grid(axis="x", visible=False)
+    if by is not None:
+        labels.at_line_ends(ax, ends)
+    return _figure(ax)
+
+
+def dots(
+    frame: pd.DataFrame,
+    *,
+    label: str,
+    value: str,
+    low: str | None = None,
+    high: str | None = None,
+    n: str | None = None,
+    by: str | None = None,
+    colours: Mapping[Any, str] | None = None,
+    highlight: Sequence[str] = (),
+    reference: float | None = None,
+    sort: bool = True,
+    x_label: str = "",
+    digits: int = 2,
+    ax: Axes | None = None,
+) -> Figure:
+    """One dot with its interval for every label: the plot for many attributes, regions or groups.
+
+    Args:
+        frame: one row a dot.
+        label: column with the names down the left side.
+        value: column with the estimate. A label with none but NaN keeps its line and is marked "n/a".
+        low: column with the interval's lower end; with `high`.
+        high: column with the interval's upper end; with `low`.
+        n: column with the number of values behind a dot, for the tooltip.
+        by: column that tells several dots of one label apart; their names stand above the first line.
+        colours: value of `by` -> name in `COLOURS` or any colour.
+        highlight: labels set in bold.
+        reference: where to draw an upright line (chance, zero).
+        sort: largest value on top; False keeps the frame's order.
+        x_label: words under the axis.
+        digits: decimals in the tooltips.
+        ax: where to draw; a new page-wide figure, as high as it needs, where not given.
+
+    Raises:
+        BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
+    """
+    _check(frame, label, value, low, high, n, by)
+    names = list(dict.fromkeys(frame[label]))
+    if sort:
+        best = frame.groupby(label)[value].max()
+        names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
+    ax = theme.axes_of(ax, width="page", aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
+    rank = {name: i for i, name in enumerate(names)}
+    series = [(None, frame)] if by is None else [(kind, frame[frame[by] == kind]) for kind in frame[by].unique()]
+    step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
+    if reference is not None:
+        ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
+    for i, ((kind, rows), default) in enumerate(zip(series, theme.cycle(len(series)), strict=True)):
+        colour = theme.colour_of((colours or {}).get(kind, default))
+        height = np.array([rank[name] for name in rows[label]]) + step * (i - (len(series) - 1) / 2)
+        values = theme.as_float(rows[value], value)
+        shown = np.isfinite(values)
+        if low and high:
+            ends = theme.as_float(rows[low], low)[shown], theme.as_float(rows[high], high)[shown]
+            ax.hlines(height[shown], *ends, color=colour, lw=1.6)
+        points = ax.scatter(values[shown], height[shown], s=26, color=colour, zorder=3)
+        if shown.any():
+            tooltip(points, [_say(row, kind, label, value, low, high, n, digits) for _, row in rows[shown].iterrows()])
+        for y in height[~shown]:
+            ax.annotate("n/a", (0, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+                        va="center", color=theme.MUTED, fontsize=8.5)  # fmt: skip
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    with mpl.rc_context(theme.STYLE):
+        ax.set_yticks(range(len(names)), [str(name) for name in names])
+    for text, name in zip(ax.get_yticklabels(), names, strict=True):
+        text.set_color(theme.INK)
+        text.set_fontweight("bold" if name in highlight else "normal")
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(x_label)
+    if by is not None:
+        _head(ax, [(str(kind), (colours or {}).get(kind, default)) for (kind, _), default in
+                   zip(series, theme.cycle(len(series)), strict=True)])  # fmt: skip
+    return _figure(ax)
+
+
+def scatter(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    name: str,
+    x_low: str | None = None,
+    x_high: str | None = None,
+    y_low: str | None = None,
+    y_high: str | None = None,
+    n: str | None = None,
+    highlight: Sequence[str] | Mapping[str, str] = (),
+    colour: str = "blue",
+    x_label: str = "",
+    y_label: str = "",
+    digits: int = 2,
+    ax: Axes | None = None,
+) -> Figure:
+    """One point for each name, with intervals both ways; the highlighted ones are named, the others when pointed at.
+
+    Args:
+        frame: one row a point.
+        x: column on the horizontal axis; rows with NaN in `x` or `y` are left out.
+        y: column on the vertical axis.
+        name: column with the points' names.
+        x_low: column with the lower end of the interval along x; with `x_high`.
+        x_high: its upper end.
+        y_low: column with the lower end of the interval along y; with `y_high`.
+        y_high: its upper end.
+        n: column with the number of values behind a point, for the tooltip.
+        highlight: names that are written beside their points, or a mapping from those names to colours.
+        colour: of the points that are not highlighted.
+        x_label: words under the axis.
+        y_label: words above the vertical axis.
+        digits: decimals in the tooltips.
+        ax: where to draw; a new page-wide figure where not given.
+
+    Raises:
+        BiaslibError: for a column that is not in the frame or holds no numbers, half an interval, or a highlighted
+            name that no point has.
+    """
+    _check(frame, x, y, x_low, x_high, name, n)
+    _check(frame, x, y, y_low, y_high)
+    strangers = [item for item in highlight if item not in set(frame[name])]
+    if strangers:
+        raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
+    ax = theme.axes_of(ax, width="page", aspect=0.72)
+    rows = frame[np.isfinite(theme.as_float(frame[x], x)) & np.isfinite(theme.as_float(frame[y], y))]
+    chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
+    tints = [theme.colour_of(chosen.get(item, colour)) for item in rows[name]]
+    across, up = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
+    if x_low and x_high:
+        ax.hlines(up, theme.as_float(rows[x_low], x_low), theme.as_float(rows[x_high], x_high), colors=tints, lw=1.1,
+                  alpha=0.45)  # fmt: skip
+    if y_low and y_high:
+        ax.vlines(across, theme.as_float(rows[y_low], y_low), theme.as_float(rows[y_high], y_high), colors=tints,
+                  lw=1.1, alpha=0.45)  # fmt: skip
+    points = ax.scatter(across, up, s=26, c=tints, zorder=3)
+    if len(rows):
+        tooltip(points, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()])
+    ax.set_xlabel(x_label)
+    ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
+    names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
+    labels.beside_points(ax, np.stack([across, up], axis=1), names)
+    return _figure(ax)
+
+
+def _check(frame: pd.DataFrame, *columns: str | None) -> None:
+    _, _, low, high, *_ = (*columns, None, None)
+    if (low is None) != (high is None):
+        raise BiaslibError("an interval has two ends: give the column of its lower end and that of its upper end.")
+    for column in columns:
+        if column is not None and column not in frame.columns:
+            raise BiaslibError(f"the frame has no column {column!r}; it has {', '.join(map(str, frame.columns))}.")
+
+
+def _figure(ax: Axes) -> Figure:
+    figure = ax.figure
+    return figure if isinstance(figure, Figure) else figure.figure
+
+
+def _ticks(ax: Axes, values: np.ndarray) -> None:
+    ticks = np.unique(values[np.isfinite(values)])
+    if 0 < len(ticks) <= 12:
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def _head(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
+    """The kinds' names in their colours, side by side over the plot."""
+    at = 0.0
+    for text, colour in names:
+        ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(at, 6), textcoords="offset points",
+                    fontweight="bold", color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
+        at += 7.2 * len(text) + 14
+
+
+def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: str | None, n: str | None,
+         digits: int) -> str:  # fmt: skip
+    spec = f".{digits}f"
+    where = row[head] if isinstance(row[head], str) else f"{row[head]:g}"
+    text = f"{'' if kind is None else f'{kind}, '}{where}: {number(float(row[y]), spec)}"
+    if low and high:
+        text += f" [{number(float(row[low]), spec)}, {number(float(row[high]), spec)}]"
+    return text + (f", n = {int(row[n]):,}" if n else "")
+
+
+def _say_both(row: pd.Series, name: str, x: str, y: str, n: str | None, digits: int) -> str:
+    spec = f".{digits}f"
+    text = f"{row[name]}: {x} {number(float(row[x]), spec)}, {y} {number(float(row[y]), spec)}"
+    return text + (f", n = {int(row[n]):,}" if n else "")

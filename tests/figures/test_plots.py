@@ -1,0 +1,168 @@
+"""Plots of numbers: the right marks, words that do not collide, and errors that name the column."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
+from matplotlib.text import Annotation
+
+from biaslib import figures
+from biaslib.errors import BiaslibError
+from biaslib.figures import labels
+
+
+def marks(ax, kind):
+    # FillBetweenPolyCollection and its like count as what they are made from
+    return [artist for artist in ax.collections if isinstance(artist, kind)]
+
+
+def words(ax):
+    return [text.get_text() for text in ax.texts if isinstance(text, Annotation)]
+
+
+@pytest.fixture
+def dial():
+    rows = [
+        {"bias": bias, "kind": kind, "score": score, "low": score - 0.1, "high": score + 0.1, "n": 4}
+        for kind, start in (("bird", 0.8), ("background", 0.3))
+        for bias, score in zip((50, 75, 100), (start, start, 0.5), strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def attributes():
+    score = np.linspace(0, 1, 6)
+    return pd.DataFrame(
+        {"name": list("abcdef"), "mcc": score**2, "score": score, "low": score - 0.1, "high": score + 0.1, "n": 20}
+    )
+
+
+def test_response_draws_a_line_a_band_and_dots_for_each_kind(dial):
+    fig = figures.response(dial, x="bias", y="score", low="low", high="high", by="kind", n="n", y_label="score")
+    (ax,) = fig.axes
+    assert len(ax.lines) == 2
+    assert len(marks(ax, PolyCollection)) == 2
+    assert [len(dots.get_offsets()) for dots in marks(ax, PathCollection)] == [3, 3]
+    assert words(ax) == ["bird", "background"]
+    assert list(ax.get_xticks()) == [50, 75, 100]
+    assert "<title>bird, 50: 0.80 [0.70, 0.90], n = 4</title>" in figures.show(fig, alt="a").html
+
+
+def test_response_sorts_the_dial_and_leaves_a_gap_at_nan(dial):
+    dial = dial[dial.kind == "bird"].iloc[::-1].copy()
+    dial.loc[dial.bias == 75, "score"] = np.nan
+    fig = figures.response(dial, x="bias", y="score")
+    (ax,) = fig.axes
+    assert list(ax.lines[0].get_xdata()) == [50, 75, 100]
+    assert len(marks(ax, PathCollection)[0].get_offsets()) == 2
+    assert words(ax) == []
+
+
+def test_plots_draw_on_the_axes_they_are_given(dial, attributes):
+    fig, (left, middle, right) = figures.new(cols=3)
+    assert figures.response(dial, x="bias", y="score", by="kind", ax=left) is fig
+    assert figures.dots(attributes, label="name", value="score", ax=middle) is fig
+    assert figures.scatter(attributes, x="mcc", y="score", name="name", ax=right) is fig
+
+
+def test_dots_puts_the_largest_on_top_and_marks_what_is_undefined(attributes):
+    attributes.loc[0, "score"] = np.nan
+    fig = figures.dots(
+        attributes, label="name", value="score", low="low", high="high", highlight=["b"], reference=0.5, n="n"
+    )
+    (ax,) = fig.axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == list("fedcba")
+    assert ax.get_yticklabels()[4].get_fontweight() == "bold"
+    assert len(marks(ax, LineCollection)[0].get_segments()) == 5
+    assert words(ax) == ["n/a"]
+    top, bottom = ax.get_ylim()[1], ax.get_ylim()[0]
+    assert top < bottom  # the first label stands highest
+
+
+def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
+    both = pd.concat([attributes.assign(who="paper"), attributes.assign(who="ours")])
+    fig = figures.dots(both, label="name", value="score", by="who", sort=False)
+    (ax,) = fig.axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == list("abcdef")
+    first, second = (dots.get_offsets()[:, 1] for dots in marks(ax, PathCollection))
+    assert np.all(first < second)
+    assert words(ax) == ["paper", "ours"]
+
+
+def test_scatter_names_the_highlighted_and_leaves_undefined_points_out(attributes):
+    attributes.loc[1, "mcc"] = np.nan
+    fig = figures.scatter(
+        attributes, x="mcc", y="score", name="name", y_low="low", y_high="high", highlight={"a": "green", "f": "purple"}
+    )
+    (ax,) = fig.axes
+    assert len(marks(ax, PathCollection)[0].get_offsets()) == 5
+    assert len(marks(ax, LineCollection)[0].get_segments()) == 5
+    assert words(ax) == ["a", "f"]
+    assert figures.show(fig, alt="a").html.count("<title>") == 5
+
+
+def boxes(ax):
+    ax.figure.draw_without_rendering()
+    return [text.get_window_extent() for text in ax.texts]
+
+
+def test_names_beside_points_do_not_overlap():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"name": [f"Attribute {i}" for i in range(12)], "x": rng.random(12), "y": rng.random(12)})
+    frame.loc[1, ["x", "y"]] = frame.loc[0, ["x", "y"]]  # two points in one place
+    fig = figures.scatter(frame, x="x", y="y", name="name", highlight=list(frame.name))
+    found = boxes(fig.axes[0])
+    assert len(found) == 12
+    assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
+
+
+def test_names_at_line_ends_do_not_overlap(dial):
+    fig = figures.response(dial, x="bias", y="score", by="kind")  # both lines end at 0.5
+    one, other = boxes(fig.axes[0])
+    assert not one.overlaps(other)
+
+
+def test_spread_by_hand():
+    assert labels.spread([0, 0], 1).tolist() == [-0.5, 0.5]
+    assert labels.spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
+    assert labels.spread([3, 1, 2], 1).tolist() == [3, 1, 2]
+    assert labels.spread([], 1).tolist() == []
+
+
+def test_spread_keeps_order_gap_and_centre():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        wanted = rng.random(8)
+        placed = labels.spread(wanted, 0.1)
+        assert np.all(np.diff(np.sort(placed)) >= 0.1 - 1e-12)
+        assert placed[np.argsort(wanted)].tolist() == sorted(placed)
+        assert placed.mean() == pytest.approx(wanted.mean())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: figures.response(f, x="mcc", y="nope"), "nope"),
+        (lambda f: figures.response(f, x="name", y="score"), "name"),
+        (lambda f: figures.response(f, x="mcc", y="score", low="low"), "two ends"),
+        (lambda f: figures.dots(f, label="nope", value="score"), "nope"),
+        (lambda f: figures.dots(f, label="name", value="score", high="high"), "two ends"),
+        (lambda f: figures.scatter(f, x="mcc", y="score", name="name", highlight=["z"]), "'z'"),
+        (lambda f: figures.scatter(f, x="mcc", y="score", name="name", y_low="low"), "two ends"),
+        (lambda f: figures.scatter(f, x="mcc", y="score", name="name", x_low="low"), "two ends"),
+    ],
+)
+def test_a_wrong_column_is_named(attributes, call, message):
+    with pytest.raises(BiaslibError, match=message):
+        call(attributes)
+
+
+def test_two_renders_of_a_plot_are_the_same_to_the_byte(attributes):
+    htmls = {
+        figures.show(
+            figures.scatter(attributes, x="mcc", y="score", name="name", highlight=["c"]), alt="attributes"
+        ).html
+        for _ in range(2)
+    }
+    assert len(htmls) == 1
