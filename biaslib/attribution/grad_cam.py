@@ -1,0 +1,138 @@
+"""Grad-CAM for many targets at the price of one forward pass."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from biaslib.attribution._frozen import frozen
+from biaslib.errors import BiaslibError
+from biaslib.models import to_tensor
+
+Head = Callable[[torch.Tensor], torch.Tensor]
+
+
+def grad_cam(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    *,
+    absolute: bool = False,
+    batch: int = 64,
+) -> torch.Tensor:
+    r"""How much each place of the last map speaks for each target (Selvaraju et al. 2017, eq. 1 and 2).
+
+    $$\mathrm{map}_t = \mathrm{ReLU}\Big(\sum_c w_{tc} F_c\Big), \qquad
+      w_{tc} = \frac{1}{hw} \sum_{ij} \frac{\partial y_t}{\partial F_{cij}}$$
+
+    with the map F of the last convolutional stage and the logit $y_t$. The sum over places of a gradient is the
+    derivative along a shift of the whole channel, so only (N, C) numbers a target are differentiated; and where the
+    head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives
+    them for all targets at once. The maps are raw: not scaled, not resized.
+
+    Args:
+        model: as `biaslib.models.build` makes them, with timm's `forward_features` and `forward_head`. It comes back
+            as it was: no hook, the same modes, gradients untouched, even after an error.
+        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
+        targets: indices of logits, (T,) for all images or (N, T) for each its own.
+        absolute: explain $|y_t|$, as for an attribute whose absence is a decision too (Serianni et al. 2025,
+            supplement A). A logit of exactly 0 has a zero map.
+        batch: how many images go through the model at once; bounds the memory.
+
+    Returns:
+        (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
+
+    Raises:
+        BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
+            without a map.
+    """
+    if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
+        raise BiaslibError(
+            f"{type(model).__name__} cannot be split into a map and a head: give it the methods forward_features and "
+            "forward_head, as the models of biaslib.models.build have."
+        )
+    if len(images) == 0:
+        raise BiaslibError("There are no images to explain: give at least one.")
+    chosen = _targets(targets, len(images))
+    like = next(model.parameters(), torch.zeros(()))
+    maps = []
+    with frozen(model):
+        for start in range(0, len(images), batch):
+            pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+            features, head = _split(model, pixels)
+            maps.append(_maps(features, head, chosen[start : start + batch].to(like.device), absolute))
+    return torch.cat(maps)
+
+
+def _targets(targets: Any, n: int) -> torch.Tensor:
+    """The targets of every image, (N, T)."""
+    chosen = torch.as_tensor(targets)
+    if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
+        raise BiaslibError(f"targets must be whole numbers (indices of logits), not {chosen.dtype}.")
+    if chosen.ndim == 1:
+        chosen = chosen.expand(n, -1)
+    if chosen.ndim != 2 or len(chosen) != n or chosen.shape[1] == 0:
+        raise BiaslibError(
+            f"targets must be (T,) for all images or ({n}, T) for each of the {n} images, with T >= 1, "
+            f"not {tuple(torch.as_tensor(targets).shape)}."
+        )
+    return chosen.long()
+
+
+@torch.no_grad()
+def _split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
+    """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
+    features = model.forward_features(pixels)
+    if not isinstance(features, torch.Tensor) or features.ndim != 4:
+        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
+        raise BiaslibError(
+            f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
+            "Grad-CAM needs a convolutional architecture."
+        )
+    if getattr(model, "output_fmt", "NCHW") == "NHWC":
+        return features.movedim(3, 1), lambda map_: model.forward_head(map_.movedim(1, 3))
+    return features, model.forward_head
+
+
+def _maps(features: torch.Tensor, head: Head, targets: torch.Tensor, absolute: bool) -> torch.Tensor:
+    mean = features.mean((2, 3), keepdim=True)
+    with torch.no_grad():
+        logits = head(features.clone())  # a head may begin with an activation in place
+    if targets.min() < 0 or targets.max() >= logits.shape[1]:
+        wrong = targets.min() if targets.min() < 0 else targets.max()
+        raise BiaslibError(f"There is no target {wrong}: the model has {logits.shape[1]} outputs, counted from 0.")
+
+    point = mean if _sees_only_the_mean(head, mean, logits) else features
+    shift = torch.zeros_like(mean, requires_grad=True)
+    with torch.enable_grad():
+        shifted = head(point + shift)
+    # as many targets at once as keep their gradients no larger than the map
+    at_once = features.numel() // point.numel()
+    maps = []
+    for chosen in targets.T.split(at_once):  # (k, n)
+        seeds = torch.zeros(*chosen.shape, logits.shape[1], dtype=logits.dtype, device=logits.device)
+        seeds.scatter_(2, chosen[..., None], 1.0)
+        if absolute:
+            seeds *= logits.sign()
+        weights = _gradient(shifted, shift, seeds).flatten(2) / features[0, 0].numel()  # (k, n, C)
+        maps.append(torch.einsum("knc,nchw->nkhw", weights, features).relu().float().cpu())
+    return torch.cat(maps, dim=1)
+
+
+def _sees_only_the_mean(head: Head, mean: torch.Tensor, logits: torch.Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            pooled = head(mean.clone())
+    except (RuntimeError, AssertionError):  # the head insists on the size of its map
+        return False
+    # too strict costs time, too lax would cost truth
+    return pooled.shape == logits.shape and bool((pooled - logits).abs().max() <= 1e-4 * logits.abs().max())
+
+
+def _gradient(outputs: torch.Tensor, inputs: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+    """The gradient for each seed, (k, *inputs.shape)."""
+    if len(seeds) == 1:  # plain: every layer has a plain derivative, not every layer a batched one
+        return torch.autograd.grad(outputs, inputs, seeds[0], retain_graph=True)[0][None]
+    return torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, is_grads_batched=True)[0]
