@@ -1,0 +1,40 @@
+"""Real data in its official layout: load it, fetch it, check it."""
+
+import os
+from pathlib import Path
+
+from biaslib.datasets import published, waterbirds
+from biaslib.datasets.download import check, fetch, listing
+from biaslib.datasets.registry import DatasetWarning, root
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+
+__all__ = ["DatasetWarning", "check", "fetch", "listing", "load", "published", "root"]
+
+_root = root
+
+
+def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
+    """Images, labels and masks of a dataset.
+
+    The pictures are decoded once into a memory map in the store; a second load reads that.
+
+    Args:
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %.
+        split: "train", "val" or "test".
+        size: side of the pictures in pixels.
+        root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
+
+    Returns:
+        the samples; `images` is a read-only memory map.
+
+    Raises:
+        BiaslibError: for an unknown name, split or size, a missing file (with its official source, licence and how to
+            get it) or a damaged one (which, and where from).
+    """
+    if size < 1:
+        raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
+    folder = Path(_root(root))
+    if name.startswith("waterbirds"):
+        return waterbirds.load(name, split, size=size, root=folder)
+    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds and waterbirds-NN.")

@@ -1,0 +1,176 @@
+"""Getting datasets from their official source, and telling which of their files are there and whole."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from biaslib.datasets import archives, registry
+from biaslib.datasets.registry import Archive, Dataset, File
+from biaslib.errors import BiaslibError
+
+
+def fetch(name: str, *, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> Path:
+    """Downloads a dataset from its official source, checks and unpacks it.
+
+    Files appear under their final names only when they are whole; what is there already and whole stays. A download
+    that was cut short leaves nothing under a final name and is started again.
+
+    Args:
+        name: as in `listing`.
+        root: folder of all datasets; see `registry.root`.
+        registry_file: another registry, for tests.
+
+    Returns:
+        the folder of all datasets.
+
+    Raises:
+        BiaslibError: for an unknown name, a dataset that has to be got by hand (with what to do), an unreachable
+            source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
+    """
+    dataset = registry.get(name, registry_file)
+    folder = registry.root(root)
+    if not dataset.archives:
+        raise BiaslibError(
+            f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
+        )
+    if dataset.files and _all_ok(_states(dataset, folder)):
+        return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+            for archive in dataset.archives:
+                _fetch_archive(dataset, archive, folder, Path(scratch))
+    except OSError as error:
+        raise BiaslibError(
+            f"cannot write {folder}: {error}; free the space or point BIASLIB_DATA elsewhere."
+        ) from error
+    wrong = [file.path for file, state, _ in _states(dataset, folder) if state in ("missing", "damaged")]
+    if wrong:
+        raise BiaslibError(
+            f"{dataset.title} was fetched, but {len(wrong)} of its files are missing or not the official ones, "
+            f"{wrong[0]} first; see `biaslib data check {name}`."
+        )
+    return folder
+
+
+def check(name: str, *, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> pd.DataFrame:
+    """Which files of a dataset are there and whole.
+
+    Returns:
+        one row a file: `file` (relative to the root), `state` and `detail` (what is wrong, or ""). The states: "ok"
+        (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder
+        with fewer files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
+
+    Raises:
+        BiaslibError: for an unknown name.
+    """
+    dataset = registry.get(name, registry_file)
+    rows = [(file.path, state, detail) for file, state, detail in _states(dataset, registry.root(root))]
+    return pd.DataFrame(rows, columns=["file", "state", "detail"])
+
+
+def listing(*, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> pd.DataFrame:
+    """Every dataset the four papers use, one row each.
+
+    Returns:
+        columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every known
+        file exists), "part" or "no". Existence only: `check` compares sizes and checksums.
+    """
+    folder = registry.root(root)
+    rows = []
+    for dataset in registry.read(registry_file).values():
+        there = [(folder / file.path).exists() for file in dataset.files]
+        rows.append(
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "here": "yes" if there and all(there) else "part" if any(there) else "no",
+                "get": "fetch" if dataset.archives else "by hand",
+                "papers": ", ".join(dataset.papers),
+                "licence": dataset.licence,
+                "terms": dataset.terms,
+                "source": dataset.source,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Path) -> None:
+    downloaded = _download(dataset, archive, scratch)
+    target = folder / archive.to
+    if not archive.unpack:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(downloaded, target)
+        return
+    unpacked = scratch / "unpacked"
+    archives.unpack(downloaded, unpacked, strip=archive.strip)
+    _move_into(unpacked, target)
+    downloaded.unlink()
+
+
+def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
+    import pooch
+    import requests
+
+    try:
+        return Path(
+            pooch.retrieve(
+                archive.url,
+                known_hash=archive.hash,
+                fname=archive.url.rsplit("/", 1)[-1],
+                path=scratch,
+                progressbar=False,
+            )
+        )
+    except ValueError as error:  # pooch's word for a wrong checksum
+        raise BiaslibError(
+            f"{archive.url} did not give the official file of {dataset.title} ({error}); try again later, "
+            f"or get it from {dataset.source}."
+        ) from error
+    except requests.RequestException as error:
+        by_hand = f": {dataset.by_hand}" if dataset.by_hand else ""
+        raise BiaslibError(
+            f"cannot reach {archive.url} for {dataset.title} ({type(error).__name__}); check the network, "
+            f"or get it by hand from {dataset.source}{by_hand}."
+        ) from error
+
+
+def _move_into(source: Path, target: Path) -> None:
+    """Moves a folder to its place: in one step where nothing is there, else file by file."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source, target)
+        return
+    for file in sorted(path for path in source.rglob("*") if path.is_file()):
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, place)
+    shutil.rmtree(source)
+
+
+def _states(dataset: Dataset, folder: Path) -> list[tuple[File, str, str]]:
+    return [(file, *_state(file, folder / file.path)) for file in dataset.files]
+
+
+def _state(file: File, path: Path) -> tuple[str, str]:
+    if not path.exists():
+        return "missing", ""
+    if file.count is not None:
+        n = sum(1 for _ in path.iterdir())
+        return ("present", "") if n >= file.count else ("partial", f"{n} of {file.count} files")
+    if file.size is not None and path.stat().st_size != file.size:
+        return "damaged", f"{path.stat().st_size} bytes instead of {file.size}"
+    if file.hash is None:
+        return "present", ""
+    algorithm, expected = file.hash.split(":")
+    with path.open("rb") as opened:
+        digest = hashlib.file_digest(opened, algorithm).hexdigest()
+    return ("ok", "") if digest == expected else ("damaged", f"{algorithm} differs from the official file's")
+
+
+def _all_ok(states: list[tuple[File, str, str]]) -> bool:
+    return all(state in ("ok", "present") for _, state, _ in states)

@@ -1,0 +1,158 @@
+"""What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here."""
+
+import os
+import tomllib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biaslib.errors import BiaslibError
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class DatasetWarning(UserWarning):
+    """A dataset is used that has known problems in its labels or its terms."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file, or a folder of `count` files, of a dataset.
+
+    Attributes:
+        path: relative to the root of all datasets.
+        size: bytes, where known.
+        hash: "sha256:..." or "md5:..." (the only one some sources publish), where known.
+        count: for a folder, how many files the official distribution puts there.
+    """
+
+    path: str
+    size: int | None = None
+    hash: str | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What `fetch` downloads.
+
+    Attributes:
+        url: official address.
+        to: folder it is unpacked into, or, for a single file, the file's path; relative to the root.
+        hash: as for `File`; None where the source publishes none (the files inside are checked instead).
+        strip: how many leading folders of the members' names are dropped.
+        unpack: False for a file that is kept as it is.
+    """
+
+    url: str
+    to: str
+    hash: str | None = None
+    strip: int = 0
+    unpack: bool = True
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the registry; see data/README.md for what each field is for."""
+
+    name: str
+    title: str
+    papers: tuple[str, ...]
+    source: str
+    licence: str
+    terms: str
+    by_hand: str = ""
+    warning: str = ""
+    files: tuple[File, ...] = ()
+    archives: tuple[Archive, ...] = ()
+
+    def how_to_get(self) -> str:
+        """The command that fetches it, or what to do by hand."""
+        if self.archives:
+            return f"run `biaslib data fetch {self.name}`"
+        return self.by_hand
+
+
+def root(chosen: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds all datasets: `chosen`, else $BIASLIB_DATA, else data/raw of the checkout."""
+    return Path(chosen or os.environ.get("BIASLIB_DATA") or CHECKOUT / "data" / "raw")
+
+
+def read(path: Path | None = None) -> dict[str, Dataset]:
+    """All entries by name; `path` is another registry file, with its manifests beside it.
+
+    Raises:
+        BiaslibError: where the file is missing, is no TOML or lacks a field.
+    """
+    path = path or CHECKOUT / "data" / "registry.toml"
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {name: _dataset(name, entry, path.parent) for name, entry in entries.items()}
+    except FileNotFoundError as error:
+        raise BiaslibError(f"{error.filename} is missing: use biaslib from a checkout of its repository.") from error
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise BiaslibError(
+            f"{path} is not a registry of datasets ({error}); restore it from the repository."
+        ) from error
+
+
+def get(name: str, path: Path | None = None) -> Dataset:
+    """One entry.
+
+    Raises:
+        BiaslibError: for a name that is not in the registry.
+    """
+    known = read(path)
+    if name not in known:
+        raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
+    return known[name]
+
+
+def require(dataset: Dataset, path: Path) -> Path:
+    """`path` itself where it exists.
+
+    Raises:
+        BiaslibError: naming the file, the official source, the licence and how to get it.
+    """
+    if path.exists():
+        return path
+    raise BiaslibError(
+        f"{path} is missing: it belongs to {dataset.title} (official source: {dataset.source}; licence: "
+        f"{dataset.licence}); {dataset.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
+    )
+
+
+def damaged(dataset: Dataset, path: Path, why: str) -> BiaslibError:
+    """The error to raise for a file that is there but cannot be used."""
+    return BiaslibError(
+        f"{path} is damaged ({why}): remove it and get it again from {dataset.source}; {dataset.how_to_get()}."
+    )
+
+
+def warn(dataset: Dataset) -> None:
+    """Says what is known to be wrong with a dataset, once for each dataset."""
+    if dataset.warning:
+        # the warning's place is this line for every caller, so that Python's default filter shows it once
+        warnings.warn(f"{dataset.title}: {dataset.warning}", DatasetWarning, stacklevel=1)
+
+
+def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
+    fields = dict(entry)
+    manifest = fields.pop("manifest", None)
+    files = tuple(File(**file) for file in fields.pop("files", ()))
+    return Dataset(
+        name=name,
+        papers=tuple(fields.pop("papers")),
+        files=files + tuple(_manifest(folder / manifest) if manifest else ()),
+        archives=tuple(Archive(**archive) for archive in fields.pop("archives", ())),
+        **fields,
+    )
+
+
+def _manifest(path: Path) -> Iterator[File]:
+    """Lines as `sha256sum` writes them: 64 hexadecimal digits, two spaces, a path relative to the root."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        digest, name = line.split("  ", maxsplit=1)
+        yield File(path=name, hash=f"sha256:{digest}")

@@ -1,0 +1,102 @@
+"""Waterbirds (Sagawa et al. 2020): birds of CUB-200-2011 pasted on landscapes of Places365."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslib.datasets import decoded, registry
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+
+SPLITS = {"train": 0, "val": 1, "test": 2}
+
+# the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
+WATERBIRDS = (
+    "albatross", "auklet", "cormorant", "frigatebird", "fulmar", "gull", "jaeger", "kittiwake", "pelican", "puffin",
+    "tern", "gadwall", "grebe", "mallard", "merganser", "guillemot", "pacific_loon",
+)  # fmt: skip
+
+
+def load(name: str, split: str, *, size: int, root: Path) -> Samples:
+    """Waterbirds in its official layout.
+
+    Args:
+        name: "waterbirds" (the released set, bias 95 %) or "waterbirds-NN" for one made at bias NN % by the official
+            script, in waterbird_completeNN_forest2water2/ with metadata.csv.
+        split: "train", "val" or "test".
+        size: side of the pictures in pixels; each is resized as a whole, as the official loader does before its crop.
+        root: folder of all datasets.
+
+    Returns:
+        labels `waterbird` and `background` (True: water), as the generated world `birds` has them; masks `bird` and
+        `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
+
+    Raises:
+        BiaslibError: for an unknown split, a missing or a damaged file.
+    """
+    dataset = registry.get("waterbirds")
+    if split not in SPLITS:
+        raise BiaslibError(f"Waterbirds has the splits {', '.join(SPLITS)}, not {split!r}.")
+    folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
+    table = _metadata(dataset, folder / "metadata.csv")
+    rows = table[table["split"] == SPLITS[split]]
+    images = decoded.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
+    labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
+    return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
+
+
+def cub_test_labels(root: Path) -> np.ndarray:
+    """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
+
+    The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    dataset = registry.get("cub")
+    folder = root / "CUB_200_2011"
+    images = _numbered(dataset, folder / "images.txt")
+    is_training = _numbered(dataset, folder / "train_test_split.txt")
+    if len(images) != len(is_training):
+        raise registry.damaged(dataset, folder / "images.txt", "it and train_test_split.txt differ in length")
+    species = images.str.split("/").str[0].str.lower()
+    return species[is_training == "0"].str.contains("|".join(WATERBIRDS)).to_numpy(dtype=bool)
+
+
+def _bias(name: str) -> str:
+    if name == "waterbirds":
+        return "95"
+    found = re.fullmatch(r"waterbirds-(\d{2,3})", name)
+    if found is None:
+        raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
+    return found[1]
+
+
+def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
+    registry.require(dataset, path)
+    try:
+        return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
+    except (KeyError, ValueError) as error:
+        raise registry.damaged(
+            dataset, path, f"it is no table with img_filename, y, split and place: {error}"
+        ) from error
+
+
+def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
+    folder = root / "CUB_200_2011" / "segmentations"
+    if not folder.exists():
+        return {}
+    files = [folder / Path(name).with_suffix(".png") for name in filenames]
+    bird = decoded.segmentations(registry.get("cub"), files, size=size)
+    return {"bird": bird, "background": ~bird}
+
+
+def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
+    """Lines of "number value"."""
+    registry.require(dataset, path)
+    try:
+        return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
+    except ValueError as error:
+        raise registry.damaged(dataset, path, str(error)) from error

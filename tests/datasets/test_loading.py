@@ -1,0 +1,170 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import datasets, store
+from biaslib.datasets import celeba, decoded, registry, waterbirds
+from biaslib.errors import BiaslibError
+from tests import layouts
+
+
+def test_waterbirds_images_labels_and_masks_fit_together(tmp_path):
+    table = layouts.waterbirds(tmp_path)
+    loaded = datasets.load("waterbirds", "test", size=24, root=tmp_path)
+    expected = table[table["split"] == 2].reset_index(drop=True)
+    assert loaded.images.shape == (len(expected), 24, 24, 3)
+    assert isinstance(loaded.images, np.memmap)
+    assert loaded.labels["waterbird"].tolist() == (expected["y"] == 1).tolist()
+    assert loaded.labels["background"].tolist() == (expected["place"] == 1).tolist()
+    for image, is_water, bird in zip(loaded.images, loaded.labels["waterbird"], loaded.masks["bird"], strict=True):
+        inside = image[bird].mean(axis=0)
+        assert inside[2 if is_water else 0] > inside[0 if is_water else 2] + 80  # blue waterbirds, red landbirds
+        assert 0.15 < bird.mean() < 0.35  # the rectangle covers a quarter
+    np.testing.assert_array_equal(loaded.masks["background"], ~loaded.masks["bird"])
+
+
+def test_splits_are_disjoint_and_cover_everything(tmp_path):
+    table = layouts.waterbirds(tmp_path)
+    parts = [datasets.load("waterbirds", split, size=8, root=tmp_path) for split in ("train", "val", "test")]
+    assert sum(len(part) for part in parts) == len(table)
+
+
+def test_other_biases_and_no_segmentations(tmp_path, monkeypatch):
+    layouts.waterbirds(tmp_path, bias=80, segmentations=False)
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    loaded = datasets.load("waterbirds-80", "train", size=8)
+    assert len(loaded) == 8
+    assert loaded.masks == {}
+
+
+def test_second_load_decodes_nothing(tmp_path, monkeypatch):
+    layouts.waterbirds(tmp_path)
+    first = datasets.load("waterbirds", "val", size=16, root=tmp_path)
+
+    def refuse(*arguments, **options):
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(decoded, "_decode", refuse)
+    second = datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    np.testing.assert_array_equal(first.images, second.images)
+    with pytest.raises(AssertionError, match="decoded again"):  # another size is another map
+        datasets.load("waterbirds", "val", size=12, root=tmp_path)
+
+
+def test_replaced_picture_is_decoded_anew(tmp_path):
+    table = layouts.waterbirds(tmp_path)
+    before = np.array(datasets.load("waterbirds", "train", size=16, root=tmp_path).images[0])
+    name = table[table["split"] == 0]["img_filename"].iloc[0]
+    layouts.picture(tmp_path / "waterbird_complete95_forest2water2" / name, size=(60, 60), colour=(0, 255, 0))
+    after = datasets.load("waterbirds", "train", size=16, root=tmp_path).images[0]
+    assert np.abs(before.astype(int) - after.astype(int)).max() > 50
+
+
+def test_truncated_picture_is_named_and_leaves_no_map(tmp_path):
+    table = layouts.waterbirds(tmp_path)
+    name = table[table["split"] == 0]["img_filename"].iloc[1]
+    picture = tmp_path / "waterbird_complete95_forest2water2" / name
+    picture.write_bytes(picture.read_bytes()[:400])
+    with pytest.raises(
+        BiaslibError, match=rf"{picture.name} is damaged .*github.com/kohpangwei.*data fetch waterbirds"
+    ):
+        datasets.load("waterbirds", "train", size=16, root=tmp_path)
+    assert [path for path in (store.root() / "decoded").glob("**/*") if path.is_file()] == []
+
+
+def test_missing_files_name_source_licence_and_command(tmp_path):
+    with pytest.raises(
+        BiaslibError, match=r"metadata\.csv is missing.*group_DRO.*licence.*biaslib data fetch waterbirds"
+    ):
+        datasets.load("waterbirds", "train", size=16, root=tmp_path)
+    table = layouts.waterbirds(tmp_path)
+    (tmp_path / "waterbird_complete95_forest2water2" / table["img_filename"].iloc[0]).unlink()
+    with pytest.raises(BiaslibError, match=r"Albatross_0000_0\.jpg is missing"):
+        datasets.load("waterbirds", "train", size=16, root=tmp_path)
+
+
+def test_damaged_metadata_is_named(tmp_path):
+    layouts.waterbirds(tmp_path)
+    (tmp_path / "waterbird_complete95_forest2water2/metadata.csv").write_text("img_id,y\n1,0\n")
+    with pytest.raises(BiaslibError, match=r"metadata\.csv is damaged"):
+        datasets.load("waterbirds", "train", size=16, root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "size", "message"),
+    [
+        ("imagenet", "train", 16, "no loader for 'imagenet'"),
+        ("waterbirds", "testing", 16, "splits train, val, test, not 'testing'"),
+        ("waterbirds-many", "train", 16, "bias in percent, not 'waterbirds-many'"),
+        ("waterbirds", "train", 0, "must be at least 1, not 0"),
+    ],
+)
+def test_wrong_requests_get_one_clear_sentence(tmp_path, name, split, size, message):
+    with pytest.raises(BiaslibError, match=message):
+        datasets.load(name, split, size=size, root=tmp_path)
+
+
+def test_cub_test_labels_follow_images_txt(tmp_path):
+    layouts.cub(tmp_path, per_species=4, pictures=False)
+    # of each species the even-numbered two are test images; albatross and grebe are waterbirds
+    assert waterbirds.cub_test_labels(tmp_path).tolist() == [True] * 4 + [False] * 4
+    (tmp_path / "CUB_200_2011/train_test_split.txt").write_text("1 0\n")
+    with pytest.raises(BiaslibError, match="differ in length"):
+        waterbirds.cub_test_labels(tmp_path)
+
+
+@pytest.fixture
+def small_celeba(tmp_path):
+    table = pd.DataFrame(np.random.default_rng(0).random((7, 3)) < 0.5, columns=["Bald", "Male", "Young"])
+    layouts.celeba(tmp_path, table)
+    layouts.celebamask_hq(tmp_path, [5, 0, 3])
+    return tmp_path, table
+
+
+def test_attributes_come_back_as_written_with_a_warning_about_them(small_celeba):
+    root, table = small_celeba
+    with pytest.warns(datasets.DatasetWarning, match="as annotated in CelebA"):
+        read = celeba.attributes(root)
+    assert read.equals(table)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_mapping_with_and_without_its_heading(small_celeba, header):
+    root, _ = small_celeba
+    layouts.celebamask_hq(root, [5, 0, 3], header=header)
+    assert celeba.hq_to_celeba(root).tolist() == [5, 0, 3]
+
+
+@pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
+def test_damaged_list_files_are_named(small_celeba):
+    root, _ = small_celeba
+    listed = root / "celeba/list_attr_celeba.txt"
+    whole = listed.read_text()
+    for broken in (whole[: len(whole) // 2], "", whole.replace(" 1", " 7"), "<html>sign in</html>"):
+        listed.write_text(broken)
+        with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is damaged"):
+            celeba.attributes(root)
+    mapping = root / "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt"
+    for broken in ("0 5 000006.jpg\n2 0 000001.jpg\n", "0 5 000009.jpg\n", "0 5\n", ""):
+        mapping.write_text(broken)
+        with pytest.raises(BiaslibError, match=r"mapping\.txt is damaged"):
+            celeba.hq_to_celeba(root)
+
+
+def test_missing_list_file_says_how_to_get_it_by_hand(tmp_path):
+    with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing.*read the agreement on the source page"):
+        celeba.attributes(tmp_path)
+
+
+def test_root_prefers_argument_then_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_DATA", "/somewhere")
+    assert datasets.root(tmp_path) == tmp_path
+    assert str(datasets.root()) == "/somewhere"
+    monkeypatch.delenv("BIASLIB_DATA")
+    assert datasets.root() == registry.CHECKOUT / "data" / "raw"
+
+
+def test_generated_celebamask_hq_has_the_official_names(tmp_path):
+    layouts.celebamask_hq(tmp_path, [4, 2], pictures=True)
+    parts = sorted(path.name for path in (tmp_path / "CelebAMask-HQ/CelebAMask-HQ-mask-anno/0").iterdir())
+    assert parts == ["00000_nose.png", "00000_skin.png", "00001_eye_g.png", "00001_nose.png", "00001_skin.png"]
