@@ -1,0 +1,141 @@
+"""Attention-IoU: how far two maps share their mass (Serianni et al. 2025)."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch.nn.functional import interpolate
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics._arrays import Array, like, to_numpy
+
+
+def attention_iou(a: Array, b: Array) -> Array:
+    r"""Generalised intersection over union of two non-negative maps (Serianni et al. 2025, section 2).
+
+    With both maps divided by their sums, $\hat a$ and $\hat b$, the paper's form is
+
+    $$\frac{\langle\hat a, \hat b\rangle}{\lVert(\hat a + \hat b)/2\rVert^2}
+      = \frac{4\langle\hat a, \hat b\rangle}
+             {\lVert\hat a\rVert^2 + \lVert\hat b\rVert^2 + 2\langle\hat a, \hat b\rangle}$$
+
+    because $\lVert\hat a + \hat b\rVert^2$ opens into the three inner products. So a pair costs one inner product, and
+    all pairs of many maps need no array larger than the answer: `attention_iou(a[:, :, None], a[:, None, :])` for
+    maps (N, A, h, w) gives (N, A, A).
+
+    The score does not change when a map is multiplied by a positive number, when both are enlarged by repeating
+    their pixels, or when the two change places.
+
+    Args:
+        a: maps (..., h, w), >= 0, attention or masks.
+        b: maps (..., h, w) on the same grid; the leading dimensions of a and b broadcast.
+
+    Returns:
+        (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
+        everywhere or holds a NaN or an infinity.
+
+    Raises:
+        BiaslibError: for negative values, grids that differ, leading dimensions that do not broadcast, or no maps.
+
+    Example:
+        >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))
+        0.8
+    """
+    first, second = _shares(a, "first"), _shares(b, "second")
+    if np.shape(a)[-2:] != np.shape(b)[-2:]:
+        raise BiaslibError(
+            f"The maps are on different grids, {_grid(a)} and {_grid(b)}: resize one to the other's "
+            "(resize_masks does it for masks)."
+        )
+    try:
+        np.broadcast_shapes(first.shape, second.shape)
+    except ValueError as error:
+        raise BiaslibError(
+            f"The leading dimensions of the maps, {first.shape[:-1]} and {second.shape[:-1]}, do not broadcast: "
+            "insert an axis with [:, None] where one is missing."
+        ) from error
+    # einsum, not matmul: all inner products are summed in the same order, so identical maps score exactly 1
+    shared = np.einsum("...k,...k->...", first, second)
+    own = np.einsum("...k,...k->...", first, first) + np.einsum("...k,...k->...", second, second)
+    # rounding may overstep the bound by one unit in the last place
+    return like(np.minimum(4 * shared / (own + 2 * shared), 1.0), a)
+
+
+def mask_score(maps: Array, masks: np.ndarray | torch.Tensor, *, absent: Literal["nan", "zero"] = "nan") -> Array:
+    """Attention-IoU of maps with a region's masks: is the attention where the region is?
+
+    The masks are brought to the maps' grid, not the maps to the masks' (Serianni et al. 2025, section 2, "Bias
+    Scores"): bilinear, antialiased, no threshold.
+
+    Args:
+        maps: (N, h, w), >= 0.
+        masks: (N, H, W) bool, True inside the region. Further leading dimensions broadcast, as in `attention_iou`.
+        absent: the score where the region is not in the image: "nan" (there is nothing to attend to), or "zero", as
+            in the authors' released code, where such images stay in the mean and make rare regions score low.
+
+    Returns:
+        (N,) float64 in [0, 1]; NaN where the map is 0 everywhere, and see `absent`.
+
+    Raises:
+        BiaslibError: as `attention_iou` and `resize_masks`, and for another value of `absent`.
+    """
+    if absent not in ("nan", "zero"):
+        raise BiaslibError(f"absent must be 'nan' or 'zero', not {absent!r}.")
+    if np.ndim(maps) < 2:
+        raise BiaslibError(f"maps must be (N, h, w), not {tuple(np.shape(maps))}.")
+    fine = to_numpy(masks)
+    height, width = np.shape(maps)[-2:]
+    score = attention_iou(to_numpy(maps), resize_masks(fine, (height, width)))
+    if absent == "zero":
+        score = np.where(fine.any((-2, -1)), score, 0.0)
+    return like(score, maps)
+
+
+def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
+    """The share of each coarser pixel that a region covers: bilinear with antialiasing, no threshold.
+
+    Args:
+        masks: (..., H, W) bool.
+        shape: the new (h, w).
+
+    Returns:
+        (..., h, w) float32 in [0, 1]. A region that is in the mask never vanishes.
+
+    Raises:
+        BiaslibError: for masks that are not bool, or are empty.
+    """
+    fine = to_numpy(masks)
+    if fine.dtype != np.bool_ or fine.ndim < 2 or fine.size == 0:
+        raise BiaslibError(
+            f"masks must be bool (N, H, W) with at least one pixel, not {fine.dtype} of shape {fine.shape}; "
+            "compare them with a threshold first."
+        )
+    flat = fine.reshape(-1, 1, *fine.shape[-2:])
+    coarse = np.empty((len(flat), *shape), np.float32)
+    # in pieces: as floats the masks of a whole test set would fill the memory
+    for start in range(0, len(flat), 256):
+        piece = torch.tensor(flat[start : start + 256], dtype=torch.float32)
+        resized = interpolate(piece, size=tuple(shape), mode="bilinear", antialias=True, align_corners=False)
+        coarse[start : start + 256] = resized[:, 0].numpy()
+    return like(coarse.reshape(*fine.shape[:-2], *shape), masks)
+
+
+def _grid(maps: np.ndarray | torch.Tensor) -> str:
+    return " x ".join(map(str, np.shape(maps)[-2:]))
+
+
+def _shares(maps: np.ndarray | torch.Tensor, which: str) -> np.ndarray:
+    """Each map as one row of shares of its mass, (..., h * w) float64, NaN where it has none."""
+    values = to_numpy(maps)
+    if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiub":
+        raise BiaslibError(
+            f"The {which} maps must be numbers (..., h, w) with at least one pixel, "
+            f"not {values.dtype} of shape {values.shape}."
+        )
+    rows = np.array(values.reshape(*values.shape[:-2], -1), np.float64, order="C")  # a copy: it is divided in place
+    if (rows < 0).any():
+        raise BiaslibError(f"The {which} maps hold negative values: attention is >= 0, so pool or clip them first.")
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the answer that is wanted
+        rows /= rows.max(axis=-1, keepdims=True)  # so that no sum overflows
+        rows /= rows.sum(axis=-1, keepdims=True)
+    return rows

@@ -1,0 +1,150 @@
+"""How well a model does for each group, and for the one it serves worst."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import binomtest
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics._arrays import Array, like, to_numpy
+
+Labels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
+
+
+def group_accuracy(correct: np.ndarray | torch.Tensor, groups: Labels, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
+
+    The interval is about the images of one model; what varies between models is for `statistics.interval`.
+
+    Args:
+        correct: (N,) bool, whether each prediction was right.
+        groups: (N,) labels of any sortable kind.
+        confidence: coverage of the interval, in (0, 1).
+
+    Returns:
+        One row a group, sorted by label: `group`, `n`, `accuracy`, `low`, `high`, the last three in [0, 1].
+
+    Raises:
+        BiaslibError: for no images, unequal lengths, a missing group label, or values that are not bool.
+
+    Example:
+        >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
+          group  n  accuracy
+        0     a  2       0.5
+        1     b  1       1.0
+    """
+    right = to_numpy(correct)
+    if right.dtype != np.bool_ or right.ndim != 1:
+        raise BiaslibError(f"correct must be bool (N,), not {right.dtype} of shape {right.shape}.")
+    if not 0 < confidence < 1:
+        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
+    codes, labels = _codes(groups, len(right))
+    rows = []
+    for code, label in enumerate(labels):
+        hits, n = int(right[codes == code].sum()), int((codes == code).sum())
+        bounds = binomtest(hits, n).proportion_ci(confidence, method="wilson")
+        rows.append((label, n, hits / n, bounds.low, bounds.high))
+    return pd.DataFrame(rows, columns=["group", "n", "accuracy", "low", "high"])
+
+
+def worst_group_accuracy(correct: Array, groups: Labels, *, min_share: float = 0.01) -> Array:
+    """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
+
+    For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
+    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower.
+
+    Args:
+        correct: (..., N) bool, or float shares in [0, 1] (means over models).
+        groups: (N,) labels, in the paper target x protected attribute.
+        min_share: groups with a smaller share of the N images are left out.
+
+    Returns:
+        (...) float64 in [0, 1]; NaN where every group is left out, or a kept one holds a NaN.
+
+    Raises:
+        BiaslibError: for no images, unequal lengths, a missing group label, or values outside [0, 1].
+
+    Example:
+        >>> float(worst_group_accuracy(np.array([True, False, True]), ["a", "a", "b"]))
+        0.5
+    """
+    right = to_numpy(correct)
+    if right.ndim < 1 or right.dtype.kind not in "bf" or (right.dtype.kind == "f" and _outside(right)):
+        raise BiaslibError("correct must be bool, or float shares between 0 and 1, of shape (..., N).")
+    codes, labels = _codes(groups, right.shape[-1])
+    kept = [inside for code in range(len(labels)) if (inside := codes == code).mean() >= min_share]
+    if not kept:
+        return like(np.full(right.shape[:-1], np.nan)[()], correct)
+    return like(np.min([right[..., inside].mean(-1, dtype=np.float64) for inside in kept], axis=0), correct)
+
+
+def normalized_average_precision(labels: Array, scores: Array, n_positive: float | np.ndarray) -> Array:
+    r"""Average precision as if there were `n_positive` positives, so that rare and common attributes compare.
+
+    Hoiem et al. 2012's $AP_N = \sum_k (R_k - R_{k-1}) P_k$ over the distinct scores from the highest down, with
+    recall R, false positives FP and $P_k = R_k N / (R_k N + FP_k)$. With N the number of positives that there are it is
+    the usual average precision (scikit-learn's, ties included: equal scores are one step).
+
+    Args:
+        labels: (..., n) bool or 0/1.
+        scores: (..., n), larger for more likely; leading dimensions broadcast.
+        n_positive: N > 0; the paper takes the mean number of positives of the evaluated attributes. May be an array
+            that broadcasts with the leading dimensions.
+
+    Returns:
+        (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is NaN.
+
+    Raises:
+        BiaslibError: for labels other than 0 and 1, shapes that do not fit, no images, or N <= 0.
+
+    Example:
+        >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
+        0.75
+    """
+    truth, score = to_numpy(labels), to_numpy(scores)
+    if not np.isin(truth, (0, 1)).all():
+        raise BiaslibError("labels must be 0 or 1 (or bool): average precision is for one attribute at a time.")
+    if min(truth.ndim, score.ndim) < 1 or truth.shape[-1] != score.shape[-1] or truth.shape[-1] == 0:
+        raise BiaslibError(f"labels and scores must both be (..., n) with n >= 1, not {truth.shape} and {score.shape}.")
+    if np.any(np.asarray(n_positive) <= 0):
+        raise BiaslibError(f"n_positive must be above 0, not {n_positive}.")
+    try:
+        return like(_average_precision(truth.astype(bool), score.astype(np.float64), n_positive), labels)
+    except ValueError as error:
+        raise BiaslibError(
+            f"The leading dimensions of labels {truth.shape}, scores {score.shape} and n_positive "
+            f"{np.shape(n_positive)} do not broadcast."
+        ) from error
+
+
+def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: float) -> float:
+    if truth.all() or not truth.any() or np.isnan(scores).any():
+        return np.nan
+    order = np.argsort(-scores)
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # the last of each run of equal scores
+    true = np.cumsum(truth[order])[ends]
+    false = ends + 1 - true
+    weighted = true / true[-1] * n_positive
+    return float(np.sum(np.diff(true, prepend=0) / true[-1] * weighted / (weighted + false)))
+
+
+_average_precision = np.vectorize(_one_average_precision, otypes=[np.float64], signature="(n),(n),()->()")
+
+
+def _outside(shares: np.ndarray) -> bool:
+    return bool(((shares < 0) | (shares > 1)).any())
+
+
+def _codes(groups: Labels, n: int) -> tuple[np.ndarray, pd.Index]:
+    """The group of each image as 0, 1, ... and the sorted labels."""
+    column = pd.Series(to_numpy(groups) if isinstance(groups, torch.Tensor) else groups).reset_index(drop=True)
+    if n == 0:
+        raise BiaslibError("There are no images to group: give at least one.")
+    if len(column) != n:
+        raise BiaslibError(f"{n} images but {len(column)} group labels: give one label for every image.")
+    if column.isna().any():
+        raise BiaslibError(f"{int(column.isna().sum())} of {n} group labels are missing: drop those images first.")
+    codes, labels = pd.factorize(column, sort=True)
+    return codes, pd.Index(labels)

@@ -1,0 +1,106 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics import causal_effect
+from biaslib.samples import Samples
+from biaslib.worlds.protocol import World
+
+
+class Squares:
+    """A square whose brightness is the shape, on a ground whose brightness is the cue."""
+
+    name = "squares"
+    target = "shape"
+    cue = "ground"
+    attributes = ("shape", "ground")
+    regions = ()
+
+    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        shape = rng.integers(0, 2, n)
+        ground = np.where(rng.random(n) < (1 + strength) / 2, shape, 1 - shape)
+        return pd.DataFrame({"shape": shape, "ground": ground, "noise": rng.integers(0, 50, n)})
+
+    def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
+        images = np.zeros((len(factors), size, size, 3), np.uint8)
+        images += (100 * factors.ground + factors.noise).to_numpy(np.uint8)[:, None, None, None]
+        images[:, : size // 2, : size // 2] = (200 * factors["shape"]).to_numpy(np.uint8)[:, None, None, None]
+        return Samples(images, factors[["shape", "ground"]])
+
+
+WORLD: World = Squares()
+
+
+def corner(images: np.ndarray) -> np.ndarray:
+    """A model that looks at one pixel of the ground."""
+    return images[:, -1, -1, 0] / 10.0
+
+
+def square(images: np.ndarray) -> np.ndarray:
+    """A model that looks at the shape alone."""
+    return images[:, 0, 0, 0] / 10.0
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
+def test_by_hand(strength: float) -> None:
+    factors = WORLD.factors(30, strength=strength, seed=0)
+    # whatever the correlation in the data: the ground is worth 100 / 10, the shape what it is drawn with
+    assert causal_effect(corner, WORLD, factors, cue="ground") == pytest.approx(np.full(30, 10.0))
+    assert causal_effect(square, WORLD, factors, cue="ground") == pytest.approx(np.zeros(30))
+    assert causal_effect(square, WORLD, factors, cue="shape", size=8) == pytest.approx(np.full(30, 20.0))
+
+
+def test_equals_a_regression_on_both_worlds() -> None:
+    # an interaction: the effect differs from image to image
+    def predict(images: np.ndarray) -> np.ndarray:
+        return (corner(images) * (1 + square(images))).astype(np.float64)
+
+    factors = WORLD.factors(40, strength=0.3, seed=1)
+    effect = causal_effect(predict, WORLD, factors, cue="ground")
+    assert effect == pytest.approx(10 * (1 + 20 * factors["shape"].to_numpy()))
+    both = pd.concat([factors.assign(ground=1), factors.assign(ground=0)], ignore_index=True)
+    slope = np.polyfit(both.ground, predict(WORLD.render(both).images), 1)[0]
+    assert effect.mean() == pytest.approx(slope)
+
+
+def test_the_value_the_cue_has_does_not_matter() -> None:
+    factors = WORLD.factors(20, strength=0.0, seed=2)
+    before = factors.copy()
+    effect = causal_effect(corner, WORLD, factors, cue="ground")
+    np.testing.assert_array_equal(causal_effect(corner, WORLD, factors.assign(ground=0), cue="ground"), effect)
+    pd.testing.assert_frame_equal(factors, before)
+
+
+def test_the_column_keeps_its_type() -> None:
+    seen = []
+
+    class Watch(Squares):
+        def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
+            seen.append((factors.ground.dtype, factors.ground.unique().tolist()))
+            return super().render(factors, size=size)
+
+    factors = WORLD.factors(5, strength=0.0, seed=0)
+    causal_effect(corner, Watch(), factors.astype({"ground": bool}), cue="ground")
+    assert seen == [(np.dtype(bool), [True]), (np.dtype(bool), [False])]
+
+
+def test_scores_keep_their_kind() -> None:
+    factors = WORLD.factors(4, strength=0.0, seed=0)
+    effect = causal_effect(lambda images: torch.from_numpy(corner(images)), WORLD, factors, cue="ground")
+    assert isinstance(effect, torch.Tensor)
+    assert effect.tolist() == [10.0] * 4
+
+
+def test_wrong_input_gets_one_sentence() -> None:
+    factors = WORLD.factors(4, strength=0.0, seed=0)
+    with pytest.raises(BiaslibError, match="There is no factor 'sky': take one of shape, ground, noise"):
+        causal_effect(corner, WORLD, factors, cue="sky")
+    with pytest.raises(BiaslibError, match="'noise' is not binary"):
+        causal_effect(corner, WORLD, factors, cue="noise")
+    with pytest.raises(BiaslibError, match="no rows to draw"):
+        causal_effect(corner, WORLD, factors[:0], cue="ground")
+    with pytest.raises(BiaslibError, match=r"one score an image, \(4,\), not \(4, 64\)"):
+        causal_effect(lambda images: images[:, :, 0, 0], WORLD, factors, cue="ground")
