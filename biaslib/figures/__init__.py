@@ -1,5 +1,6 @@
 """Every kind of plot, table and interactive piece the book has, in one style that follows the page's light and dark."""
 
+from biaslib.figures.interactive import dial, explorer, map_editor
 from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
 from biaslib.figures.pieces import Piece, show
 from biaslib.figures.plots import dots, response, scatter
@@ -11,7 +12,10 @@ __all__ = [
     "COLOURS",
     "Piece",
     "contact_sheet",
+    "dial",
     "dots",
+    "explorer",
+    "map_editor",
     "maps_over_images",
     "new",
     "overlay",

@@ -114,7 +114,7 @@ def png_uri(pixels: np.ndarray) -> str:
     return _uri(pixels, "PNG", "image/png", optimize=True)
 
 
-def jpeg_uri(pixels: np.ndarray, *, quality: int = 88) -> str:
+def jpeg_uri(pixels: np.ndarray, *, quality: int = 82) -> str:
     """(H, W, 3) uint8 as a JPEG data URI: small, for pictures that are only looked at."""
     return _uri(pixels, "JPEG", "image/jpeg", quality=quality, subsampling=0, optimize=True)
 

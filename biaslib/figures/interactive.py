@@ -1,0 +1,262 @@
+"""Pieces a reader can move in the finished page: no kernel, no network, a picture for readers without scripts."""
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+
+from biaslib.errors import BiaslibError
+from biaslib.figures import theme
+from biaslib.figures.pictures import check_images, check_masks, overlay
+from biaslib.figures.pieces import Piece, asset, check_alt, frame, jpeg_uri, png_uri
+
+SHEETS = ("figures.css", "interactive.css")
+
+
+def explorer(
+    images: np.ndarray,
+    maps: np.ndarray,
+    *,
+    settings: Sequence[str],
+    setting_name: str = "bias",
+    masks: np.ndarray | None = None,
+    mask_name: str = "mask",
+    table: Mapping[str, np.ndarray] | None = None,
+    titles: Sequence[str] | None = None,
+    scale: Literal["each", "shared"] = "each",
+    digits: int = 2,
+    alt: str,
+    caption: str | None = None,
+    name: str | None = None,
+) -> Piece:
+    """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
+
+    Args:
+        images: (N, H, W, 3) uint8, embedded once, lossless.
+        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits. NaN counts as 0.
+        settings: S words for the slider's stops ("50 %" ... "100 %").
+        setting_name: what the slider sets.
+        masks: (N, H, W) bool; their outline can be switched on and off.
+        mask_name: what the mask marks ("bird").
+        table: words -> (S, N) numbers shown beside the image; NaN reads "n/a".
+        titles: N words, one an image.
+        scale: "each" shows every map's own maximum brightest, "shared" the maximum of all maps.
+        digits: decimals of the numbers.
+        alt: what a reader who cannot see the piece should know. Required.
+        caption: the sentence under the piece.
+        name: an anchor that links can point to.
+
+    Raises:
+        BiaslibError: for shapes that do not fit, negative maps, an unknown scale, or an empty alt text.
+    """
+    check_alt(alt)
+    images = check_images(images)
+    maps = _check_stack(maps, len(settings), len(images))
+    words = _check_titles(titles, len(images), "image")
+    levels = _quantise(maps, scale)
+    data = {
+        "images": png_uri(np.concatenate(list(images))),
+        "size": images.shape[1:3],
+        "maps": _base64(levels),
+        "grid": maps.shape[2:],
+        "masks": None if masks is None else _base64(np.packbits(check_masks(masks, images))),
+        "mask_name": mask_name,
+        "settings": list(map(str, settings)),
+        "setting_name": setting_name,
+        "titles": words,
+        "table": _readout(table or {}, maps.shape[:2]),
+        "digits": digits,
+        "lut": _base64(_lut()),
+    }
+    first = overlay(images[0], levels[0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
+    shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
+    scripts = ("page.js", "explorer.js")
+    return _piece("explorer", data, jpeg_uri(first), shown, scripts, alt=alt, caption=caption, name=name)
+
+
+def dial(
+    images_by_setting: np.ndarray,
+    settings: Sequence[str],
+    *,
+    setting_name: str = "bias",
+    columns: int = 6,
+    titles: Sequence[str] | None = None,
+    notes: Sequence[str] | None = None,
+    alt: str,
+    caption: str | None = None,
+    name: str | None = None,
+) -> Piece:
+    """A contact sheet whose pictures change with a slider: the same rows at another strength, or on another ground.
+
+    Args:
+        images_by_setting: (S, N, H, W, 3) uint8; embedded as one JPEG a setting, for looking at.
+        settings: S words for the slider's stops.
+        setting_name: what the slider sets.
+        columns: pictures in a row, >= 1 (four at most on a phone).
+        titles: N words, one under each picture.
+        notes: S sentences, one a setting, shown under the slider.
+        alt: what a reader who cannot see the piece should know. Required.
+        caption: the sentence under the piece.
+        name: an anchor that links can point to.
+
+    Raises:
+        BiaslibError: for shapes that do not fit or an empty alt text.
+    """
+    check_alt(alt)
+    frames = np.asarray(images_by_setting)
+    if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
+        raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
+    if columns < 1:
+        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    if notes is not None and len(notes) != len(settings):
+        raise BiaslibError(f"{len(settings)} settings but {len(notes)} notes: give one for each.")
+    columns = min(columns, frames.shape[1])
+    sheets = [jpeg_uri(_sheet(check_images(images), columns)) for images in frames]
+    data = {
+        "sheets": sheets,
+        "size": frames.shape[2:4],
+        "columns": columns,
+        "settings": list(map(str, settings)),
+        "setting_name": setting_name,
+        "titles": _check_titles(titles, frames.shape[1], "") if titles is not None else [""] * frames.shape[1],
+        "notes": list(notes or []),
+    }
+    shown = f"{alt} {setting_name}: {settings[0]}."
+    return _piece("dial", data, sheets[0], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
+
+
+def map_editor(
+    a: np.ndarray | None = None,
+    m: np.ndarray | None = None,
+    *,
+    size: int = 7,
+    alt: str = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances.",
+    caption: str | None = None,
+    name: str | None = None,
+) -> Piece:
+    """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
+
+    Args:
+        a: (size, size) first map, >= 0; a blob where not given.
+        m: (size, size) second map, >= 0; the same blob moved by one cell where not given.
+        size: cells along a side, 3 to 12.
+        alt: what a reader who cannot see the piece should know.
+        caption: the sentence under the piece.
+        name: an anchor that links can point to.
+
+    Raises:
+        BiaslibError: for a size out of range, or maps of another shape or with negative values.
+    """
+    check_alt(alt)
+    if not 3 <= size <= 12:
+        raise BiaslibError(f"size must be from 3 to 12 cells, not {size}.")
+    maps = [
+        _blob(size, shift) if given is None else _check_stack(given, None, None, (size, size))
+        for given, shift in ((a, 0.0), (m, 1.0))
+    ]
+    data = {"size": size, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
+    gap = np.full((size, 1, 3), 127, dtype=np.uint8)
+    pair = np.concatenate([_heat(maps[0]), gap, _heat(maps[1])], axis=1)
+    scripts = ("page.js", "attention_iou.js", "map_editor.js")
+    picture = png_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
+    return _piece("map-editor", data, picture, "The two maps.", scripts, alt=alt, caption=caption, name=name)
+
+
+def _piece(
+    kind: str,
+    data: Mapping[str, Any],
+    picture: str,
+    shown: str,
+    scripts: Sequence[str],
+    *,
+    alt: str,
+    caption: str | None,
+    name: str | None,
+) -> Piece:
+    # a "<" inside the data would end the script that carries it
+    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    body = (
+        f'<div class="biaslib-fallback"><img class="dark-light" src="{picture}" alt="{html.escape(shown)}">'
+        f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
+        f'<script type="application/json" class="biaslib-data">{text}</script>'
+    )
+    framed = frame(body, alt=alt, caption=caption, name=name, sheets=SHEETS)
+    framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
+    return Piece(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
+
+
+def _check_stack(
+    maps: np.ndarray, settings: int | None, n: int | None, shape: tuple[int, int] | None = None
+) -> np.ndarray:
+    maps = theme.as_float(maps, "maps")
+    wanted = f"({settings}, {n}, h, w)" if shape is None else str(shape)
+    fits = maps.ndim == 4 and maps.shape[:2] == (settings, n) if shape is None else maps.shape == shape
+    if not fits:
+        raise BiaslibError(f"maps must have shape {wanted}, not {maps.shape}.")
+    if (maps < 0).any():
+        raise BiaslibError("maps must be >= 0 to be shown as heat; take their positive part or their square first.")
+    return maps
+
+
+def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
+    if titles is None:
+        return [f"{word} {i + 1}" for i in range(n)]
+    if len(titles) != n:
+        raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
+    return list(map(str, titles))
+
+
+def _quantise(maps: np.ndarray, scale: str) -> np.ndarray:
+    if scale not in ("each", "shared"):
+        raise BiaslibError(f"scale must be 'each' or 'shared', not {scale!r}.")
+    known = np.nan_to_num(maps)
+    top = known.max(axis=(-2, -1), keepdims=True) if scale == "each" else known.max(initial=0.0)
+    return np.rint(255 * known / np.where(top > 0, top, 1)).astype(np.uint8)
+
+
+def _readout(table: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    rows = []
+    for name, given in table.items():
+        values = theme.as_float(given, name)
+        if values.shape != shape:
+            raise BiaslibError(f"table entry {name!r} must have shape {tuple(shape)}, not {values.shape}.")
+        known = values[np.isfinite(values)]
+        # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+        limits = [0.0, 1.0] if low >= 0 and high <= 1 else [low, high]
+        listed = [[None if not np.isfinite(v) else round(float(v), 6) for v in row] for row in values]
+        rows.append({"name": name, "values": listed, "range": limits})
+    return rows
+
+
+def _sheet(images: np.ndarray, columns: int) -> np.ndarray:
+    n, height, width, _ = images.shape
+    lines = -(-n // columns)
+    sheet = np.zeros((lines * height, columns * width, 3), dtype=np.uint8)
+    for i, image in enumerate(images):
+        y, x = i // columns * height, i % columns * width
+        sheet[y : y + height, x : x + width] = image
+    return sheet
+
+
+def _blob(size: int, shift: float) -> np.ndarray:
+    y, x = np.mgrid[:size, :size] - (size - 1) / 2
+    values = np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2))
+    return np.where(values < 0.03, 0.0, values.round(2))
+
+
+def _lut() -> np.ndarray:
+    return (mpl.colormaps[theme.HEAT](np.arange(256))[:, :3] * 255 + 0.5).astype(np.uint8)
+
+
+def _heat(values: np.ndarray) -> np.ndarray:
+    top = values.max(initial=0.0)
+    return _lut()[np.rint(255 * values / (top if top > 0 else 1)).astype(int)]
+
+
+def _base64(values: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
