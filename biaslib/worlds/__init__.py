@@ -1,0 +1,25 @@
+"""Generated worlds: data whose bias is a dial and whose counterfactuals are exact."""
+
+from biaslib.errors import BiaslibError
+from biaslib.worlds.birds import Birds
+from biaslib.worlds.protocol import World
+
+__all__ = ["World", "get", "names"]
+
+_WORLDS: dict[str, World] = {world.name: world for world in (Birds(),)}
+
+
+def names() -> tuple[str, ...]:
+    """The worlds that `get` knows."""
+    return tuple(_WORLDS)
+
+
+def get(name: str) -> World:
+    """The world of that name.
+
+    Raises:
+        BiaslibError: no such world.
+    """
+    if name not in _WORLDS:
+        raise BiaslibError(f"there is no world {name!r}; the worlds are {', '.join(names())}.")
+    return _WORLDS[name]

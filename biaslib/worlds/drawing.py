@@ -1,0 +1,195 @@
+"""Shared, vectorised drawing: shapes with analytic edges, repeatable textures, layers of colour.
+
+Conventions: n pictures are drawn at once. A field has shape (n, H, W) and a canvas (n, 3, H, W), float32, colours in
+[0, 1]. Lengths are fractions of the picture's side, so the same numbers give the same composition at every size.
+Every operation works on each picture alone: a picture never depends on its neighbours or on how many are drawn.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+Field = np.ndarray
+Number = Field | float
+Point = tuple[Number, Number]
+
+_CHUNK_PIXELS = 2**17  # about 0.5 MB a field: a handful of them stay in the processor's cache
+
+
+def chunks(n: int, size: int) -> Iterator[slice]:
+    """Slices that cover `n` pictures of `size` x `size` pixels, each small enough for the processor's cache."""
+    step = max(1, _CHUNK_PIXELS // size**2)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def grid(size: int) -> tuple[Field, Field]:
+    """Coordinates (x, y) of the pixel centres, shapes (1, 1, size) and (1, size, 1); y points down."""
+    centres = (np.arange(size, dtype=np.float32) + 0.5) / size
+    return centres[None, None, :], centres[None, :, None]
+
+
+def column(values: object) -> Field:
+    """One number a picture, shaped (n, 1, 1) to meet the fields."""
+    return np.asarray(values, dtype=np.float32).reshape(-1, 1, 1)
+
+
+def coverage(distance: Field, pixel: Number) -> Field:
+    """The share of a pixel inside a shape's edge: clip(0.5 - distance / pixel, 0, 1), 0.5 on the edge itself.
+
+    Args:
+        distance: signed distance to the edge, negative inside.
+        pixel: the side of a pixel in the unit of `distance`.
+    """
+    share = distance * (-1.0 / pixel)
+    share += 0.5
+    return np.clip(share, 0.0, 1.0, out=share)
+
+
+def mix(a: Number, b: Number, share: Number) -> Field:
+    """The blend a + share * (b - a)."""
+    return np.asarray(a + share * (b - a))
+
+
+def ramp(value: Field, low: Number, high: Number) -> Field:
+    """0 up to `low`, 1 from `high` on, and a smooth step between (low > high turns it round)."""
+    t = np.clip((value - low) / (high - low), 0.0, 1.0)
+    return t * t * (3.0 - 2.0 * t)
+
+
+# Shapes: signed distances, negative inside.
+
+
+def ellipse(x: Field, y: Field, centre: Point, radii: Point, angle: Field) -> Field:
+    """Distance to an ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    dx, dy = x - centre[0], y - centre[1]
+    u = (dx * cos + dy * sin) / radii[0]
+    v = (dy * cos - dx * sin) / radii[1]
+    k = np.sqrt(u * u + v * v)
+    u /= radii[0]
+    v /= radii[1]
+    return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
+
+
+def circle(x: Field, y: Field, centre: Point, radius: Number) -> Field:
+    """Distance to a circle."""
+    dx, dy = x - centre[0], y - centre[1]
+    return np.sqrt(dx * dx + dy * dy) - radius
+
+
+def limb(x: Field, y: Field, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
+    """A round-ended stroke whose radius runs from radii[0] to radii[1].
+
+    Returns:
+        The distance to it, and how far along it each pixel lies (0 at the start, 1 at the end).
+    """
+    bx, by = end[0] - start[0], end[1] - start[1]
+    length = bx * bx + by * by
+    dx, dy = x - start[0], y - start[1]
+    along = np.clip((dx * (bx / length) + dy * (by / length)), 0.0, 1.0)
+    dx = dx - along * bx
+    dy = dy - along * by
+    return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
+
+
+def join(a: Field, b: Field, blend: Number) -> Field:
+    """The union of two shapes with the crease between them filled over a width `blend`."""
+    h = np.maximum(blend - np.abs(a - b), 0.0)
+    return np.minimum(a, b) - h * h * (0.25 / blend)
+
+
+# Textures: the same seed gives the same texture, whatever else is drawn.
+
+
+def _scramble(bits: np.ndarray) -> np.ndarray:
+    """A well-mixed 32-bit hash (two multiply and shift rounds)."""
+    bits = (bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return bits ^ (bits >> np.uint32(16))
+
+
+def uniform(seeds: np.ndarray, stream: int, count: int) -> np.ndarray:
+    """Repeatable random numbers in [0, 1).
+
+    Args:
+        seeds: (n,) whole numbers, one a picture.
+        stream: which of the seed's independent streams.
+        count: how many numbers a picture.
+
+    Returns:
+        (n, count) float32.
+    """
+    start = _scramble(np.asarray(seeds).astype(np.uint32) + np.full(1, stream * 0x9E3779B9 % 2**32, np.uint32))
+    steps = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x85EBCA6B)
+    bits = _scramble(start[:, None] ^ _scramble(steps)[None, :])
+    return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Smooth interpolation along the last axis: knots (n, ..., k), at (n or 1, m) in knots -> (n, ..., m)."""
+    at = np.clip(at, 0.0, knots.shape[-1] - 1.001)
+    left = at.astype(np.intp)
+    t = (at - left).astype(np.float32)
+    t = t * t * (3.0 - 2.0 * t)
+    if len(left) == 1:
+        low, high = (np.take(knots, index, axis=-1) for index in (left[0], left[0] + 1))
+    else:
+        spread = (slice(None), *[None] * (knots.ndim - 2), slice(None))
+        low, high = (np.take_along_axis(knots, index[spread], axis=-1) for index in (left, left + 1))
+        t = t[spread]
+    high -= low
+    high *= t
+    high += low
+    return high
+
+
+def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int]) -> Field:
+    """Smooth random texture in [0, 1] with about cells[0] x cells[1] bumps across the unit square.
+
+    Args:
+        seeds: (n,) whole numbers, one a picture.
+        stream: which of the seed's independent textures.
+        x: (n or 1, 1, W) coordinates, those outside [0, 1] repeat the border.
+        y: (n or 1, H, 1) coordinates.
+        cells: bumps along x and along y.
+
+    Returns:
+        (n, H, W) float32.
+    """
+    columns, rows = cells
+    knots = uniform(seeds, stream, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
+    lines = _interpolate(knots, y[:, :, 0] * rows)  # (n, columns + 1, H)
+    return _interpolate(np.ascontiguousarray(lines.swapaxes(1, 2)), x[:, 0, :] * columns)
+
+
+def clouds(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 3) -> Field:
+    """Noise summed over `octaves`, each twice as fine and .55 as strong, in [0, 1]: clouds, foliage, stone."""
+    total = noise(seeds, stream, x, y, cells)
+    weight, norm = 1.0, 1.0
+    for octave in range(1, octaves):
+        weight *= 0.55
+        norm += weight
+        total += weight * noise(seeds, stream + 97 * octave, x, y, (cells[0] << octave, cells[1] << octave))
+    total *= 1.0 / norm
+    return total
+
+
+# Layers.
+
+
+def rgb(values: object) -> Field:
+    """Colours (n, 3) or (3,), shaped (n or 1, 3, 1, 1) to meet a canvas."""
+    return np.asarray(values, dtype=np.float32).reshape(-1, 3, 1, 1)
+
+
+def paint(canvas: Field, colour: Field, cover: Field) -> None:
+    """Lays `colour` (n, 3, H, W or 1, 1) over the canvas where `cover` (n, H, W) says, in place."""
+    layer = colour - canvas
+    layer *= cover[:, None]
+    canvas += layer
+
+
+def to_uint8(canvas: Field) -> np.ndarray:
+    """Canvas (n, 3, H, W) in [0, 1] -> images (n, H, W, 3) uint8."""
+    return (np.clip(canvas, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8).transpose(0, 2, 3, 1)

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+
+from biaslib import worlds
+from biaslib.errors import BiaslibError
+from biaslib.worlds import bird_drawing
+from biaslib.worlds.birds import _ATTRIBUTES, _BIRD, _SCENE, _TYPICAL_PLUMAGE
+from biaslib.worlds.drawing import grid
+from biaslib.worlds.factors import read
+
+WORLD = worlds.get("birds")
+TABLE = WORLD.factors(40, strength=0.0, seed=7)
+
+
+def cover(table, size=64):
+    return bird_drawing.draw(read(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
+
+
+def test_the_front_door_knows_its_worlds():
+    assert "birds" in worlds.names()
+    assert worlds.get("birds").name == "birds"
+    with pytest.raises(BiaslibError, match="no world 'bats'; the worlds are birds"):
+        worlds.get("bats")
+
+
+@pytest.mark.parametrize("bias", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
+def test_the_dial_is_exact_in_both_classes(bias):
+    table = WORLD.factors(400, strength=2 * bias - 1, seed=3)
+    assert table.waterbird.sum() == 200
+    for value in (False, True):
+        birds = table[table.waterbird == value]
+        assert (birds.background == birds.waterbird).mean() == pytest.approx(bias, abs=1e-9)
+
+
+def test_another_strength_gives_the_same_birds_and_scenes():
+    weak, strong = (WORLD.factors(301, strength=s, seed=5) for s in (0.2, 0.8))
+    assert weak.drop(columns="background").equals(strong.drop(columns="background"))
+    assert 0 < (weak.background != strong.background).sum() < 301
+
+
+def test_seeds_repeat_and_differ():
+    assert WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=1))
+    assert not WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=2))
+
+
+def test_only_the_plumage_hints_at_the_bird_and_nothing_hints_at_the_background():
+    table = WORLD.factors(6000, strength=0.0, seed=0)
+    assert ((table.plumage >= 4) == table.waterbird).mean() == pytest.approx(_TYPICAL_PLUMAGE, abs=0.02)
+    for name in [*_BIRD, *_SCENE]:
+        assert abs(np.corrcoef(table[name], table.background)[0, 1]) < 0.04, name
+        if name != "plumage":
+            assert abs(np.corrcoef(table[name], table.waterbird)[0, 1]) < 0.04, name
+
+
+@pytest.mark.parametrize("size", [32, 64, 224])
+def test_shapes_labels_and_masks(size):
+    table = TABLE.head(6)
+    samples = WORLD.render(table, size=size)
+    assert samples.images.shape == (6, size, size, 3)
+    assert list(samples.labels.columns) == list(WORLD.attributes)
+    assert (samples.labels == table[list(WORLD.attributes)]).all(axis=None)
+    assert tuple(samples.masks) == WORLD.regions
+    np.testing.assert_array_equal(samples.masks["bird"], cover(table, size) > 0.5)
+    np.testing.assert_array_equal(samples.masks["background"], ~samples.masks["bird"])
+
+
+def test_an_empty_table_gives_no_pictures():
+    assert len(WORLD.render(TABLE.head(0))) == 0
+
+
+def test_every_size_shows_the_same_composition():
+    small, large = (WORLD.render(TABLE, size=size) for size in (64, 192))
+    reduced = large.images.reshape(40, 64, 3, 64, 3, 3).mean(axis=(2, 4))
+    difference = np.abs(reduced - small.images).mean(axis=(1, 2, 3))
+    unrelated = np.abs(np.roll(reduced, 1, axis=0) - small.images).mean(axis=(1, 2, 3))
+    assert difference.max() < 8
+    assert difference.mean() < 0.2 * unrelated.mean()
+    areas = [samples.masks["bird"].mean(axis=(1, 2)) for samples in (small, large)]
+    np.testing.assert_allclose(*areas, rtol=0.05)
+
+
+def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands():
+    whole = WORLD.render(TABLE)
+    order = np.random.default_rng(0).permutation(len(TABLE))
+    shuffled = WORLD.render(TABLE.iloc[order])
+    np.testing.assert_array_equal(shuffled.images, whole.images[order])
+    np.testing.assert_array_equal(shuffled.masks["bird"], whole.masks["bird"][order])
+    for row in (0, 17, 39):
+        alone = WORLD.render(TABLE.iloc[[row]])
+        np.testing.assert_array_equal(alone.images[0], whole.images[row])
+
+
+def test_the_other_background_leaves_the_bird_and_its_mask_alone():
+    before = WORLD.render(TABLE)
+    after = WORLD.render(TABLE.assign(background=1 - TABLE.background))
+    covered = cover(TABLE)
+    np.testing.assert_array_equal(after.masks["bird"], before.masks["bird"])
+    np.testing.assert_array_equal(after.images[covered == 1], before.images[covered == 1])
+    assert (covered == 1).mean() > 0.05
+    assert (after.images != before.images).any(axis=-1)[covered == 0].mean() > 0.95
+
+
+@pytest.mark.parametrize("name", ["waterbird", *_BIRD])
+def test_one_change_of_the_bird_changes_nothing_outside_it(name):
+    factor = (_ATTRIBUTES | _BIRD)[name]
+    low, high = factor.drawn or (factor.low, factor.high)
+    changed = TABLE.assign(**{name: (low + high - TABLE[name].astype(float)).astype(TABLE[name].dtype)})
+    before, after = WORLD.render(TABLE), WORLD.render(changed)
+    touched = (before.images != after.images).any(axis=-1)
+    outside = (cover(TABLE) == 0) & (cover(changed) == 0)
+    assert not touched[outside].any()
+    assert touched.any(axis=(1, 2)).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", list(_SCENE))
+def test_one_change_of_the_scene_leaves_the_bird_alone(name):
+    changed = TABLE.assign(**{name: (_SCENE[name].high - TABLE[name].astype(float)).astype(TABLE[name].dtype)})
+    before, after = WORLD.render(TABLE), WORLD.render(changed)
+    touched = (before.images != after.images).any(axis=-1)
+    assert not touched[cover(TABLE) == 1].any()
+    assert touched.any(axis=(1, 2)).all()
+
+
+def test_birds_are_of_a_size_that_can_be_learnt_and_lie_in_the_picture():
+    table = WORLD.factors(400, strength=0.0, seed=11)
+    covered = cover(table)
+    area = covered.mean(axis=(1, 2))
+    assert area.min() > 0.05
+    assert area.max() < 0.25
+    border = covered.sum(axis=(1, 2)) - covered[:, 1:-1, 1:-1].sum(axis=(1, 2))
+    assert (border / covered.sum(axis=(1, 2))).max() < 0.05
+    by_class = [area[table.waterbird == value].mean() for value in (False, True)]
+    assert by_class[0] == pytest.approx(by_class[1], rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda t: t.drop(columns=["tilt", "scene_seed"]), "lacks the factors tilt, scene_seed"),
+        (lambda t: t.assign(background=2), r"factor 'background' must be a whole number in \[0, 1\]"),
+        (lambda t: t.assign(scale=0.0), r"factor 'scale' must be a number in \[0.1, 1\]"),
+        (lambda t: t.assign(plumage=8), r"factor 'plumage' must be a whole number in \[0, 7\]"),
+    ],
+)
+def test_a_wrong_table_is_refused(change, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        WORLD.render(change(TABLE))
+
+
+def test_a_wrong_size_or_strength_is_refused():
+    with pytest.raises(BiaslibError, match="size must be a whole number of at least 8 pixels, not 4"):
+        WORLD.render(TABLE, size=4)
+    with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
+        WORLD.factors(10, strength=2, seed=0)
