@@ -83,6 +83,7 @@ def strip(
     *,
     labels: Sequence[str],
     axis_label: str = "",
+    smooth: bool = True,
     width: theme.Width = "page",
 ) -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
@@ -90,13 +91,14 @@ def strip(
     Args:
         rows: words over the row -> (K, H, W, 3) uint8 images, or (K, h, w) maps >= 0 that share one scale in their row.
         labels: K words, one over each column.
-        axis_label: what the dial is, before the first column's word.
+        axis_label: what the dial is, after the last column's word.
+        smooth: False shows maps as the square cells they are made of.
         width: of the whole strip.
 
     Raises:
         BiaslibError: for no row, or a row that does not have K pictures.
     """
-    return _strip(rows, labels, axis_label, width, plot=0.0, margins=(0.0, 0.0))[0]
+    return _strip(rows, labels, axis_label, width, smooth=smooth, plot=0.0, margins=(0.0, 0.0))[0]
 
 
 def strip_with_axes(
@@ -104,6 +106,7 @@ def strip_with_axes(
     *,
     labels: Sequence[str],
     axis_label: str = "",
+    smooth: bool = True,
     plot: float = 0.3,
     margins: tuple[float, float] = (34.0, 92.0),
 ) -> tuple[Figure, Axes]:
@@ -113,13 +116,14 @@ def strip_with_axes(
         rows: as for `strip`.
         labels: as for `strip`.
         axis_label: as for `strip`.
+        smooth: as for `strip`.
         plot: height of the axes, as a share of the figure's width.
         margins: points left and right of strip and axes, for the axis' numbers and for the lines' names.
 
     Returns:
         the figure and the empty axes.
     """
-    figure, ax = _strip(rows, labels, axis_label, "page", plot=plot, margins=margins)
+    figure, ax = _strip(rows, labels, axis_label, "page", smooth=smooth, plot=plot, margins=margins)
     assert ax is not None
     return figure, ax
 
@@ -242,12 +246,13 @@ def _strip(
     axis_label: str,
     width: theme.Width,
     *,
+    smooth: bool,
     plot: float,
     margins: tuple[float, float],
 ) -> tuple[Figure, Axes | None]:
     if not rows:
         raise BiaslibError("a strip needs at least one row of pictures.")
-    checked = {name: _check_row(name, row, len(labels)) for name, row in rows.items()}
+    checked = {name: _check_row(name, row, len(labels), smooth) for name, row in rows.items()}
     across = theme.WIDTHS[width] * 72
     left, right = margins
     step = (across - left - right) / len(labels)
@@ -281,19 +286,23 @@ def _strip(
     return figure, below
 
 
-def _check_row(name: str, row: np.ndarray, n: int) -> np.ndarray:
+def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
     row = np.asarray(row)
     if len(row) != n:
         raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
     if row.ndim == 3:
         maps = check_maps(row, n)
         top = _limit(maps, None)
-        return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1))
+        return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1), smooth)
     return check_images(row)
 
 
-def _heat(shares: np.ndarray, size: int = 96) -> np.ndarray:
-    """Maps (K, h, w) in [0, 1] as pictures (K, size, size', 3), smooth between the centres of the cells."""
-    height, width = size, round(size * shares.shape[2] / shares.shape[1])
-    smooth = np.stack([upsample(share, height, width) for share in shares])
-    return (mpl.colormaps[theme.HEAT](np.clip(smooth, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)
+def _heat(shares: np.ndarray, smooth: bool, size: int = 96) -> np.ndarray:
+    """Maps (K, h, w) in [0, 1] as pictures (K, about size, ..., 3), smooth between the cells' centres or in squares."""
+    if smooth:
+        height, width = size, round(size * shares.shape[2] / shares.shape[1])
+        fine = np.stack([upsample(share, height, width) for share in shares])
+    else:
+        times = -(-size // shares.shape[1])
+        fine = shares.repeat(times, axis=1).repeat(times, axis=2)
+    return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)

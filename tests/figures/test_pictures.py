@@ -74,6 +74,14 @@ def test_a_strip_has_a_picture_for_every_setting_and_row():
     assert [text.get_text() for text in ax.texts] == ["50", "60", "70", "80", "90", "bias", "bird", "map"]
 
 
+def test_a_strip_can_show_maps_as_their_cells():
+    rough = figures.strip({"map": MAPS}, labels=list("abcde"), smooth=False).axes[0].images[0].get_array()
+    cells = np.asarray(rough).reshape(4, 24, 4, 24, 3)
+    assert np.array_equal(cells, np.broadcast_to(cells[:, :1, :, :1], cells.shape))
+    fine = figures.strip({"map": MAPS}, labels=list("abcde")).axes[0].images[0].get_array()
+    assert len(np.unique(np.asarray(fine).reshape(-1, 3), axis=0)) > 16
+
+
 def test_the_axes_under_a_strip_line_up_with_its_columns():
     fig, below = figures.strip_with_axes({"bird": IMAGES}, labels=list("abcde"))
     pictures = fig.axes[0]
