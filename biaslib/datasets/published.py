@@ -5,6 +5,7 @@ by as many population standard deviations; the score the paper calls Attention-I
 `element_wise` (the other three are earlier candidates the paper does not use).
 """
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -267,6 +268,7 @@ def attributes() -> list[str]:
     return list(printed_values()["average_precision"]["attribute"])
 
 
+@functools.cache
 def _dataset() -> registry.Dataset:
     return registry.get("attention-iou")
 

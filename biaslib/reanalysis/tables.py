@@ -1,0 +1,304 @@
+"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
+
+Every function takes the folder of all datasets and returns one table. `attributes` and `waterbirds` start from the
+released predictions; `regions` and `subgroups` can only arrange released scores, because maps were not released.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from biaslib.datasets import published
+from biaslib.datasets import waterbirds as waterbirds_data
+from biaslib.datasets.published import Backbone
+from biaslib.datasets.registry import root as data_root
+from biaslib.metrics import worst_group_accuracy
+from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
+from biaslib.statistics import holm, kendall
+
+MODELS = {"resnet": 20, "efficientnet": 10}
+_DIGITS = 6  # of the numbers in the tables, so that a fresh run and its record are the same
+
+
+def missing(root: Path | None = None) -> list[str]:
+    """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
+    needed = (
+        "attention-iou/results",
+        "attention-iou/test_idx_sorted.npy",
+        "celeba/list_attr_celeba.txt",
+        "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
+        "CUB_200_2011/images.txt",
+        "CUB_200_2011/train_test_split.txt",
+    )
+    return [path for path in needed if not (data_root(root) / path).exists()]
+
+
+def compute(
+    root: Path | None = None, *, min_share: float = 0.01, resamples: int = 1000, seed: int = 0
+) -> dict[str, pd.DataFrame]:
+    """Every table of the chapter, by name.
+
+    Args:
+        root: folder of all datasets; see `datasets.root`.
+        min_share: a group below this share of the test set does not count towards the worst one (Fig. 2: 1 %).
+        resamples: bootstrap draws behind each interval.
+        seed: of the bootstrap.
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    draw = {"resamples": resamples, "seed": seed}
+    resnet = attributes("resnet", root, min_share=min_share, **draw)
+    efficientnet = attributes("efficientnet", root, min_share=min_share, **draw)
+    own, varied = regions(root), subgroups(root)
+    tables = {
+        "attributes": resnet,
+        "attributes_efficientnet": efficientnet,
+        "regions": own,
+        "mustache": mustache(root),
+        "subgroups": varied,
+        "subgroup_trends": subgroup_trends(varied),
+        "trends": trends(resnet, efficientnet, own),
+        "waterbirds": waterbirds(root, **draw),
+        "precision": precision(root),
+        "uniform": published.uniform_bar(root),
+    }
+    return {name: table.round(_DIGITS) for name, table in tables.items()}
+
+
+def attributes(
+    backbone: Backbone,
+    root: Path | None = None,
+    *,
+    min_share: float = 0.01,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One row for each of the 40 attributes (Figs. 2, 3 left and 13).
+
+    Intervals of what is computed from predictions cover new test images and new models together (a bootstrap that
+    draws both, widened for the few models as in `statistics.interval`); those of released scores, of which only mean
+    and deviation are known, cover new models only.
+
+    Returns:
+        columns attribute; label_mcc (with Male, as annotated); mcc (absolute value of the mean over models, predicted
+        attribute with predicted Male), mcc_sd, mcc_low, mcc_high; accuracy; wga (accuracy averaged over models, in
+        the worst group that is large enough), wga_sd, wga_low, wga_high, worst_group ("TF": attribute annotated true,
+        Male false), worst_n; heatmap (score with Male's map), heatmap_sd, heatmap_low, heatmap_high.
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    labels = published.annotated_labels(root)
+    predicted = published.predictions(backbone, root)
+    images, models = _image_draws(len(labels), resamples, seed), _model_draws(len(predicted), resamples, seed)
+    male = list(labels).index(published.PROTECTED)
+    truth = labels.to_numpy()
+
+    mcc = matthews_correlation(predicted.swapaxes(1, 2), predicted[:, None, :, male])  # (models, attributes)
+    sign = np.sign(mcc.mean(axis=0))
+    table = pd.DataFrame(
+        {
+            "attribute": labels.columns,
+            "label_mcc": matthews_correlation(truth.T, truth[:, male]),
+            "mcc": sign * mcc.mean(axis=0),
+            "mcc_sd": mcc.std(axis=0),
+            "accuracy": (predicted == truth).mean(axis=(0, 1)),
+        }
+    )
+    drawn = _resampled_mcc(predicted, male, images, models) * sign
+    table["mcc_low"], table["mcc_high"] = _ends(table["mcc"].to_numpy(), drawn, len(predicted))
+    worst = [
+        _worst_group(predicted[:, :, a] == truth[:, a], _groups(truth[:, a], truth[:, male]), min_share, images, models)
+        for a in range(len(labels.columns))
+    ]
+    scores = published.heatmap_scores(backbone, root).query("group == 'all'").reset_index(drop=True)
+    heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
+    return pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
+
+
+def regions(root: Path | None = None) -> pd.DataFrame:
+    """The 17 attributes that have a region of their own (Figs. 2 and 10).
+
+    Returns:
+        columns attribute, region, mask (score of the own region), mask_sd, mask_low, mask_high (over models), and
+        from the authors' figure notebook ap_n (normalised average precision), ap_n_sd.
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    scores = _over_models(published.mask_scores("resnet", root), MODELS["resnet"])
+    own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
+    table = own.merge(scores, on=["attribute", "region"])
+    precision = published.printed_values()["normalized_average_precision"]
+    table = table.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
+    return table.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
+
+
+def mustache(root: Path | None = None) -> pd.DataFrame:
+    """Mustache's heatmap score by group: columns group, mean, sd, low, high (supplement F, Fig. 11)."""
+    scores = published.heatmap_scores("resnet", root).query("attribute == 'Mustache'")
+    return _over_models(scores.drop(columns="attribute").reset_index(drop=True), MODELS["resnet"])
+
+
+def subgroups(root: Path | None = None) -> pd.DataFrame:
+    """Heatmap scores after training on sets of varied correlation (Fig. 5): attribute, target_mcc, group, mean, sd."""
+    tables = [published.subgroup_scores(a, root).assign(attribute=a) for a in ("Blond_Hair", "Wavy_Hair")]
+    return pd.concat(tables, ignore_index=True)[["attribute", "target_mcc", "group", "mean", "sd"]]
+
+
+def subgroup_trends(scores: pd.DataFrame) -> pd.DataFrame:
+    """Kendall's tau between the training set's MCC with Male and the heatmap score, for all images and by group.
+
+    Returns:
+        columns attribute, group, tau, low, high, n (training sets) and p (exact test, Holm-corrected over the rows).
+    """
+    rows = []
+    for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
+        tau = kendall(part["target_mcc"], part["mean"])
+        p = float(scipy.stats.kendalltau(part["target_mcc"], part["mean"]).pvalue)
+        rows.append((attribute, group, tau.estimate, tau.low, tau.high, tau.n, p))
+    table = pd.DataFrame(rows, columns=["attribute", "group", "tau", "low", "high", "n", "p"])
+    return table.assign(p=holm(table["p"]))
+
+
+def trends(resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+    """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n."""
+    a = resnet[resnet["attribute"] != published.PROTECTED]
+    b = efficientnet[efficientnet["attribute"] != published.PROTECTED]
+    own = own.merge(resnet[["attribute", "wga"]], on="attribute")
+    several = b[b["heatmap_sd"] > 0]  # one released EfficientNet file holds a single model
+    pairs = {
+        "heatmap_mcc": (a["mcc"], a["heatmap"]),
+        "heatmap_mcc_efficientnet_several": (several["mcc"], several["heatmap"]),
+        "heatmap_mcc_efficientnet": (b["mcc"], b["heatmap"]),
+        "heatmap_resnet_efficientnet": (a["heatmap"], b["heatmap"]),
+        "mask_wga": (own["mask"], own["wga"]),
+        "mask_ap_n": (own["mask"], own["ap_n"]),
+    }
+    found = {name: kendall(x, y) for name, (x, y) in pairs.items()}
+    rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in found.items()]
+    return pd.DataFrame(rows, columns=["name", "tau", "low", "high", "n"])
+
+
+def waterbirds(root: Path | None = None, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+    """One row for each bias and backbone (Figs. 7 and 12).
+
+    Returns:
+        columns backbone, bias (percent), models; bird and background (mask scores) with _sd, _low, _high; wga and
+        wga_sd as typed in the authors' figure notebook; landbirds and waterbirds (accuracy on the released
+        predictions) with _low, _high; unused (bird score of files that no released figure reads; ResNet only) and
+        unused_sd.
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    truth = waterbirds_data.cub_test_labels(data_root(root))
+    printed = published.printed_values()
+    unused = published.waterbirds_unused_scores(root).set_index("bias")
+    kinds = {"landbirds": False, "waterbirds": True}
+    draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
+    rows = []
+    for backbone, suffix in (("resnet", ""), ("efficientnet", "_efficientnet")):
+        scores = published.waterbirds_scores(backbone, root)  # type: ignore[arg-type]
+        wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
+        for bias in published.BIASES:
+            predicted = published.waterbirds_predictions(bias, backbone, root)  # type: ignore[arg-type]
+            row = {"backbone": backbone, "bias": bias, "models": len(predicted)}
+            for region in ("bird", "background"):
+                part = scores[(scores["bias"] == bias) & (scores["region"] == region)]
+                one = _over_models(part, MODELS[backbone]).iloc[0]
+                row |= {region: one["mean"], **{f"{region}_{k}": one[k] for k in ("sd", "low", "high")}}
+            row |= {"wga": wga.loc[bias, "mean"], "wga_sd": wga.loc[bias, "sd"]}
+            for name, kind in kinds.items():
+                correct = predicted[:, truth == kind] == kind
+                models = _model_draws(len(predicted), resamples, seed)
+                drawn = ((draws[name] @ correct.T.astype(np.float32)) / correct.shape[1] * models).sum(axis=1)
+                low, high = _ends(correct.mean(), drawn, len(predicted))
+                row |= {name: correct.mean(), f"{name}_low": float(low), f"{name}_high": float(high)}
+            is_resnet = backbone == "resnet"
+            row |= {
+                f"unused{k}": unused.loc[bias, v] if is_resnet else np.nan for k, v in (("", "mean"), ("_sd", "sd"))
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def precision(root: Path | None = None) -> pd.DataFrame:
+    """What "average precision 0.902 over 40 attributes" could be: columns name, value."""
+    printed = published.printed_values()
+    ap = printed["average_precision"]["mean"].to_numpy()
+    labels = published.annotated_labels(root).to_numpy()
+    frequency = labels.mean(axis=0)
+    correct = published.predictions("resnet", root) == labels
+    values = {
+        "mean of the 40 average precisions": ap.mean(),
+        "the same, weighted by how often the attribute occurs": (ap * frequency).sum() / frequency.sum(),
+        "mean normalised average precision": printed["normalized_average_precision"]["mean"].mean(),
+        "mean accuracy": correct.mean(),
+    }
+    return pd.DataFrame(values.items(), columns=["name", "value"])
+
+
+def _image_draws(n: int, resamples: int, seed: int) -> np.ndarray:
+    """How often each of n images comes in each bootstrap resample: (resamples, n) float32."""
+    drawn = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    return np.stack([np.bincount(row, minlength=n) for row in drawn]).astype(np.float32)
+
+
+def _model_draws(n: int, resamples: int, seed: int) -> np.ndarray:
+    """The share of each of n models in each bootstrap resample: (resamples, n), rows sum to 1."""
+    return np.random.default_rng(seed + 1).multinomial(n, np.full(n, 1 / n), size=resamples) / n
+
+
+def _resampled_mcc(predicted: np.ndarray, male: int, images: np.ndarray, models: np.ndarray) -> np.ndarray:
+    """(resamples, attributes): the mean over drawn models of the MCC over drawn images."""
+    n = images[0].sum()
+    total = np.zeros((len(images), predicted.shape[2]))
+    for weight, one in zip(models.T, predicted.astype(np.float32), strict=True):
+        a, b = images @ one, images @ one[:, [male]]
+        both = images @ (one * one[:, [male]])
+        total += weight[:, None] * matthews_from_counts(both=both, a=a, b=b, n=n)
+    return total
+
+
+def _groups(truth: np.ndarray, male: np.ndarray) -> np.ndarray:
+    """The group of each image: "TF" where the attribute is annotated true and Male false, and so on."""
+    return np.char.add(np.where(truth, "T", "F"), np.where(male, "T", "F"))
+
+
+def _worst_group(
+    correct: np.ndarray, groups: np.ndarray, min_share: float, images: np.ndarray, models: np.ndarray
+) -> dict[str, object]:
+    """The group with the lowest accuracy averaged over models; its interval keeps to that group."""
+    kept = [name for name in np.unique(groups) if (groups == name).mean() >= min_share]
+    name = min(kept, key=lambda group: correct[:, groups == group].mean())
+    hits, drawn_images = correct[:, groups == name], images[:, groups == name]
+    drawn = ((drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True) * models).sum(axis=1)
+    low, high = _ends(hits.mean(), drawn, len(correct))
+    return {
+        "wga": float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share)),
+        "wga_sd": float(hits.mean(axis=1).std()),
+        "wga_low": float(low),
+        "wga_high": float(high),
+        "worst_group": str(name),
+        "worst_n": hits.shape[1],
+    }
+
+
+def _ends(estimate: np.ndarray | float, drawn: np.ndarray, n_models: int) -> np.ndarray:
+    """Bootstrap ends, widened for few models by Student's quantile (Hesterberg 2015), as in `statistics.interval`."""
+    quantiles = np.quantile(drawn, [0.025, 0.975], axis=0)
+    widening = np.sqrt(n_models / (n_models - 1)) * scipy.stats.t.ppf(0.975, n_models - 1) / scipy.stats.norm.ppf(0.975)
+    return estimate + widening * (quantiles - estimate)
+
+
+def _over_models(scores: pd.DataFrame, n_models: int) -> pd.DataFrame:
+    """Adds low and high: Student's 95 % interval of a mean from a population standard deviation over models.
+
+    A deviation of exactly 0 says that the file holds one model (or a map compared with itself): no interval, NaN.
+    """
+    half = scipy.stats.t.ppf(0.975, n_models - 1) * scores["sd"].where(scores["sd"] > 0) / np.sqrt(n_models - 1)
+    return scores.assign(low=scores["mean"] - half, high=scores["mean"] + half)
