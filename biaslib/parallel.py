@@ -10,6 +10,7 @@ from typing import Any
 
 from biaslib.errors import BiaslibError
 
+PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -68,7 +69,7 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=10)
+        client = Client(address, timeout=PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
         raise BiaslibError(
             f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."

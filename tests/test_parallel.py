@@ -1,0 +1,42 @@
+import socket
+
+import pytest
+import torch
+
+from biaslib import parallel
+from biaslib.errors import BiaslibError
+
+
+def free_port():
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
+
+
+def test_cores_can_be_limited(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "3")
+    assert parallel.cores() == 3
+    monkeypatch.delenv("BIASLIB_CORES")
+    assert parallel.cores() >= 1
+
+
+def test_single_threaded_gives_the_threads_back_even_after_an_error():
+    before = torch.get_num_threads()
+    assert parallel.single_threaded(torch.get_num_threads) == 1
+    with pytest.raises(ZeroDivisionError):
+        parallel.single_threaded(lambda: 1 / 0)
+    assert torch.get_num_threads() == before
+
+
+def test_without_a_scheduler_work_runs_in_processes_here(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    with parallel.workers() as (executor, at_once):
+        assert at_once == 1
+        assert executor.submit(abs, -3).result() == 3
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
+    address = f"tcp://127.0.0.1:{free_port()}"
+    monkeypatch.setattr(parallel, "PATIENCE", 0.5)
+    with pytest.raises(BiaslibError, match="no Dask scheduler answers at tcp"), parallel.workers(address):
+        pass
