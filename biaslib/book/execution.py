@@ -1,13 +1,15 @@
 """Runs one notebook with parameters and keeps the result only if every cell ran."""
 
+import contextlib
 import copy
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,18 +105,19 @@ def run(
     started = time.perf_counter()
     with store.replacing(out) as partial:
         try:
-            executed = papermill.execute_notebook(
-                copy.deepcopy(source),
-                str(partial),
-                changed,
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                on_cell_executed=lambda **_: on_cell() if on_cell else None,
-                kernel_manager_class=_kernel(_environment(threads, scheduler)),
-                # papermill's own cwd would move this whole process, which other pages share
-                resources={"metadata": {"path": str(project.notebooks)}},
-            )
+            with _event_loop():
+                executed = papermill.execute_notebook(
+                    copy.deepcopy(source),
+                    str(partial),
+                    changed,
+                    kernel_name="python3",
+                    language="python",
+                    progress_bar=False,
+                    on_cell_executed=lambda **_: on_cell() if on_cell else None,
+                    kernel_manager_class=_kernel(_environment(threads, scheduler)),
+                    # papermill's own cwd would move this whole process, which other pages share
+                    resources={"metadata": {"path": str(project.notebooks)}},
+                )
         except PapermillExecutionError as error:
             raise _explained(notebook, error) from None
         about = {
@@ -140,8 +143,8 @@ def run(
 def about(file: Path) -> dict[str, Any] | None:
     """What an executed notebook says about itself, or None where it is missing or was not written by `run`."""
     try:
-        return nbformat.read(file, as_version=4).metadata.get("biaslib")
-    except (OSError, ValueError, nbformat.reader.NotJSONError):
+        return json.loads(file.read_text())["metadata"]["biaslib"]
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -161,6 +164,11 @@ def versions() -> dict[str, str]:
     return found
 
 
+def plain(text: str) -> str:
+    """The text without a terminal's colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
     environment = {"TQDM_DISABLE": "1"}  # a bar that moves has no place on a page
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
@@ -174,12 +182,24 @@ def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
     return environment
 
 
+@contextlib.contextmanager
+def _event_loop() -> Iterator[None]:
+    """The loop that nbclient makes for this thread, closed at the end: nbclient itself would leave it open."""
+    from jupyter_core.utils import ensure_event_loop
+
+    loop = ensure_event_loop()
+    try:
+        yield
+    finally:
+        loop.close()
+
+
 def _kernel(environment: dict[str, str]) -> type:
     """A kernel of this very interpreter, whatever kernels the user has registered under the name python3."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
     spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
     return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec})
 
@@ -195,8 +215,7 @@ def _explained(notebook: str, error: Any) -> Exception:
 
 
 def _last_lines(traceback: list[str], count: int = 8) -> str:
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback))
-    return "\n".join(f"    {line}" for line in plain.strip().splitlines()[-count:])
+    return "\n".join(f"    {line}" for line in plain("\n".join(traceback)).strip().splitlines()[-count:])
 
 
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def _sphinx(project: Project, output: Path, *, strict: bool) -> None:
     ]
     done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
     if done.returncode:
-        lines = (done.stdout + done.stderr).splitlines()
+        lines = execution.plain(done.stdout + done.stderr).splitlines()
         telling = [line for line in lines if "WARNING" in line or "ERROR" in line] or lines[-15:]
         raise PageError("the pages could not be made:\n" + "\n".join(telling))
 

@@ -1,0 +1,254 @@
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from biaslib import book, recorded
+from biaslib.book import site
+from biaslib.errors import BiaslibError
+from tests.book.conftest import cli, write_notebook
+
+
+def executed(project, name):
+    return (project.executed / f"{name}.ipynb").read_text()
+
+
+def html(project, name):
+    return (project.site / "_executed" / f"{name}.html").read_text()
+
+
+def wait_for(condition, *, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def without_site(monkeypatch):
+    """Leaves the pages away where a test is about the notebooks only: they take seconds."""
+    monkeypatch.setattr(site, "write", lambda project: project.site / "index.html")
+
+
+def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(project):
+    write_notebook(project, "one", "print(n + 1)")
+    write_notebook(project, "two", "print(n + 2)")
+    leaving = write_notebook(project, "three", "print(n + 3)")
+    first = cli(project, "build")
+    assert first.returncode == 0, first.stderr
+    assert "one: running" in first.stdout
+    assert "two: done" in first.stdout
+    assert str(project.site / "index.html") in first.stdout
+    assert "6\n" in html(project, "three")
+
+    made = (project.site / "index.html").stat().st_mtime_ns
+    second = cli(project, "build")
+    assert second.returncode == 0, second.stderr
+    assert "running" not in second.stdout
+    assert (project.site / "index.html").stat().st_mtime_ns == made
+
+    leaving.unlink()
+    write_notebook(project, "two", "print(n + 20)")
+    third = cli(project, "build")
+    assert third.returncode == 0, third.stderr
+    assert "two: running" in third.stdout
+    assert "one: running" not in third.stdout
+    assert "23\n" in html(project, "two")
+    assert "4\n" in html(project, "one")
+    assert not (project.executed / "three.ipynb").exists()
+    assert not (project.site / "_executed" / "three.html").exists()
+
+
+def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, without_site):
+    write_notebook(project, "good", "print(n)")
+    write_notebook(project, "bad", "print('an old result')")
+    book.build(project)
+    old = executed(project, "bad")
+
+    write_notebook(project, "bad", "ratio = n\nratio / 0")
+    failed = cli(project, "build")
+    assert failed.returncode == 1
+    assert "bad stopped at cell" in failed.stderr
+    assert "ratio / 0" in failed.stderr
+    assert "ZeroDivisionError: division by zero" in failed.stderr
+    assert "papermill" not in failed.stderr
+    assert executed(project, "bad") == old
+    assert not project.site.exists()
+    assert not list(project.executed.glob(".partial-*"))
+
+
+def test_a_users_mistake_inside_a_notebook_is_one_sentence(project):
+    code = "from biaslib.errors import BiaslibError\nraise BiaslibError('the file labels.csv is missing: fetch it.')"
+    write_notebook(project, "one", code)
+    failed = cli(project, "build")
+    assert failed.returncode == 2
+    assert failed.stderr.strip() == "biaslib: one: the file labels.csv is missing: fetch it."
+
+
+def test_a_warning_while_making_the_pages_is_an_error_and_keeps_the_old_site(project):
+    project.site.mkdir(parents=True)
+    (project.site / "index.html").write_text("the old site")
+    (project.book / "index.md").write_text("# A small book\n\n{ref}`nowhere-at-all`\n")
+    with pytest.raises(book.PageError, match="nowhere-at-all"):
+        book.build(project)
+    assert (project.site / "index.html").read_text() == "the old site"
+
+
+def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, capsys):
+    pid_file, gate = project.root / "pid", project.root / "gate"
+    write_notebook(project, "fast", "print(n)")
+    waiting = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
+    waiting += f"while not os.path.exists({str(gate)!r}): time.sleep(0.1)\nprint('through the gate')"
+    write_notebook(project, "slow", waiting)
+    command = [sys.executable, "-c", "from biaslib.cli import main; main()", "build", "--jobs", "2"]
+    with subprocess.Popen(command, cwd=project.root, stdout=subprocess.DEVNULL) as build:
+        wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
+        build.send_signal(signal.SIGKILL)
+    assert json.loads(executed(project, "fast"))["cells"]
+    assert not (project.executed / "slow.ipynb").exists()
+    assert not project.site.exists()
+    kernel = int(pid_file.read_text())
+    wait_for(lambda: not is_running(kernel))
+
+    gate.touch()
+    book.build(project)
+    assert "fast: running" not in capsys.readouterr().out
+    assert "through the gate" in executed(project, "slow")
+    assert not list(project.executed.glob(".partial-*"))
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"  # a zombie has ended and waits to be collected
+    except FileNotFoundError:
+        return False
+
+
+def test_only_runs_the_named_notebook_and_says_what_is_missing(project):
+    write_notebook(project, "one", "print(n)")
+    write_notebook(project, "two", "print(n)")
+    done = cli(project, "build", "--only", "one")
+    assert done.returncode == 0, done.stderr
+    assert "two: running" not in done.stdout
+    assert "not run yet: two" in done.stdout
+    assert "has not been run" in html(project, "two")
+    with pytest.raises(BiaslibError, match="no notebook or part 'three'"):
+        book.build(project, only=["three"])
+
+
+def test_a_page_says_at_its_top_which_parameters_are_not_the_books(project, without_site):
+    write_notebook(project, "one", "print('n is', n)")
+    book.page(project, "one", given={"n": 7})
+    content = json.loads(executed(project, "one"))
+    top = content["cells"][0]["source"]
+    assert "n is 7" in executed(project, "one")
+    assert "".join(top).startswith("# The page one")
+    assert "`n = 7` (default `3`)" in "".join(top)
+    assert "".join(top).index("This page was run with") < "".join(top).index("A first paragraph.")
+
+    book.build(project)
+    assert "n is 3" in executed(project, "one")
+    assert "This page was run with" not in executed(project, "one")
+
+
+def test_the_kernel_is_this_interpreter_whatever_is_registered_as_python3(project, tmp_path, monkeypatch):
+    spec = tmp_path / "home" / "kernels" / "python3"
+    spec.mkdir(parents=True)
+    (spec / "kernel.json").write_text('{"argv": ["/bin/false"], "display_name": "x", "language": "python"}')
+    monkeypatch.setenv("JUPYTER_PATH", str(spec.parents[1]))
+    write_notebook(project, "one", "import sys\nprint(sys.executable)")
+    book.run(project, "one", tmp_path / "one.ipynb")
+    assert sys.executable in (tmp_path / "one.ipynb").read_text()
+
+
+def test_threads_scheduler_and_folders_are_handed_on(project, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIASLIB_DATA", "somewhere")
+    names = "OMP_NUM_THREADS", "BIASLIB_SCHEDULER", "BIASLIB_DATA"
+    write_notebook(project, "one", f"import os\nprint(*(os.environ[name] for name in {names}))")
+    out = tmp_path / "one.ipynb"
+    book.run(project, "one", out, threads=3, scheduler="tcp://127.0.0.1:1")
+    assert f"3 tcp://127.0.0.1:1 {tmp_path / 'somewhere'}" in out.read_text()
+
+
+def test_an_output_that_cannot_be_written_is_one_sentence(project):
+    write_notebook(project, "one", "print(n)")
+    (project.root / "file").touch()
+    done = cli(project, "run", "one", "--out", str(project.root / "file" / "one.ipynb"))
+    assert done.returncode == 2
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, without_site, monkeypatch):
+    code = "import numpy as np, pandas as pd\nfrom biaslib import recorded\n"
+    code += "recorded.put('scores', pd.DataFrame({'x': [1.5, np.nan], 'who': ['a', 'b']}))\n"
+    code += "recorded.put('mean', {'x': np.float32(0.25), 'gap': float('nan')})\n"
+    code += "recorded.data('made up', images=n)"
+    write_notebook(project, "one", code)
+    (project.presets / "real.yml").write_text("one: {n: 5}")
+    monkeypatch.chdir(project.root)
+    book.page(project, "one", preset="real", record=True)
+    assert recorded.MIME not in executed(project, "one")
+
+    record = recorded.get("one")
+    assert record["preset"] == "real"
+    assert record["parameters"] == {"n": 5}
+    assert record["data"] == {"made up": {"images": 5}}
+    assert record["values"]["mean"]["x"] == 0.25
+    assert math.isnan(record["values"]["mean"]["gap"])
+    assert record["values"]["scores"]["who"].tolist() == ["a", "b"]
+    assert record["values"]["scores"]["x"].isna().tolist() == [False, True]
+    assert "preset real, made up (5 images)" in recorded.described(record)
+    assert recorded.get("one", preset="gpu") is None
+    assert "NaN" not in (project.recorded / "one-real.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("m=3", "one has no parameter 'm': it has n, rate, name."),
+        ("nmae=3", "did you mean 'name'?"),
+        ("n=many", "parameter n of one must be a whole number (its default is 3), not 'many'."),
+        ("n=true", "parameter n of one must be a whole number"),
+        ("rate=x", "parameter rate of one must be a number"),
+        ("n", "'n' is not a parameter: write it as name=value"),
+        ("n=[1", "cannot read the value '[1' of n"),
+    ],
+)
+def test_a_wrong_parameter_is_one_sentence(project, given, sentence):
+    write_notebook(project, "one", "print(n)", parameters="n = 3\nrate: float = 0.5\nname = 'x'")
+    with pytest.raises(BiaslibError, match=re.escape(sentence)):
+        book.read_parameters(project, "one", [given])
+
+
+def test_parameters_are_read_as_their_defaults_are(project):
+    write_notebook(project, "one", parameters="n = 3\nrate: float = 0.5\nname = 'x'\nbiases = [0.5]\nlimit = None")
+    given = ["n=4", "rate=1", "name=12", "biases=[0.1, 1]", "limit=2"]
+    read = book.read_parameters(project, "one", given)
+    assert read == {"n": 4, "rate": 1.0, "name": "12", "biases": [0.1, 1], "limit": 2}
+    assert isinstance(read["rate"], float)
+
+
+def test_a_parameters_cell_that_computes_is_refused(project):
+    write_notebook(project, "one", parameters="n = len('abc')")
+    with pytest.raises(BiaslibError, match="must be a plain value"):
+        book.read_parameters(project, "one", [])
+
+
+def test_unknown_notebooks_and_presets_are_named(project):
+    write_notebook(project, "one", "print(n)")
+    with pytest.raises(BiaslibError, match=re.escape("there is no notebook 'oen': the book has one; did you mean")):
+        book.read_parameters(project, "oen", [])
+    with pytest.raises(BiaslibError, match="there is no preset 'huge': choose quick"):
+        book.build(project, preset="huge")
+    done = cli(project, "run", "oen")
+    assert done.returncode == 2
+    assert done.stderr.startswith("biaslib: there is no notebook")
+    assert len(done.stderr.strip().splitlines()) == 1
