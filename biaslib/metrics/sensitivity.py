@@ -19,14 +19,15 @@ def causal_effect(
     both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)).
 
     Args:
-        predict: uint8 images (N, size, size, 3) -> scores (N,), NumPy or torch.
+        predict: uint8 images (N, size, size, 3) -> scores (N,), NumPy or torch; or (..., N), such as one row a
+            model, which draws the images once for all.
         world: the world that draws.
         factors: N rows as the world's own `factors` makes them.
         cue: the binary column to set, often `world.cue`.
         size: height and width of the images, in pixels.
 
     Returns:
-        (N,) predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
+        (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
 
     Raises:
         BiaslibError: for an unknown or a non-binary cue, no rows, or scores of another shape.
@@ -40,9 +41,9 @@ def causal_effect(
     # in the column's own type, so that the world draws the same as from its own table
     on, off = (np.full(len(factors), value).astype(factors[cue].to_numpy().dtype) for value in (1, 0))
     with_cue, without = (predict(world.render(factors.assign(**{cue: value}), size=size).images) for value in (on, off))
-    if tuple(np.shape(with_cue)) != (len(factors),):
+    if tuple(np.shape(with_cue))[-1:] != (len(factors),):
         raise BiaslibError(
-            f"predict must give one score an image, ({len(factors)},), not {tuple(np.shape(with_cue))}: "
+            f"predict must give one score an image, (..., {len(factors)}), not {tuple(np.shape(with_cue))}: "
             "pick one logit or probability."
         )
     return with_cue - without

@@ -94,6 +94,12 @@ def test_scores_keep_their_kind() -> None:
     assert effect.tolist() == [10.0] * 4
 
 
+def test_several_models_share_the_drawn_images() -> None:
+    factors = WORLD.factors(4, strength=0.0, seed=0)
+    both = causal_effect(lambda images: np.stack([corner(images), 0 * corner(images)]), WORLD, factors, cue="ground")
+    assert both.tolist() == [[10.0] * 4, [0.0] * 4]
+
+
 def test_wrong_input_gets_one_sentence() -> None:
     factors = WORLD.factors(4, strength=0.0, seed=0)
     with pytest.raises(BiaslibError, match="There is no factor 'sky': take one of shape, ground, noise"):
@@ -102,5 +108,5 @@ def test_wrong_input_gets_one_sentence() -> None:
         causal_effect(corner, WORLD, factors, cue="noise")
     with pytest.raises(BiaslibError, match="no rows to draw"):
         causal_effect(corner, WORLD, factors[:0], cue="ground")
-    with pytest.raises(BiaslibError, match=r"one score an image, \(4,\), not \(4, 64\)"):
+    with pytest.raises(BiaslibError, match=r"one score an image, \(\.\.\., 4\), not \(4, 64\)"):
         causal_effect(lambda images: images[:, :, 0, 0], WORLD, factors, cue="ground")
