@@ -1,6 +1,7 @@
 """Every kind of plot, table and interactive piece the book has, in one style that follows the page's light and dark."""
 
 from biaslib.figures.interactive import dial, explorer, map_editor
+from biaslib.figures.labels import name_lines
 from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
 from biaslib.figures.pieces import Piece, show
 from biaslib.figures.plots import dots, response, scatter
@@ -17,6 +18,7 @@ __all__ = [
     "explorer",
     "map_editor",
     "maps_over_images",
+    "name_lines",
     "new",
     "overlay",
     "quote",

@@ -42,8 +42,13 @@ def _centre(block: list[float], gap: float, side: int) -> float:
     return block[0] / block[1] + side * gap * (block[1] - 1) / 2
 
 
-def at_line_ends(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes each line's name beside its last point, in the line's colour: (name, x, y, colour) for each."""
+def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
+    """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
+
+    Args:
+        ax: where the lines are already drawn, within their final limits.
+        ends: (name, x, y, colour) of each line's end; colours as in `COLOURS`, by name or as they are.
+    """
     if not ends:
         return
     size = theme.STYLE["font.size"]

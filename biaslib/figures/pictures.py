@@ -91,7 +91,7 @@ def strip(
     Args:
         rows: words over the row -> (K, H, W, 3) uint8 images, or (K, h, w) maps >= 0 that share one scale in their row.
         labels: K words, one over each column.
-        axis_label: what the dial is, after the last column's word.
+        axis_label: what the dial is, over the columns' words.
         smooth: False shows maps as the square cells they are made of.
         width: of the whole strip.
 
@@ -258,15 +258,15 @@ def _strip(
     step = (across - left - right) / len(labels)
     w = step - GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
-    head = LINE + 4
+    head = LINE + 4 + (LINE if axis_label else 0)
     pictures = head + sum(h + LINE + 8 for h in heights)
     plot_height = plot * across
-    total = pictures + (plot_height + 34 if plot else 0)
+    total = pictures + (plot_height + 48 if plot else 0)
     figure, ax = _canvas(width, total)
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
     if axis_label:
-        _say(ax, across - right + 4 if right else 0, head - 4 if right else -1, axis_label, ha="left")
+        _say(ax, left + GAP / 2, LINE, axis_label)
     y = head
     for (name, row), h in zip(checked.items(), heights, strict=True):
         _say(ax, left + GAP / 2, y + LINE, name)

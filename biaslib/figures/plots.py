@@ -78,7 +78,7 @@ def response(
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     ax.grid(axis="x", visible=False)
     if by is not None:
-        labels.at_line_ends(ax, ends)
+        labels.name_lines(ax, ends)
     return _figure(ax)
 
 

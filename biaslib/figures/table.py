@@ -82,9 +82,12 @@ def quote(name: str, value: Any, digits: int = 2) -> None:
         value: a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a".
         digits: decimals of a number that is not whole.
     """
-    from myst_nb import glue  # an import of several seconds that only a notebook needs
+    from IPython.display import display
 
-    glue(name, number(value, f".{digits}f"), display=False)
+    # what `myst_nb.glue(name, text, display=False)` writes; importing it costs every notebook three seconds
+    prefix = "application/papermill.record/"
+    text = repr(number(value, f".{digits}f"))
+    display({f"{prefix}text/plain": text}, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}}, raw=True)
 
 
 def number(value: Any, spec: Format = ".2f") -> str:

@@ -125,10 +125,14 @@ def test_number(value, text):
     assert number(value) == text
 
 
-def test_quote_glues_the_printed_number_without_showing_it(monkeypatch):
-    import myst_nb
+def test_quote_writes_what_myst_nb_writes(monkeypatch):
+    import IPython.display
+    from myst_nb.ext import glue
 
-    glued = {}
-    monkeypatch.setattr(myst_nb, "glue", lambda name, text, display: glued.update({name: (text, display)}))
+    written = []
+    record = lambda data, raw, metadata: written.append((data, raw, metadata))  # noqa: E731
+    monkeypatch.setattr(IPython.display, "display", record)
+    monkeypatch.setattr(glue, "ipy_display", record)
     figures.quote("wga", Measured(0.8351, 0.8, 0.9, 5), digits=3)
-    assert glued == {"wga": ("0.835 [0.800, 0.900]", False)}
+    glue.glue("wga", "0.835 [0.800, 0.900]", display=False)
+    assert written[0] == written[1]
