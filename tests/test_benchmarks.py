@@ -1,0 +1,35 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import workloads
+from benchmarks.report import Figure, publish
+
+
+@pytest.mark.parametrize(
+    ("figure", "met"),
+    [
+        (Figure("a", 1.2, "x", "<=", 1.25), True),
+        (Figure("a", 1.3, "x", "<=", 1.25), False),
+        (Figure("a", 100, "x", ">=", 100), True),
+        (Figure("a", 99, "x", ">=", 100), False),
+        (Figure("a", float("nan"), "x", ">=", 100), False),
+        (Figure("a", 99), True),
+    ],
+)
+def test_a_missed_target_is_said_and_written(
+    figure: Figure, met: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "made" / "bench.json"
+    assert publish([Figure("b", 0.0), figure], path) is met
+    assert ("MISSED" in capsys.readouterr().out) is not met
+    rows = json.loads(path.read_text())["figures"]
+    assert [row["target"] for row in rows] == [None, figure.target if figure.bound else None]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_loop_that_is_compared_with_computes_the_same() -> None:
+    maps = workloads.maps_of_a_test_set()[:3]
+    np.testing.assert_allclose(workloads.all_pairs(maps), workloads.pair_by_pair(maps), rtol=1e-5)
