@@ -1,5 +1,6 @@
 """What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here."""
 
+import functools
 import os
 import tomllib
 import warnings
@@ -131,11 +132,11 @@ def damaged(dataset: Dataset, path: Path, why: str) -> BiaslibError:
     )
 
 
+@functools.cache  # once for each dataset; Python's own "once" is forgotten whenever a library touches its filters
 def warn(dataset: Dataset) -> None:
-    """Says what is known to be wrong with a dataset, once for each dataset."""
+    """Says what is known to be wrong with a dataset, once in a session."""
     if dataset.warning:
-        # the warning's place is this line for every caller, so that Python's default filter shows it once
-        warnings.warn(f"{dataset.title}: {dataset.warning}", DatasetWarning, stacklevel=1)
+        warnings.warn(f"{dataset.title}: {dataset.warning}", DatasetWarning, stacklevel=2)
 
 
 def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:

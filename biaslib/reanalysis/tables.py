@@ -86,7 +86,8 @@ def attributes(
         columns attribute; label_mcc (with Male, as annotated); mcc (absolute value of the mean over models, predicted
         attribute with predicted Male), mcc_sd, mcc_low, mcc_high; accuracy; wga (accuracy averaged over models, in
         the worst group that is large enough), wga_sd, wga_low, wga_high, worst_group ("TF": attribute annotated true,
-        Male false), worst_n; heatmap (score with Male's map), heatmap_sd, heatmap_low, heatmap_high.
+        Male false), worst_n; the same with any_ before the name where groups of every size count; heatmap (score with
+        Male's map), heatmap_sd, heatmap_low, heatmap_high.
 
     Raises:
         BiaslibError: for a missing or a damaged file.
@@ -110,10 +111,12 @@ def attributes(
     )
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     table["mcc_low"], table["mcc_high"] = _ends(table["mcc"].to_numpy(), drawn, len(predicted))
-    worst = [
-        _worst_group(predicted[:, :, a] == truth[:, a], _groups(truth[:, a], truth[:, male]), min_share, images, models)
-        for a in range(len(labels.columns))
-    ]
+    worst = []
+    for a in range(len(labels.columns)):
+        correct, groups = predicted[:, :, a] == truth[:, a], _groups(truth[:, a], truth[:, male])
+        large = _worst_group(correct, groups, min_share, images, models)
+        every = _worst_group(correct, groups, 0.0, images, models)
+        worst.append(large | {f"any_{key}": value for key, value in every.items()})
     scores = published.heatmap_scores(backbone, root).query("group == 'all'").reset_index(drop=True)
     heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
     return pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
@@ -276,7 +279,9 @@ def _worst_group(
     kept = [name for name in np.unique(groups) if (groups == name).mean() >= min_share]
     name = min(kept, key=lambda group: correct[:, groups == group].mean())
     hits, drawn_images = correct[:, groups == name], images[:, groups == name]
-    drawn = ((drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True) * models).sum(axis=1)
+    with np.errstate(invalid="ignore"):  # a resample may hold no image of a tiny group: its interval is undefined
+        accuracy = (drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True)
+    drawn = (accuracy * models).sum(axis=1)
     low, high = _ends(hits.mean(), drawn, len(correct))
     return {
         "wga": float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share)),
