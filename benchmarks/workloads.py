@@ -4,6 +4,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,11 @@ def _prepare(name: str) -> Callable[[], Any]:
 
 
 def _peak() -> int:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    """The most memory this process has held, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # on Linux ru_maxrss begins with the parent's
+        return 1024 * int(next(line for line in status.read_text().splitlines() if "VmHWM" in line).split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 if __name__ == "__main__":
