@@ -66,7 +66,7 @@ def table(
     rows = "".join(f"<tr>{_row(row, list(shown.columns), formats, missing)}</tr>" for row in _rows(shown))
     body = (
         f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
-        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<table><caption><span>{html.escape(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f'</div><p class="biaslib-download"><a href="{_csv_uri(shown)}" download="{check_name(name)}.csv">'
         f"Download CSV</a></p>"
     )
