@@ -119,3 +119,88 @@ def _size(i: int) -> tuple[int, int]:
 
 def _lines(path: Path, lines: list[str]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def attention_iou(root: Path, attributes: list[str], *, seed: int = 0) -> None:
+    """The folder that the authors of Attention-IoU released, with drawn numbers, and the label files it needs.
+
+    Models agree with the labels in nine of ten cases; every score table holds numbers of the right count in [0, 1].
+    """
+    rng = np.random.default_rng(seed)
+    folder = root / "attention-iou"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "LICENSE").write_text("MIT License\n")
+
+    faces = pd.DataFrame(rng.random((4600, 40)) < np.linspace(0.03, 0.6, 40), columns=attributes)
+    male = faces["Male"].to_numpy()
+    faces = faces.where(rng.random(faces.shape) < 0.7, np.repeat(male[:, None], 40, axis=1))
+    celeba(root, faces)
+    rows = rng.permutation(4600).tolist()
+    celebamask_hq(root, rows, header=False)
+    index = np.sort(rng.permutation(4600)[:4500])
+    np.save(folder / "test_idx_sorted.npy", index)
+    truth = faces.to_numpy()[np.array(rows)[index]]
+    results = folder / "results"
+    for i in range(20):
+        _predictions(results / "evaluations" / f"evaluations-celeb_all_resnet50_extended_{i}.csv", truth, rng)
+    for i in range(10):
+        name = f"evaluations-celeb_all_efficientnet_{i}.csv"
+        _predictions(results / "efficientnet" / "evaluations" / name, truth, rng)
+
+    tail = "GradCAM_element_wise_normalized_averaged_scores.csv"
+    for backbone in ("", "efficientnet"):
+        for name in attributes:
+            heat = results / (backbone or "heatmap") / f"Heatmap-all_{name}_Male_{tail}"
+            mask = results / (backbone or "mask") / f"Masks-all_{name}_Male_{tail}"
+            _scores(heat, (10, 1), rng)
+            _scores(mask, (10, 14), rng)
+    uniform = f"Masks-all_Smiling_Male_{tail.replace('_averaged', '')}"
+    _scores(results / "mask" / "uniform_attention" / uniform, (30, 14), rng)
+    for name, first in (("Blond_Hair", 10), ("Wavy_Hair", 11)):
+        for hundredths in range(first, first + 41):
+            stem = f"mcc{-hundredths / 100}['{name}', 'Male']_{name}_Male_{tail}"
+            _scores(results / "subgroups" / f"Heatmap-all_{stem}", (10, 1), rng)
+    for side in ("positive", "negative"):
+        stem = f"all_one-sided-{side}-Eyeglasses_Eyeglasses_Male_{tail}"
+        _scores(results / "one_sided" / f"Heatmap-{stem}", (10, 1), rng)
+        _scores(results / "one_sided" / f"Masks-{stem}", (10, 14), rng)
+
+    birds = cub_lists(root, n_test=5794)
+    for bias in (50, 60, 70, 80, 90, 95, 100):
+        _scores(results / "waterbirds" / f"waterbirds{bias}_{tail}", (6, 1), rng)
+        for backbone, model, n in (
+            ("waterbirds", "resnet18", 19 if bias == 90 else 20),
+            ("efficientnet", "efficientnet", 10),
+        ):
+            _scores(results / backbone / f"Masks-waterbirds{bias}_{tail}", (2, 6), rng)
+            for i in range(n):
+                name = f"evaluations-waterbirds{bias}_{model}_{i + (bias == 90 and i > 4)}.csv"  # number 5 is left out
+                _predictions(results / backbone / "evaluations" / name, birds[:, None], rng)
+
+
+def cub_lists(root: Path, *, n_test: int) -> np.ndarray:
+    """CUB's list files alone, with as many test images as asked for; says which of those are waterbirds."""
+    folder = root / "CUB_200_2011"
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = [SPECIES[i % 4] for i in range(2 * n_test)]
+    _lines(folder / "images.txt", [f"{i + 1} {kind}/{i}.jpg" for i, kind in enumerate(kinds)])
+    _lines(folder / "train_test_split.txt", [f"{i + 1} {i % 2}" for i in range(2 * n_test)])
+    return np.array([kind in SPECIES[:2] for kind in kinds[::2]])
+
+
+def _predictions(path: Path, truth: np.ndarray, rng: np.random.Generator) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    predicted = truth ^ (rng.random(truth.shape, dtype=np.float32) < 0.1)
+    characters = np.full((*truth.shape, 2), ord(","), dtype=np.uint8)
+    characters[..., 0] = ord("0") + predicted
+    characters[:, -1, 1] = ord("\n")
+    path.write_bytes(characters.tobytes())
+
+
+def _scores(path: Path, shape: tuple[int, int], rng: np.random.Generator) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = rng.random(shape)
+    half = shape[0] // 2
+    if shape != (2, 6):
+        values[half:] *= 0.1  # deviations follow the means
+    np.savetxt(path, values, fmt="%.8f", delimiter=",")

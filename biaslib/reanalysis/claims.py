@@ -277,4 +277,4 @@ def _interval(row: Mapping[str, float]) -> str:
 
 def _bound(p: float) -> str:
     """The smallest power of ten above p, down to 0.0001."""
-    return next(str(bound) for bound in ("0.0001", "0.001", "0.01", "0.05", "1") if p < float(bound))
+    return next(str(bound) for bound in ("0.0001", "0.001", "0.01", "0.05", "1") if p < float(bound) or bound == "1")

@@ -59,8 +59,8 @@ def compute(
         "regions": own,
         "mustache": mustache(root),
         "subgroups": varied,
-        "subgroup_trends": subgroup_trends(varied),
-        "trends": trends(resnet, efficientnet, own),
+        "subgroup_trends": subgroup_trends(varied, **draw),
+        "trends": trends(resnet, efficientnet, own, **draw),
         "waterbirds": waterbirds(root, **draw),
         "precision": precision(root),
         "uniform": published.uniform_bar(root),
@@ -152,7 +152,7 @@ def subgroups(root: Path | None = None) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)[["attribute", "target_mcc", "group", "mean", "sd"]]
 
 
-def subgroup_trends(scores: pd.DataFrame) -> pd.DataFrame:
+def subgroup_trends(scores: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
     """Kendall's tau between the training set's MCC with Male and the heatmap score, for all images and by group.
 
     Returns:
@@ -160,14 +160,16 @@ def subgroup_trends(scores: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
-        tau = kendall(part["target_mcc"], part["mean"])
+        tau = kendall(part["target_mcc"], part["mean"], resamples=resamples, seed=seed)
         p = float(scipy.stats.kendalltau(part["target_mcc"], part["mean"]).pvalue)
         rows.append((attribute, group, tau.estimate, tau.low, tau.high, tau.n, p))
     table = pd.DataFrame(rows, columns=["attribute", "group", "tau", "low", "high", "n", "p"])
     return table.assign(p=holm(table["p"]))
 
 
-def trends(resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+def trends(
+    resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame, *, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
     """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n."""
     a = resnet[resnet["attribute"] != published.PROTECTED]
     b = efficientnet[efficientnet["attribute"] != published.PROTECTED]
@@ -181,7 +183,7 @@ def trends(resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame) 
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
-    found = {name: kendall(x, y) for name, (x, y) in pairs.items()}
+    found = {name: kendall(x, y, resamples=resamples, seed=seed) for name, (x, y) in pairs.items()}
     rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in found.items()]
     return pd.DataFrame(rows, columns=["name", "tau", "low", "high", "n"])
 

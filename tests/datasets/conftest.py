@@ -1,0 +1,1 @@
+from tests.reanalysis.conftest import released  # noqa: F401
