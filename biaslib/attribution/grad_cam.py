@@ -55,6 +55,8 @@ def grad_cam(
         )
     if len(images) == 0:
         raise BiaslibError("There are no images to explain: give at least one.")
+    if batch < 1:
+        raise BiaslibError(f"batch must be at least 1, not {batch}.")
     chosen = _targets(targets, len(images))
     like = next(model.parameters(), torch.zeros(()))
     maps = []

@@ -269,6 +269,11 @@ def test_wrong_input_gets_one_sentence(images: torch.Tensor, targets: Any, messa
         grad_cam(models.build("small", 2), images, targets)
 
 
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(BiaslibError, match="batch must be at least 1, not 0"):
+        grad_cam(models.build("small", 2), torch.zeros(2, 3, 64, 64), [0], batch=0)
+
+
 def test_a_model_without_a_map_is_refused() -> None:
     images = torch.zeros(1, 3, 64, 64)
     with pytest.raises(BiaslibError, match="Linear cannot be split into a map and a head"):
