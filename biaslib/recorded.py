@@ -4,6 +4,7 @@ A notebook marks what is worth keeping with `put`; `biaslib run NOTEBOOK --recor
 judge it (parameters, data, device, date, commit, time, versions); `get` reads it back.
 """
 
+import dataclasses
 import datetime
 import json
 import math
@@ -31,7 +32,8 @@ def put(name: str, values: Any) -> None:
 
     Args:
         name: what the values are, such as "mask_scores".
-        values: numbers, text, lists, mappings, arrays or DataFrames (nested as you like). NaN is kept as such.
+        values: numbers, text, lists, mappings, arrays, DataFrames or dataclasses such as intervals (read back as
+            mappings), nested as you like. NaN is kept as such.
 
     Raises:
         BiaslibError: for a value that JSON has no words for.
@@ -174,10 +176,13 @@ def _encoded(value: Any) -> Any:
     if isinstance(value, pd.Series):
         value = value.to_frame()
     if isinstance(value, pd.DataFrame):
-        if list(value.index) != list(range(len(value))):
-            value = value.reset_index()
-        columns = [str(column) for column in value.columns]
-        return {"table": columns, "rows": [[_encoded(item) for item in row] for row in value.itertuples(index=False)]}
+        levels = 0 if isinstance(value.index, pd.RangeIndex) else value.index.nlevels
+        flat = value.reset_index() if levels else value
+        columns = [str(column) for column in flat.columns]
+        rows = [[_encoded(item) for item in row] for row in flat.itertuples(index=False)]
+        return {"table": columns, "rows": rows, "index": levels}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
         return {str(key): _encoded(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -194,8 +199,9 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"table", "rows"}:
-        return pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
+    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
+        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
+        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
     if isinstance(value, dict):
         return {key: _decoded(item) for key, item in value.items()}
     if isinstance(value, list):

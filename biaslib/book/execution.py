@@ -136,6 +136,7 @@ def run(
         executed.metadata["biaslib"] = about
         if changed:
             _say_what_changed(executed, about, defaults)
+        _relink(executed, project)
         nbformat.write(executed, partial)
     return about
 
@@ -216,6 +217,20 @@ def _explained(notebook: str, error: Any) -> Exception:
 
 def _last_lines(traceback: list[str], count: int = 8) -> str:
     return "\n".join(f"    {line}" for line in plain("\n".join(traceback)).strip().splitlines()[-count:])
+
+
+def _relink(notebook: nbformat.NotebookNode, project: Project) -> None:
+    """Turns links between the text notebooks, and to the book's pages, into links that hold where pages are made."""
+
+    def moved(match: re.Match[str]) -> str:
+        name = match["name"]
+        if (project.notebooks / f"{name}.md").is_file():
+            return f"]({name}.ipynb"
+        return f"](../{name}.md" if (project.book / f"{name}.md").is_file() else match[0]
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\((?:\.\./book/)?(?P<name>[\w-]+)\.md(?=[)#])", moved, cell.source)
 
 
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Makes the HTML pages from the narrative pages and the executed notebooks."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def _sphinx(project: Project, output: Path, *, strict: bool) -> None:
     done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
     if done.returncode:
         lines = execution.plain(done.stdout + done.stderr).splitlines()
-        telling = [line for line in lines if "WARNING" in line or "ERROR" in line] or lines[-15:]
+        telling = [line for line in lines if re.search("WARNING|ERROR|CRITICAL", line)] or lines[-15:]
         raise PageError("the pages could not be made:\n" + "\n".join(telling))
 
 
@@ -108,7 +109,9 @@ def _fragments(project: Project) -> None:
     runs = {name: execution.about(project.executed / f"{name}.ipynb") or {} for name in execution.names(project)}
     _update(project.generated / "status.md", _status({name: run for name, run in runs.items() if "date" in run}))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
-    includes = "\n\n".join(f"```{{include}} ../../data/datasheets/{sheet.name}\n```" for sheet in sheets)
+    includes = "\n\n".join(
+        f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets
+    )
     _update(project.generated / "datasheets.md", includes + "\n")
 
 

@@ -75,7 +75,7 @@ def table(
 
 
 def quote(name: str, value: Any, digits: int = 2) -> None:
-    """Lends a number to the prose: ``{glue:text}`name` `` prints it where it is written in a page.
+    """Lends a number to the prose, where the role `glue:text` with its name prints it.
 
     Args:
         name: the name under which the prose asks for it.
