@@ -46,6 +46,7 @@ def interval(
     confidence: float = 0.95,
     seed: int = 0,
     resamples: int = 2000,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval:
     """Bootstrap interval of a mean; over images nested in models where `clusters` names the model of each value.
 
@@ -61,6 +62,7 @@ def interval(
         confidence: between 0 and 1.
         seed: of the resampling.
         resamples: number of bootstrap draws.
+        bounds: the range of the quantity, such as (0, 1) for an accuracy; the interval does not leave it.
 
     Returns:
         Interval; low and high are NaN with fewer than two units, everything is NaN without values.
@@ -87,7 +89,7 @@ def interval(
     means = _nested_means(units, resamples, rng) if clusters is not None else _means(data, resamples, rng)
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
-    low, high = estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate)
+    low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)
     return Interval(estimate, float(low), float(high), len(data), confidence, undefined)
 
 

@@ -55,6 +55,12 @@ def test_estimate_over_clusters_is_the_mean_of_their_means():
     assert found.n == 4
 
 
+def test_interval_stays_inside_the_bounds_of_the_quantity():
+    accuracies = [0.0, 0.0, 0.05]
+    assert interval(accuracies).low < 0
+    assert interval(accuracies, bounds=(0, 1)).low == 0
+
+
 def test_undefined_values_are_counted_and_left_out():
     found = interval([1.0, np.nan, 3.0])
     assert (found.estimate, found.n, found.undefined) == (2.0, 2, 1)
