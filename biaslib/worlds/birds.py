@@ -12,16 +12,16 @@ from biaslib.worlds.drawing import chunks, grid, mix, to_uint8
 from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, halves, read
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
-_TYPICAL_PLUMAGE = 0.9
+_TYPICAL_PLUMAGE = 0.93
 
 _ATTRIBUTES = {"waterbird": CHOICE, "background": CHOICE}
 _BIRD = {
     "plumage": Factor(0, len(bird_drawing.PLUMAGES) - 1, whole=True),
     "tone": SHARE,
     "shade": SHARE,
-    "x": Factor(0.0, 1.0, drawn=(0.40, 0.60)),
+    "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
     "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
-    "scale": Factor(0.1, 1.0, drawn=(0.33, 0.47)),
+    "scale": Factor(0.1, 1.0, drawn=(0.28, 0.49)),
     "facing": CHOICE,
     "tilt": Factor(-1.0, 1.0),
     "neck": SHARE,

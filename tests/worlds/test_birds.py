@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,12 @@ from biaslib.worlds.drawing import grid
 from biaslib.worlds.factors import read
 
 WORLD = worlds.get("birds")
-TABLE = WORLD.factors(40, strength=0.0, seed=7)
+TABLE = WORLD.factors(24, strength=0.0, seed=7)
+
+
+@functools.cache
+def original():
+    return WORLD.render(TABLE), cover(TABLE)
 
 
 def cover(table, size=64):
@@ -69,8 +76,8 @@ def test_an_empty_table_gives_no_pictures():
 
 
 def test_every_size_shows_the_same_composition():
-    small, large = (WORLD.render(TABLE, size=size) for size in (64, 192))
-    reduced = large.images.reshape(40, 64, 3, 64, 3, 3).mean(axis=(2, 4))
+    small, large = original()[0], WORLD.render(TABLE, size=192)
+    reduced = large.images.reshape(24, 64, 3, 64, 3, 3).mean(axis=(2, 4))
     difference = np.abs(reduced - small.images).mean(axis=(1, 2, 3))
     unrelated = np.abs(np.roll(reduced, 1, axis=0) - small.images).mean(axis=(1, 2, 3))
     assert difference.max() < 8
@@ -80,20 +87,20 @@ def test_every_size_shows_the_same_composition():
 
 
 def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands():
-    whole = WORLD.render(TABLE)
+    size = 96  # several chunks
+    whole = WORLD.render(TABLE, size=size)
     order = np.random.default_rng(0).permutation(len(TABLE))
-    shuffled = WORLD.render(TABLE.iloc[order])
+    shuffled = WORLD.render(TABLE.iloc[order], size=size)
     np.testing.assert_array_equal(shuffled.images, whole.images[order])
     np.testing.assert_array_equal(shuffled.masks["bird"], whole.masks["bird"][order])
-    for row in (0, 17, 39):
-        alone = WORLD.render(TABLE.iloc[[row]])
+    for row in (0, 17, 23):
+        alone = WORLD.render(TABLE.iloc[[row]], size=size)
         np.testing.assert_array_equal(alone.images[0], whole.images[row])
 
 
 def test_the_other_background_leaves_the_bird_and_its_mask_alone():
-    before = WORLD.render(TABLE)
+    before, covered = original()
     after = WORLD.render(TABLE.assign(background=1 - TABLE.background))
-    covered = cover(TABLE)
     np.testing.assert_array_equal(after.masks["bird"], before.masks["bird"])
     np.testing.assert_array_equal(after.images[covered == 1], before.images[covered == 1])
     assert (covered == 1).mean() > 0.05
@@ -105,9 +112,9 @@ def test_one_change_of_the_bird_changes_nothing_outside_it(name):
     factor = (_ATTRIBUTES | _BIRD)[name]
     low, high = factor.drawn or (factor.low, factor.high)
     changed = TABLE.assign(**{name: (low + high - TABLE[name].astype(float)).astype(TABLE[name].dtype)})
-    before, after = WORLD.render(TABLE), WORLD.render(changed)
+    (before, covered), after = original(), WORLD.render(changed)
     touched = (before.images != after.images).any(axis=-1)
-    outside = (cover(TABLE) == 0) & (cover(changed) == 0)
+    outside = (covered == 0) & (cover(changed) == 0)
     assert not touched[outside].any()
     assert touched.any(axis=(1, 2)).mean() > 0.9
 
@@ -115,9 +122,9 @@ def test_one_change_of_the_bird_changes_nothing_outside_it(name):
 @pytest.mark.parametrize("name", list(_SCENE))
 def test_one_change_of_the_scene_leaves_the_bird_alone(name):
     changed = TABLE.assign(**{name: (_SCENE[name].high - TABLE[name].astype(float)).astype(TABLE[name].dtype)})
-    before, after = WORLD.render(TABLE), WORLD.render(changed)
+    (before, covered), after = original(), WORLD.render(changed)
     touched = (before.images != after.images).any(axis=-1)
-    assert not touched[cover(TABLE) == 1].any()
+    assert not touched[covered == 1].any()
     assert touched.any(axis=(1, 2)).all()
 
 
@@ -125,7 +132,7 @@ def test_birds_are_of_a_size_that_can_be_learnt_and_lie_in_the_picture():
     table = WORLD.factors(400, strength=0.0, seed=11)
     covered = cover(table)
     area = covered.mean(axis=(1, 2))
-    assert area.min() > 0.05
+    assert area.min() > 0.04
     assert area.max() < 0.25
     border = covered.sum(axis=(1, 2)) - covered[:, 1:-1, 1:-1].sum(axis=(1, 2))
     assert (border / covered.sum(axis=(1, 2))).max() < 0.05
