@@ -5,8 +5,8 @@
     const [height, width] = data.size;
     const sheets = await Promise.all(data.sheets.map(picture));
     const tiles = data.titles.map((text) =>
-      make("figure", {}, make("canvas", { width: 2 * width, height: 2 * height, "aria-hidden": "true" }),
-        text ? make("figcaption", {}, text) : ""));
+      make("div", {}, make("canvas", { width: 2 * width, height: 2 * height, "aria-hidden": "true" }),
+        text ? make("p", {}, text) : ""));
     const board = make("div", { class: "biaslib-tiles", role: "img" }, ...tiles);
     board.style.setProperty("--biaslib-columns", data.columns);
     const chosen = make("output", {});

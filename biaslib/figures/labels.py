@@ -42,6 +42,13 @@ def _centre(block: list[float], gap: float, side: int) -> float:
     return block[0] / block[1] + side * gap * (block[1] - 1) / 2
 
 
+def within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
+    """Positions that are `gap` apart, moved between `low` and `high` and still `gap` apart; the lowest stays inside."""
+    rank = np.argsort(np.argsort(positions, kind="stable"), kind="stable")
+    lowered = np.minimum(positions, high - gap * (len(positions) - 1 - rank))
+    return np.maximum(lowered, low + gap * rank)
+
+
 def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
 
@@ -56,7 +63,9 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
         ax.figure.draw_without_rendering()  # type: ignore[union-attr]
         to_pixels = ax.transData.transform([(x, y) for _, x, y, _ in ends])
         scale = ax.figure.dpi / 72
-        heights = spread(to_pixels[:, 1], gap=size * _LINE * scale)
+        line = size * _LINE * scale
+        window = ax.get_window_extent()
+        heights = within(spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
         for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
             ax.annotate(
                 name,

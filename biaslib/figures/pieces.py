@@ -77,11 +77,16 @@ def frame(
     if caption:
         mark = f"biaslib-caption-{digest(body + caption)}"
         described = f' aria-describedby="{mark}"'
-        below = f'<figcaption id="{mark}">{html.escape(caption)}</figcaption>'
+        below = f'<figcaption id="{mark}">{words(caption)}</figcaption>'
     return (
         f'<figure class="biaslib-figure {classes}" role="{role}" aria-label="{html.escape(alt)}"{anchor}{described}>'
         f"<style>{''.join(asset(sheet) for sheet in sheets)}</style>{body}{below}</figure>"
     )
+
+
+def words(text: str) -> str:
+    """A caption as HTML: escaped, and what stands between backticks set as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.figures.pieces import Piece, check_name, frame
+from biaslib.figures.pieces import Piece, check_name, frame, words
 
 Format = str | Callable[[Any], str]
 
@@ -66,7 +66,7 @@ def table(
     rows = "".join(f"<tr>{_row(row, list(shown.columns), formats, missing)}</tr>" for row in _rows(shown))
     body = (
         f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
-        f"<table><caption><span>{html.escape(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<table><caption><span>{words(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f'</div><p class="biaslib-download"><a href="{_csv_uri(shown)}" download="{check_name(name)}.csv">'
         f"Download CSV</a></p>"
     )

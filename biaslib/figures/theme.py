@@ -92,12 +92,22 @@ STYLE: Any = {
 
 
 class HouseAxes(Axes):
-    """Axes whose titles keep the house style, though matplotlib asks the session for it when a title is set."""
+    """Axes whose titles, words and legends keep the house style, which matplotlib would ask the session for."""
 
     def set_title(self, *args: Any, **kwargs: Any) -> Any:
         """As `Axes.set_title`, in the house style."""
         with mpl.rc_context(STYLE):
             return super().set_title(*args, **kwargs)
+
+    def text(self, *args: Any, **kwargs: Any) -> Any:
+        """As `Axes.text`, in the house style."""
+        with mpl.rc_context(STYLE):
+            return super().text(*args, **kwargs)
+
+    def legend(self, *args: Any, **kwargs: Any) -> Any:
+        """As `Axes.legend`, in the house style."""
+        with mpl.rc_context(STYLE):
+            return super().legend(*args, **kwargs)
 
 
 def new(

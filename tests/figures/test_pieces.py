@@ -101,6 +101,18 @@ def test_alt_caption_and_name_are_on_the_figure_escaped():
     assert repr(piece) == '[a "line" <up>]'
 
 
+def test_backticks_in_a_caption_are_code():
+    html = figures.show(drawing()[0], alt="a line", caption="the world `a<b>` is `small`").html
+    assert "the world <code>a&lt;b&gt;</code> is <code>small</code></figcaption>" in html
+
+
+def test_words_and_legends_added_later_keep_the_style():
+    _, ax = drawing()
+    legend = ax.legend(ax.lines[:1], ["a name"])
+    assert not legend.get_frame_on()
+    assert {text.get_color() for text in (*ax.texts, *legend.get_texts())} == {theme.INK}
+
+
 @pytest.mark.parametrize("alt", ["", "  "])
 def test_alt_is_required(alt):
     with pytest.raises(BiaslibError, match="alt"):

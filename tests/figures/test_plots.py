@@ -123,6 +123,21 @@ def test_names_at_line_ends_do_not_overlap(dial):
     assert not one.overlaps(other)
 
 
+def test_names_at_line_ends_stay_beside_the_plot(dial):
+    dial["score"] = 0.0
+    fig = figures.response(dial, x="bias", y="score", by="kind", y_range=(0, 1))
+    (ax,) = fig.axes
+    found = boxes(ax)
+    assert min((box.y0 + box.y1) / 2 for box in found) >= ax.get_window_extent().y0 - 1
+    assert not found[0].overlaps(found[1])
+
+
+def test_within_moves_only_what_is_out_and_keeps_the_gap():
+    assert labels.within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
+    assert labels.within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
+    assert labels.within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
+
+
 def test_spread_by_hand():
     assert labels.spread([0, 0], 1).tolist() == [-0.5, 0.5]
     assert labels.spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
