@@ -29,14 +29,14 @@
     };
     const show = (value) => number(value, 4);
 
-    const low = Math.floor(base / 3), high = base - 1 - low, middle = (base - 1) / 2;
+    const low = Math.floor(base / 3), high = base - 1 - low, middle = (base - 1) / 2, centre = Math.floor(middle);
     const presets = {
       "one blob, twice": () => [blob(base, middle, middle), blob(base, middle, middle)],
       "two blobs": () => [add(blob(base, low, low), blob(base, high, high)), blob(base, high, high)],
       "shifted by one": () => [blob(base, middle, middle), moved(blob(base, middle, middle), base, 0, 1)],
       "disjoint": () => [blob(base, 1, 1, 0.7), blob(base, base - 2, base - 2, 0.7)],
-      "soft map, hard mask": () => [blob(base, middle, middle, 1.6),
-        fill(base, (y, x) => Number(Math.abs(y - middle) < 2 && Math.abs(x - middle) < 2))],
+      "one cell of a mask": () => [fill(base, (y, x) => Number(y == centre && x == centre)),
+        fill(base, (y, x) => Number(Math.abs(y - centre) < 2 && Math.abs(x - centre) < 2))],
       "m is empty": () => [state.size == base ? state.a : blob(base, middle, middle), fill(base, () => 0)],
     };
 

@@ -119,7 +119,12 @@ def test_the_editor_scores_presets_paint_and_the_empty_map(page):
     one = figure(page, "D")
     score = lambda: one.find_element(By.CSS_SELECTOR, ".biaslib-score").text  # noqa: E731
     verdicts = lambda: [row.text for row in one.find_elements(By.CSS_SELECTOR, "tbody td:last-child")]  # noqa: E731
-    for preset, expected in (("one blob, twice", "1.000"), ("disjoint", "0.000"), ("m is empty", "undefined")):
+    for preset, expected in (
+        ("one blob, twice", "1.000"),
+        ("disjoint", "0.000"),
+        ("one cell of a mask", "0.333"),
+        ("m is empty", "undefined"),
+    ):
         press(one, preset)
         assert score() == expected
     assert verdicts() == ["✓ holds"] + ["undefined"] * 4
