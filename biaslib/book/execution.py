@@ -239,7 +239,10 @@ def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], de
         f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in about["changed"].items()
     )
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
-    note = f"```{{important}} Not the book's own run\nThis page was run with {changes}.{preset}\n```"
+    note = f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", ()):
+            cell.metadata["tags"].append("remove-cell")  # the note says it better
     first = notebook.cells[0]
     lines = first.source.splitlines()
     title = next((row for row, line in enumerate(lines) if line.startswith("# ")), -1)
