@@ -50,9 +50,10 @@ def of_code(function: Callable[..., Any]) -> str:
 
 
 def of_package() -> str:
-    """Hash of every module of the package."""
+    """Hash of every module of the package, and of the style sheets and scripts beside them."""
     folder = Path(__file__).parent
-    return of_value(sorted(_module_hash(path, path.stat().st_mtime_ns) for path in folder.rglob("*.py")))
+    modules = [_module_hash(path, path.stat().st_mtime_ns) for path in folder.rglob("*.py")]
+    return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
 
 
 def _parts(value: Any) -> Iterator[bytes]:

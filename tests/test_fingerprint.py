@@ -108,3 +108,18 @@ def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_n
     edited = write_package(tmp_path, "def value():\n    return 22\n")
     assert before == documented
     assert before != edited
+
+
+def test_the_package_counts_its_style_sheets(tmp_path):
+    package = tmp_path / "biaslib"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = "from biaslib import fingerprint; print(fingerprint.of_package())"
+
+    def printed(style):
+        (package / "style.css").write_text(style)
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert printed("a {}") == printed("a {}") != printed("b {}")
