@@ -21,7 +21,7 @@ _BIRD = {
     "shade": SHARE,
     "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
     "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
-    "scale": Factor(0.1, 1.0, drawn=(0.28, 0.49)),
+    "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
     "facing": CHOICE,
     "tilt": Factor(-1.0, 1.0),
     "neck": SHARE,
