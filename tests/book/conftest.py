@@ -1,7 +1,10 @@
 """A small project to build, and the real book built at the smoke scale."""
 
+import os
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,7 +34,7 @@ execute:
 def cli(project: Project, *arguments: str, **options) -> subprocess.CompletedProcess:
     """Runs `biaslib` in the project, as a reader would."""
     command = [sys.executable, "-c", "from biaslib.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=300, **options)
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=900, **options)
 
 
 def write_notebook(project: Project, name: str, *cells: str, parameters: str = "n = 3") -> Path:
@@ -61,3 +64,28 @@ def project(tmp_path: Path) -> Project:
     (project.book / "index.md").write_text("# A small book\n\nHello.\n")
     write_contents(project)
     return project
+
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted(file.stem for file in (ROOT / "notebooks").glob("*.md"))
+
+
+@dataclass(frozen=True)
+class SmokeBook:
+    """The real book, built in a folder of its own with the smallest parameters and no data."""
+
+    project: Project
+    build: subprocess.CompletedProcess
+
+
+@pytest.fixture(scope="session")
+def smoke_book(tmp_path_factory: pytest.TempPathFactory) -> SmokeBook:
+    """What `biaslib build --preset smoke` makes of a copy of this checkout."""
+    root = tmp_path_factory.mktemp("smoke-book")
+    unwanted = shutil.ignore_patterns("_executed", "_generated", "__pycache__", ".ipynb_checkpoints")
+    for name in ("book", "notebooks", "data/datasheets"):
+        shutil.copytree(ROOT / name, root / name, ignore=unwanted)
+    shutil.copy(ROOT / "_config.yml", root)
+    environment = {name: value for name, value in os.environ.items() if name != "BIASLIB_DATA"}
+    environment["BIASLIB_STORE"] = str(root / "store")
+    return SmokeBook(Project(root), cli(Project(root), "build", "--preset", "smoke", env=environment))

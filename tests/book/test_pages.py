@@ -1,0 +1,248 @@
+"""The finished pages in a browser whose network ends at this machine."""
+
+import functools
+import html.parser
+import http.server
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from tests.book.conftest import NOTEBOOKS, ROOT
+
+PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
+DESKTOP, PHONE = 1280, 390
+SWITCHES = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+TYPESET = """
+const done = arguments[0];
+if (window.MathJax) MathJax.startup.promise.then(() => done(true)); else done(true);
+"""
+# elements of the text that stick out and that no scrolling box holds
+TOO_WIDE = """
+const held = (node) => {
+  for (let box = node.parentElement; box && !box.matches("article"); box = box.parentElement)
+    if (getComputedStyle(box).overflowX !== "visible") return true;
+  return false;
+};
+return [...document.querySelectorAll("article *")]
+  .filter((node) => node.getBoundingClientRect().right > innerWidth + 1 && !held(node))
+  .filter((node) => getComputedStyle(node).position !== "absolute")
+  .map((node) => node.outerHTML.slice(0, 120));
+"""
+MUTE = """
+const named = (node) => {
+  for (let box = node; box && box !== document.body; box = box.parentElement)
+    if ((box.getAttribute("aria-label") || "").trim()) return true;
+  return false;
+};
+return [...document.querySelectorAll("article img, article svg, article canvas")]
+  .filter((node) => !((node.getAttribute("alt") || "").trim() || named(node)))
+  .map((node) => node.outerHTML.slice(0, 120));
+"""
+LUMINANCE = """
+const light = (colour) => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  canvas.fillStyle = colour;
+  canvas.fillRect(0, 0, 1, 1);
+  const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
+  return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+};
+const style = (selector) => [...document.querySelectorAll(selector)].map((node) => light(getComputedStyle(node).color));
+return {paper: light(getComputedStyle(document.body).backgroundColor), ink: style("article p, .biaslib-figure")};
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture(scope="session")
+def site(smoke_book) -> Path:
+    if smoke_book.build.returncode:
+        pytest.fail(f"the book could not be built: {smoke_book.build.stderr}")
+    return smoke_book.project.site
+
+
+@pytest.fixture(scope="session")
+def origin(site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (program and driver):
+        if os.environ.get("CI"):
+            pytest.fail("chromium and chromedriver are not installed: .ci/run installs them from Debian's packages")
+        pytest.skip("chromium is not installed (see CONTRIBUTING.md)")
+    options = Options()
+    options.binary_location = program
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    for switch in (*SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(switch)
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    chrome.set_script_timeout(60)
+    chrome.get("about:blank")
+    yield chrome
+    chrome.quit()
+
+
+def visit(browser, address: str, *, width: int = DESKTOP, theme: str = "light") -> None:
+    """Opens a page as a reader with that screen and that preference sees it, formulas set."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    preference = {"media": "", "features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", preference)
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.get(address)
+    browser.execute_async_script(TYPESET)
+
+
+def errors(browser) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def strangers(browser, origin: str) -> list[str]:
+    """What was asked for elsewhere than at the page's own origin."""
+    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert asked
+    return [address for address in asked if not address.startswith((f"{origin}/", "data:", "blob:"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_whole_with_no_network(browser, origin, page):
+    visit(browser, f"{origin}/{page}.html")
+    assert errors(browser) == []
+    assert strangers(browser, origin) == []
+    assert browser.execute_script("return document.querySelectorAll('article h1').length") == 1
+    assert browser.execute_script(MUTE) == []
+    formulas = browser.execute_script("return [...document.querySelectorAll('article .math')].map(m => m.innerHTML)")
+    assert all("<mjx-container" in formula for formula in formulas)
+    assert not any("merror" in formula for formula in formulas)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_fits_a_phone_in_light_and_dark(browser, origin, page, theme):
+    visit(browser, f"{origin}/{page}.html", width=PHONE, theme=theme)
+    assert browser.execute_script("return document.documentElement.dataset.theme") == theme
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE
+    assert browser.execute_script(TOO_WIDE) == []
+    seen = browser.execute_script(LUMINANCE)
+    assert (seen["paper"] > 0.9) if theme == "light" else (seen["paper"] < 0.1)
+    assert all(abs(ink - seen["paper"]) > 0.3 for ink in seen["ink"])
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_what_can_be_moved_moves(browser, origin, name):
+    visit(browser, f"{origin}/_executed/{name}.html")
+    still = browser.execute_script("""
+        return [...document.querySelectorAll("article figure input[type=range]")].filter((slider) => {
+          const figure = slider.closest("figure"), before = figure.innerHTML + figure.innerText;
+          slider.value = slider.value === slider.max ? slider.min : slider.max;
+          slider.dispatchEvent(new Event("input", {bubbles: true}));
+          slider.dispatchEvent(new Event("change", {bubbles: true}));
+          return figure.innerHTML + figure.innerText === before;
+        }).map((slider) => slider.outerHTML);
+    """)
+    assert still == []
+    assert errors(browser) == []
+
+
+def test_a_page_with_a_formula_shows_it(browser, origin):
+    visit(browser, f"{origin}/_executed/attention_iou.html")
+    assert browser.execute_script("return document.querySelectorAll('article mjx-container').length") > 5
+
+
+def test_search_finds_a_page_with_no_network(browser, origin):
+    visit(browser, f"{origin}/search.html?q=waterbirds")
+    found = "return [...document.querySelectorAll('#search-results li a')].map((link) => link.href)"
+    wait = webdriver.support.ui.WebDriverWait(browser, 20)
+    assert wait.until(lambda chrome: any("waterbirds" in link for link in chrome.execute_script(found)))
+    assert errors(browser) == []
+    assert strangers(browser, origin) == []
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_chapter_has_its_notebook_to_download(site, name):
+    links = references(site / "_executed" / f"{name}.html")
+    downloads = [link for link in links if link.endswith(f"{name}.ipynb")]
+    assert downloads
+    notebook = json.loads((site / "_executed" / downloads[0]).resolve().read_text())
+    assert notebook["cells"]
+    assert not re.search(r"/(home|root|tmp)/", json.dumps(notebook["metadata"]))
+
+
+def test_links_between_pages_lead_somewhere(site):
+    broken = []
+    for page in sorted(site.rglob("*.html")):
+        for link in references(page):
+            if re.match(r"[a-z]+:", link) or not link:
+                continue
+            path, anchor = urldefrag(unquote(link))
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and target.suffix == ".html" and anchor not in anchors(target)):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_nothing_on_a_page_is_fetched_from_another_origin(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.findall(r"<(?:script|img|iframe|source)[^>]+src=\"(?:https?:)?//[^\"]+\"", text), page.name
+        assert not re.findall(r"<link[^>]+rel=\"stylesheet\"[^>]+href=\"(?:https?:)?//[^\"]+\"", text), page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet.name
+
+
+class Collector(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.names = [], set()
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        self.names |= {found[name] for name in ("id", "name") if found.get(name)}
+
+
+@functools.cache
+def collected(page: Path) -> Collector:
+    collector = Collector()
+    collector.feed(page.read_text())
+    return collector
+
+
+def references(page: Path) -> list[str]:
+    return collected(page).links
+
+
+def anchors(page: Path) -> set[str]:
+    return collected(page).names
