@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -78,17 +79,18 @@ def listing(*, root: str | os.PathLike[str] | None = None, registry_file: Path |
 
     Returns:
         columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every known
-        file exists), "part" or "no". Existence only: `check` compares sizes and checksums.
+        file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
     """
     folder = registry.root(root)
     rows = []
     for dataset in registry.read(registry_file).values():
-        there = [(folder / file.path).exists() for file in dataset.files]
+        exist = [(folder / file.path).exists() for file in dataset.files]
+        whole = [_exists(file, folder / file.path) for file in dataset.files]
         rows.append(
             {
                 "name": dataset.name,
                 "title": dataset.title,
-                "here": "yes" if there and all(there) else "part" if any(there) else "no",
+                "here": "yes" if whole and all(whole) else "part" if any(exist) else "no",
                 "get": "fetch" if dataset.archives else "by hand",
                 "papers": ", ".join(dataset.papers),
                 "licence": dataset.licence,
@@ -97,6 +99,14 @@ def listing(*, root: str | os.PathLike[str] | None = None, registry_file: Path |
             }
         )
     return pd.DataFrame(rows)
+
+
+def _exists(file: File, path: Path) -> bool:
+    return path.exists() and (file.count is None or _count(path) >= file.count)
+
+
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
 
 
 def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Path) -> None:
@@ -123,7 +133,7 @@ def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
                 known_hash=archive.hash,
                 fname=archive.url.rsplit("/", 1)[-1],
                 path=scratch,
-                progressbar=False,
+                progressbar=sys.stderr.isatty(),
             )
         )
     except ValueError as error:  # pooch's word for a wrong checksum
@@ -160,7 +170,7 @@ def _state(file: File, path: Path) -> tuple[str, str]:
     if not path.exists():
         return "missing", ""
     if file.count is not None:
-        n = sum(1 for _ in path.iterdir())
+        n = _count(path)
         return ("present", "") if n >= file.count else ("partial", f"{n} of {file.count} files")
     if file.size is not None and path.stat().st_size != file.size:
         return "damaged", f"{path.stat().st_size} bytes instead of {file.size}"

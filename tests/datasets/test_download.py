@@ -120,6 +120,16 @@ def test_check_tells_missing_damaged_and_partial_apart(tmp_path):
     assert datasets.listing(root=raw, registry_file=book)["here"].tolist() == ["part"]
 
 
+def test_folder_that_is_not_full_is_listed_as_part(tmp_path):
+    book = registry_of(tmp_path, files='{ path = "pictures", count = 2 }')
+    raw = tmp_path / "raw"
+    for n, here in ((0, "part"), (1, "part"), (2, "yes")):
+        (raw / "pictures").mkdir(parents=True, exist_ok=True)
+        if n:
+            (raw / f"pictures/{n}.jpg").touch()
+        assert datasets.listing(root=raw, registry_file=book)["here"].tolist() == [here]
+
+
 def test_wrong_checksum_is_refused_and_nothing_is_kept(toy, site):
     tarball(site[0] / "toy.tar.gz", **{"toy-main/a.txt": b"alphY"})
     with pytest.raises(BiaslibError, match=r"did not give the official file of Toy data"):
