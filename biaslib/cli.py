@@ -11,6 +11,7 @@ import typer
 from biaslib.errors import BiaslibError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
+SHOWN = 10
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
 
@@ -162,7 +163,12 @@ def data_list() -> None:
     """List the data sets: what is here, its licence and its official source."""
     from biaslib import datasets
 
-    print(datasets.listing().to_string(index=False))
+    for row in datasets.listing().to_dict("records"):
+        state = "here" if row["here"] == "yes" else f"not here; {row['get']}"
+        print(f"{row['name']}  ({state})")
+        for key in ("title", "licence", "terms", "source", "papers"):
+            print(f"    {key + ':':9} {row[key]}")
+    print(f"they are looked for in {datasets.root()}; BIASLIB_DATA names another folder")
 
 
 @data_app.command("fetch")
@@ -175,10 +181,21 @@ def data_fetch(name: Annotated[str, typer.Argument(help="As `data list` shows it
 
 @data_app.command("check")
 def data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
-    """Compare the files of a data set with their known sizes and checksums."""
+    """Compare the files of a data set with their known sizes and checksums; exit code 1 where something is wrong."""
     from biaslib import datasets
 
-    print(datasets.check(name).to_string(index=False))
+    files = datasets.check(name)
+    wrong = files[~files["state"].isin(["ok", "present"])]
+    for row in wrong.head(SHOWN).to_dict("records"):
+        print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
+    if len(wrong) > SHOWN:
+        print(f"... and {len(wrong) - SHOWN} more")
+    if len(wrong):
+        _stop(
+            f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says how to get it.",
+            code=1,
+        )
+    print(f"{len(files)} files of {name}, all there")
 
 
 @app.command()

@@ -83,13 +83,25 @@ def test_store_lists_removes_and_verifies(monkeypatch, capsys):
     assert store.entries() == []
 
 
-def test_data_list_and_check_print_tables(monkeypatch, capsys):
-    monkeypatch.setattr(datasets, "listing", lambda: pd.DataFrame({"name": ["birds"], "licence": ["none"]}))
+def test_data_list_names_licence_and_source(monkeypatch, capsys):
     assert call(monkeypatch, "data", "list") == 0
-    assert "birds" in capsys.readouterr().out
-    monkeypatch.setattr(datasets, "check", lambda name: pd.DataFrame({"file": ["a.csv"], "state": ["whole"]}))
+    listed = capsys.readouterr().out
+    for line in datasets.listing().itertuples():
+        assert line.name in listed
+        assert line.licence in listed
+        assert line.source in listed
+
+
+def test_data_check_shows_what_is_wrong_and_ends_with_1(monkeypatch, capsys):
+    states = pd.DataFrame({"file": ["a.csv", "b.csv"], "state": ["ok", "missing"], "detail": ["", ""]})
+    monkeypatch.setattr(datasets, "check", lambda name: states)
+    assert call(monkeypatch, "data", "check", "birds") == 1
+    shown = capsys.readouterr()
+    assert shown.out == "missing: b.csv\n"
+    assert "1 of 2 files of birds" in shown.err
+    monkeypatch.setattr(datasets, "check", lambda name: states.head(1))
     assert call(monkeypatch, "data", "check", "birds") == 0
-    assert "whole" in capsys.readouterr().out
+    assert "1 files of birds, all there" in capsys.readouterr().out
 
 
 def test_version_names_the_libraries(monkeypatch, capsys):
@@ -111,6 +123,6 @@ def test_outside_a_checkout_the_packages_own_is_found(tmp_path):
 def test_an_unwritable_store_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "file" / "store"))
-    monkeypatch.setattr(datasets, "check", lambda name: store.get_or_compute("x", {}, lambda: {"a": 1}))
+    monkeypatch.setattr(datasets, "check", lambda name: store.get_or_compute("x", {}, dict))
     assert call(monkeypatch, "data", "check", "celeba") == 2
     assert "cannot write" in capsys.readouterr().err
