@@ -26,6 +26,7 @@ real: $(VENV)/.with-book ## run the notebooks on the data under BIASLIB_DATA and
 	$(BIN)/biaslib build --preset real --record
 
 lab: $(VENV)/.with-book ## open the notebooks in JupyterLab
+	JUPYTER_CONFIG_DIR=$(abspath $(VENV))/etc/jupyter $(BIN)/jupytext-config set-default-viewer markdown
 	$(BIN)/jupyter lab --notebook-dir notebooks
 
 lock: $(VENV)/.with-uv ## resolve the dependencies anew, for every platform and supported Python

@@ -14,7 +14,7 @@ import filelock
 import yaml
 from tqdm import tqdm
 
-from biaslib import fingerprint, recorded
+from biaslib import fingerprint, parallel, recorded
 from biaslib.book import execution, parameters, site
 from biaslib.book.execution import PageError
 from biaslib.errors import BiaslibError
@@ -164,7 +164,7 @@ def _run_all(
 ) -> None:
     if not todo:
         return
-    jobs = max(1, min(len(todo), jobs or execution.cores()))
+    jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
     cells = sum(_code_cells(project, name) for name in todo)
     tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
@@ -178,7 +178,7 @@ def _run_all(
                 _page(project, name),
                 preset=preset,
                 key=keys[name],
-                threads=max(1, execution.cores() // jobs),
+                threads=max(1, parallel.cores() // jobs),
                 scheduler=scheduler,
                 on_cell=bar.update,
             )

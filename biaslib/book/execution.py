@@ -15,7 +15,7 @@ from typing import Any
 
 import nbformat
 
-from biaslib import recorded, store
+from biaslib import parallel, recorded, store
 from biaslib.book import parameters as params
 from biaslib.errors import BiaslibError
 from biaslib.project import Project
@@ -81,7 +81,8 @@ def run(
         parameters: values other than the defaults; they win over the preset's.
         preset: a name from `notebooks/presets`; None or "quick" for the notebook's own defaults.
         key: a hash to keep with the result, by which `build` knows what it was made from.
-        threads: how many threads the numerical libraries may use; None leaves that to them.
+        threads: how many threads the numerical libraries may use, and half the number of worker processes; None
+            leaves that to them.
         scheduler: the address of a Dask scheduler for the notebook's independent trainings.
         on_cell: called after every code cell, for a progress bar.
 
@@ -128,7 +129,7 @@ def run(
             "changed": changed,
             "date": recorded.now(),
             "seconds": round(time.perf_counter() - started, 1),
-            "cores": cores(),
+            "cores": parallel.cores(),
             "versions": versions(),
             "recorded": recorded.collect(executed),
         }
@@ -147,11 +148,6 @@ def about(file: Path) -> dict[str, Any] | None:
         return json.loads(file.read_text())["metadata"]["biaslib"]
     except (OSError, ValueError, KeyError):
         return None
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:
@@ -178,6 +174,8 @@ def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
     if threads:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = str(threads)
+        # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
+        environment["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
     if scheduler:
         environment["BIASLIB_SCHEDULER"] = scheduler
     return environment
@@ -239,7 +237,9 @@ def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], de
         f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in about["changed"].items()
     )
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
-    note = f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"
+    note = (
+        f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"
+    )
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", ()):
             cell.metadata["tags"].append("remove-cell")  # the note says it better
