@@ -23,7 +23,7 @@ LOSSES = ("cross_entropy", "binary")
 OPTIMISERS = ("adamw", "adam", "sgd", "rmsprop")
 SCHEDULES = ("one_cycle", "cosine", "constant")
 AUGMENTATIONS = ("flip", "crop")
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 Targets = np.ndarray | pd.Series | pd.DataFrame
 
@@ -48,7 +48,7 @@ class TrainingConfig:
         momentum: of sgd and rmsprop.
         schedule: one_cycle, cosine or constant.
         augmentation: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3).
-        precision: float32, or bfloat16 for the forward pass where the machine has it.
+        precision: float32, bfloat16 for the forward pass, or auto: bfloat16 where the machine computes with it.
         keep: "last" epoch, or the "best" on the validation loss.
         patience: stop after so many epochs without a better validation loss; None never stops.
         seed: of initial weights, order, augmentation and dropout.
@@ -68,7 +68,7 @@ class TrainingConfig:
     momentum: float = 0.9
     schedule: str = "one_cycle"
     augmentation: tuple[str, ...] = ("flip",)
-    precision: str = "float32"
+    precision: str = "auto"
     keep: str = "last"
     patience: int | None = None
     seed: int = 0
@@ -188,9 +188,9 @@ class _Run:
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
                 group["lr"] = _learning_rate(step, self.steps, self.config)
-            images = _augment(_pixels(samples.images, rows, self.device), self.config.augmentation)
+            images = _augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
             with _autocast(self.config.precision, self.device):
-                logits = self.model(models.to_tensor(images).contiguous(memory_format=torch.channels_last))
+                logits = self.model(images.contiguous(memory_format=torch.channels_last))
             loss = self.loss(logits.float(), targets[rows].to(self.device))
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -326,11 +326,12 @@ def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch
     return torch.from_numpy(batch).to(device)
 
 
-def _augment(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
-    images = models.to_tensor(pixels)
+def _augmented(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
+    """Mirrored and cropped at random, as the model takes it."""
     if "flip" in kinds:
-        mirrored = torch.rand(len(images), device=images.device) < 0.5
-        images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
+        mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
+        pixels = torch.where(mirrored[:, None, None, None], pixels.flip(2), pixels)
+    images = models.to_tensor(pixels)
     return _random_crop(images) if "crop" in kinds else images
 
 
@@ -349,4 +350,13 @@ def _random_crop(images: torch.Tensor) -> torch.Tensor:
 
 
 def _autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    wanted = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(device))
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # older releases of torch cannot tell, and emulation would be slower than float32
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

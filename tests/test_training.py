@@ -186,3 +186,11 @@ def test_a_cropped_image_keeps_its_shape_and_range():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call(bright_or_dark())
+
+
+def test_auto_precision_learns_as_float32_does():
+    samples = bright_or_dark()
+    for precision in training.PRECISIONS:
+        model = training.fit(samples, samples.labels["bright"], config(precision=precision, epochs=6))
+        assert (training.predict(model, samples.images).argmax(1) == samples.labels["bright"]).mean() > 0.95
+        assert next(model.parameters()).dtype == torch.float32
