@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ class SmokeBook:
     """The real book, built in a folder of its own with the smallest parameters and no data."""
 
     project: Project
-    build: subprocess.CompletedProcess
+    build: subprocess.CompletedProcess = field(repr=False)
 
 
 @pytest.fixture(scope="session")
