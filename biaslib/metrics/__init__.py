@@ -1,11 +1,15 @@
 """What is measured: arrays in, the same kind out; leading dimensions broadcast; undefined is NaN, never 0."""
 
+from biaslib.metrics.amplification import Amplification, Labels, bias_amplification
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.sensitivity import causal_effect
 
 __all__ = [
+    "Amplification",
+    "Labels",
     "attention_iou",
+    "bias_amplification",
     "causal_effect",
     "group_accuracy",
     "mask_score",

@@ -1,0 +1,272 @@
+"""From counts to amplification: the change of every cell (group, set), its mean and its variance."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics.amplification.counting import SetCounts, count_sets
+from biaslib.metrics.amplification.labels import Labels, check_comparable
+
+Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
+Sets = Literal["all", "observed"]
+Reference = Literal["test", "train"]
+Threshold = Literal["1/G", "1/(G-1)"]
+Independent = Literal["negative", "zero"]
+
+# sets at once: their numbers stay in a core's cache
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How the counts of a cell become its change d, and which cells training has as positively correlated."""
+
+    kind: Kind
+    reference: Reference
+    threshold: Threshold
+    group_sizes: np.ndarray  # (2, G) images of each group in train and in test
+
+    def positive(self, train: np.ndarray) -> np.ndarray:
+        """(G, n) whether set and group go together in training; in whole numbers, so that ties are ties."""
+        train = train.astype(np.int64)
+        if self.kind == "undirected":
+            n_groups = len(train)
+            return (n_groups if self.threshold == "1/G" else n_groups - 1) * train > train.sum(axis=0)
+        images = self.group_sizes[0]
+        return train * images.sum() > images[:, None] * train.sum(axis=0)
+
+    def independent(self, train: np.ndarray) -> np.ndarray:
+        """(G, n) whether set and group are exactly independent in training."""
+        train, images = train.astype(np.int64), self.group_sizes[0]
+        return train * images.sum() == images[:, None] * train.sum(axis=0)
+
+    def rates(self, train: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(G, n) the rate that is compared with, and that of the predictions; NaN where there is none."""
+        with np.errstate(invalid="ignore"):  # a set that is never predicted: 0 / 0
+            if self.kind == "undirected":
+                return train / train.sum(axis=0), predicted / predicted.sum(axis=0)
+            before = test if self.reference == "test" else train
+            if self.kind == "group_to_attribute":
+                images = self.group_sizes[1 if self.reference == "test" else 0]
+                return before / images[:, None], predicted / self.group_sizes[1][:, None]
+            return before / before.sum(axis=0), predicted / predicted.sum(axis=0)
+
+    def changes(self, counts: SetCounts, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """(G, n) changes d, and which cells are positive, of the sets from `start` to `stop`."""
+        train, test, predicted = (side[:, start:stop] for side in (counts.train, counts.test, counts.predicted))
+        positive = self.positive(train)
+        before, after = self.rates(train, test, predicted)
+        change = after - before
+        return np.where(positive, change, 0.0) if self.kind == "undirected" else change, positive
+
+
+@dataclass(frozen=True, eq=False)
+class Amplification:
+    """How much a model amplifies, over all cells (group, set of attributes). Unscaled: papers print 100 times these.
+
+    Attributes:
+        mean: mean change; NaN where there is no set.
+        variance: population variance of the changes d, signs as they are, over all cells; NaN where there is no set.
+        n_sets: number of sets, |M|.
+        n_never_predicted: how many of them no test image is predicted to have. Their undirected change is undefined:
+            left out of the sum, as in the released code, while the sets stay in the divisor.
+    """
+
+    mean: float
+    variance: float
+    n_sets: int
+    n_never_predicted: int
+    _counts: SetCounts = field(repr=False)
+    _rule: _Rule = field(repr=False)
+    _names: tuple[object, ...] = field(repr=False)
+
+    def table(self, top: int | None = 20) -> pd.DataFrame:
+        """The cells that change most, by the size of d; among equals those of more training images first.
+
+        Args:
+            top: how many rows; None for all cells.
+
+        Returns:
+            One row a cell: `attributes` (a tuple of names, or of column numbers), `size` of the set, `group`,
+            `positive` (whether they go together in training), `train_bias` (co-occur(m, g) over all groups' sum),
+            `reference` and `predicted` (the two rates whose difference is d), `d` (0 where the undirected metric does
+            not count the cell, NaN where the set is never predicted), and the counts of the cell in the training
+            labels, the test labels and the predictions: `n_train`, `n_test`, `n_predicted`.
+        """
+        counts, rule = self._counts, self._rule
+        pieces = [rule.changes(counts, start, stop) for start, stop in _chunks(counts.n_sets)]
+        n_groups = len(rule.group_sizes[0])
+        change, positive = (
+            np.concatenate([np.empty((n_groups, 0), kind), *(piece[i] for piece in pieces)], axis=1)
+            for i, kind in ((0, float), (1, bool))
+        )
+        cells = _largest(np.abs(change).T.ravel(), counts.train.T.ravel(), top)
+        sets, group = cells // n_groups, cells % n_groups
+        train, test, predicted = (side[:, sets] for side in (counts.train, counts.test, counts.predicted))
+        before, after = rule.rates(train, test, predicted)
+        rows = np.arange(len(cells))
+        members = counts.members(sets)
+        names = self._names or range(members.shape[1])
+        return pd.DataFrame(
+            {
+                "attributes": [tuple(names[i] for i in np.flatnonzero(member)) for member in members],
+                "size": members.sum(axis=1),
+                "group": group,
+                "positive": positive[group, sets],
+                "train_bias": train[group, rows] / train.sum(axis=0),
+                "reference": before[group, rows],
+                "predicted": after[group, rows],
+                "d": change[group, sets],
+                "n_train": train[group, rows],
+                "n_test": test[group, rows],
+                "n_predicted": predicted[group, rows],
+            }
+        )
+
+
+def bias_amplification(
+    train: Labels,
+    test: Labels,
+    predicted: Labels,
+    *,
+    kind: Kind = "undirected",
+    min_size: int = 1,
+    max_size: int | None = None,
+    sets: Sets = "all",
+    absolute: bool = True,
+    reference: Reference = "test",
+    n_groups: int | None = None,
+    threshold: Threshold = "1/G",
+    independent: Independent = "negative",
+) -> Amplification:
+    r"""Multi-attribute bias amplification (Zhao, Andrews and Xiang 2023, equations 1 to 3).
+
+    An image *has* the set m if it has all its attributes; it may have others. M holds every set that at least one
+    training image and at least one test image has, of whatever group: the paper asks for co-occur(m, g) >= 1 without
+    saying for which g, and a set that one group alone has is the most biased of all. With
+    $bias(m, g) = \mathrm{cooccur}(m, g) / \sum_{g'} \mathrm{cooccur}(m, g')$ the changes d(g, m) and their means are
+
+    * undirected: $d = 1[bias_{train} > 1/|G|]\,(bias_{pred} - bias_{train})$ and $\frac{1}{|M|} \sum_{g, m} |d|$, the
+      predictions being those of the attributes and of the group;
+    * group to attribute: $d = P(\hat m \mid g) - P(m \mid g)$, and attribute to group:
+      $d = P(\hat g \mid m) - P(g \mid m)$, what is given being true of the test images; both with
+      $\frac{1}{|G||M|} \sum_{g, m} |d|$, or $y d - (1 - y) d$ in place of $|d|$ where `absolute` is False,
+      $y = 1[P_{train}(g, m) > P_{train}(g)\,P_{train}(m)]$.
+
+    `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
+    Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing; predictions equal to the test
+    labels give 0 for the directional kinds, and for the undirected where train and test are the same.
+
+    Args:
+        train: labels of the training images.
+        test: labels of the test images.
+        predicted: what the model says of the test images, in their order.
+        kind: which way: both predicted at once, the group's influence on the attributes, or theirs on the group.
+        min_size: smallest set, >= 1.
+        max_size: largest set; None for no limit.
+        sets: "all" of M, or "observed": only sets that are the whole label set of some training image (the released
+            code's M).
+        absolute: sizes of changes, which cannot cancel; False gives signed ("raw") ones, > 0 for amplification.
+        reference: what a directional change starts from: the labels of "test" (Wang and Russakovsky 2021, and the
+            released code), or of "train" (as the paper writes it). The undirected change always starts from train.
+        n_groups: number of groups; one more than the largest number where not given.
+        threshold: from where the undirected metric counts a group, "1/G" or, as in the released code, "1/(G-1)", which
+            no cell of two groups ever passes.
+        independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
+            formula says, or "zero", as in the released code.
+
+    Returns:
+        Amplification, unscaled: undirected mean in [0, 1] for two groups (signed: [-1, 1]); directional means in
+        [0, 1] (signed: [-1, 1]).
+
+    Raises:
+        BiaslibError: for labels that do not fit together, a group or an attribute that never occurs in train or in
+            test, unknown options, or more sets than can be counted; before any long computation.
+
+    Example:
+        >>> labels = Labels([[1, 0], [1, 1], [0, 1], [1, 1]], [0, 0, 1, 1])
+        >>> predicted = Labels([[1, 0], [1, 1], [0, 1], [0, 1]], [0, 0, 1, 1])
+        >>> bias_amplification(labels, labels, predicted, kind="group_to_attribute").mean
+        0.16666666666666666
+    """
+    options = (
+        ("kind", kind, Kind),
+        ("sets", sets, Sets),
+        ("reference", reference, Reference),
+        ("threshold", threshold, Threshold),
+        ("independent", independent, Independent),
+    )
+    for name, value, known in options:
+        if value not in get_args(known):
+            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+    n_groups = check_comparable(train, test, predicted, n_groups)
+    width = train.attributes.shape[1]
+    largest = width if max_size is None else min(max_size, width)
+    if not 1 <= min_size <= largest:
+        raise BiaslibError(
+            f"There is no set of at least {min_size} and at most {largest} of {width} attributes: "
+            "choose 1 <= min_size <= max_size."
+        )
+    counts = count_sets(
+        train, test, _mixed(kind, test, predicted),
+        n_groups=n_groups, min_size=min_size, max_size=largest, observed=sets == "observed",
+    )  # fmt: skip
+    sizes = np.stack([np.bincount(labels.groups, minlength=n_groups) for labels in (train, test)])
+    rule = _Rule(kind, reference, threshold, sizes)
+    mean, variance = _moments(counts, rule, absolute=absolute, ties_are_zero=independent == "zero")
+    never = int((~counts.predicted.any(axis=0)).sum())
+    return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
+
+
+def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:
+    """The predictions, with what the kind takes as given put back to the truth."""
+    if kind == "group_to_attribute":
+        return Labels(predicted.attributes, test.groups)
+    if kind == "attribute_to_group":
+        return Labels(test.attributes, predicted.groups)
+    return predicted
+
+
+def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: bool) -> tuple[float, float]:
+    """Mean, and variance over all cells; a change that is undefined adds nothing, and its cell is counted."""
+    total, cells, mean, spread = 0.0, 0, 0.0, 0.0
+    n_groups = len(rule.group_sizes[0])
+    for start, stop in _chunks(counts.n_sets):
+        change, positive = rule.changes(counts, start, stop)
+        change = np.nan_to_num(change)
+        if absolute:
+            total += np.abs(change).sum()
+        elif rule.kind == "undirected":
+            total += change.sum()
+        else:
+            signed = np.where(positive, change, -change)
+            if ties_are_zero:
+                signed[rule.independent(counts.train[:, start:stop])] = 0.0
+            total += signed.sum()
+        # Chan, Golub and LeVeque 1979: no cancellation, however small the changes are
+        n, shift = change.size, change.mean() - mean
+        spread += change.var() * n + shift**2 * cells * n / (cells + n)
+        cells += n
+        mean += shift * n / cells
+    if cells == 0:
+        return float("nan"), float("nan")
+    divisor = counts.n_sets if rule.kind == "undirected" else counts.n_sets * n_groups
+    return float(total / divisor), float(spread / cells)
+
+
+def _chunks(n: int) -> Iterator[tuple[int, int]]:
+    return ((start, min(n, start + CHUNK)) for start in range(0, n, CHUNK))
+
+
+def _largest(size: np.ndarray, weight: np.ndarray, top: int | None) -> np.ndarray:
+    """Numbers of the `top` cells of largest size, undefined ones last; ties by weight, then by number."""
+    size = np.nan_to_num(size, nan=-1.0)
+    cells = np.arange(len(size))
+    if top is not None and top < len(size):
+        cells = np.flatnonzero(size >= np.partition(size, len(size) - top)[len(size) - top]) if top > 0 else cells[:0]
+    order = np.lexsort((cells, -weight[cells].astype(np.int64), -size[cells]))
+    return cells[order][:top]
