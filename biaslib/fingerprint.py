@@ -37,6 +37,7 @@ def of_code(function: Callable[..., Any]) -> str:
     A function of the package counts with its module and all package modules this one imports, directly or not. A
     function from elsewhere (a notebook's cell) counts with its own source and with the functions and modules it names.
     Comments, docstrings and layout do not count. Values it captures do not either: they belong to the configuration.
+    A file is read once in a process, so that an edit during a long run does not put old results under a new key.
     """
     modules: set[Path] = set()
     local: dict[str, None] = {}
@@ -45,14 +46,14 @@ def of_code(function: Callable[..., Any]) -> str:
             modules |= _closure(found)
         else:
             local[found] = None
-    parts = sorted(_module_hash(path, path.stat().st_mtime_ns) for path in modules)
+    parts = sorted(_module_hash(path) for path in modules)
     return of_value([parts, sorted(local)])
 
 
 def of_package() -> str:
     """Hash of every module of the package, and of the style sheets and scripts beside them."""
     folder = Path(__file__).parent
-    modules = [_module_hash(path, path.stat().st_mtime_ns) for path in folder.rglob("*.py")]
+    modules = [_module_hash(path) for path in folder.rglob("*.py")]
     return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
 
 
@@ -126,7 +127,7 @@ def _closure(path: Path) -> set[Path]:
     while waiting:
         path = waiting.pop()
         found.add(path)
-        waiting |= set(_imports(path, path.stat().st_mtime_ns)) - found
+        waiting |= set(_imports(path)) - found
     return found
 
 
@@ -135,7 +136,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 @functools.cache
-def _imports(path: Path, _modified: int) -> tuple[Path, ...]:
+def _imports(path: Path) -> tuple[Path, ...]:
     names: set[str] = set()
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
@@ -154,7 +155,7 @@ def _is_module(name: str) -> bool:
 
 
 @functools.cache
-def _module_hash(path: Path, _modified: int) -> str:
+def _module_hash(path: Path) -> str:
     tree = _tree(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.torch
-import timm
 import torch
 from torch import nn
 
@@ -129,6 +128,8 @@ def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.
 
 
 def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
+    import timm  # takes as long to import as torch, and the small model does without
+
     if not timm.is_model(architecture):
         near = difflib.get_close_matches(architecture, ["small", *timm.list_models()], n=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "take 'small' or a name that timm lists."

@@ -123,3 +123,19 @@ def test_the_package_counts_its_style_sheets(tmp_path):
         return done.stdout
 
     assert printed("a {}") == printed("a {}") != printed("b {}")
+
+
+def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
+    package = tmp_path / "biaslib"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "lower.py").write_text("def value():\n    return 1\n")
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = """
+from biaslib import fingerprint, lower
+before = fingerprint.of_code(lower.value)
+open(lower.__file__, "w").write("def value():\\n    return 2\\n")
+print(before == fingerprint.of_code(lower.value))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"

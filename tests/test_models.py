@@ -151,7 +151,7 @@ def test_imagenet_weights_come_through_timm_or_with_a_sentence(monkeypatch: pyte
         asked.append({"name": name, **options})
         raise ConnectionError("no route to the hub\nand a long story")
 
-    monkeypatch.setattr(models.timm, "create_model", unreachable)
+    monkeypatch.setattr("timm.create_model", unreachable)
     with pytest.raises(
         BiaslibError, match=r"ImageNet weights of 'resnet18' cannot .*\(no route to the hub\): download"
     ):
