@@ -1,5 +1,6 @@
 """The `biaslib` command."""
 
+import os
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from biaslib.errors import BiaslibError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 SHOWN = 10
+INTERRUPTED = 130  # what typer makes of Ctrl-C
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
 
@@ -51,6 +53,10 @@ def main() -> None:
         app()
     except BiaslibError as error:
         _stop(str(error), code=2)
+    except SystemExit as stopped:
+        if stopped.code == INTERRUPTED:
+            _interrupted()
+        raise
     except OSError as error:
         if error.filename is None:
             raise
@@ -222,6 +228,12 @@ def _size(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def _interrupted() -> NoReturn:
+    print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
+    # at once, without waiting for the threads that watch running notebooks; their kernels end with this process
+    os._exit(INTERRUPTED)
 
 
 def _stop(sentence: str, *, code: int) -> NoReturn:

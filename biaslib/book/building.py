@@ -168,7 +168,7 @@ def _run_all(
     failures: list[Exception] = []
     cells = sum(_code_cells(project, name) for name in todo)
     tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
-    with tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar, ThreadPoolExecutor(jobs) as pool:
+    with tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar, _threads(jobs) as pool:
 
         def run(name: str) -> None:
             tqdm.write(f"{name}: running")
@@ -195,6 +195,16 @@ def _run_all(
     if failures:
         kind = BiaslibError if all(isinstance(failure, BiaslibError) for failure in failures) else PageError
         raise kind("\n".join(str(failure) for failure in failures))
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """As the pool's own `with`, but whoever interrupts a build does not wait for the notebooks that are running."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _code_cells(project: Project, notebook: str) -> int:

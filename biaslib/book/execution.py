@@ -92,9 +92,10 @@ def run(
     Raises:
         BiaslibError: for a name, parameter or preset that does not exist, a value of the wrong type, or a cell that
             stopped with such an error.
-        PageError: where a cell stopped with any other error.
+        PageError: where a cell stopped with any other error, or the kernel was killed.
     """
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     source = read(project, notebook)
@@ -121,6 +122,8 @@ def run(
                 )
         except PapermillExecutionError as error:
             raise _explained(notebook, error) from None
+        except DeadKernelError:
+            raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
         about = {
             "key": key,
             "notebook": notebook,

@@ -90,6 +90,13 @@ def test_a_users_mistake_inside_a_notebook_is_one_sentence(project):
     assert failed.stderr.strip() == "biaslib: one: the file labels.csv is missing: fetch it."
 
 
+def test_a_kernel_that_dies_is_a_sentence(project, tmp_path):
+    write_notebook(project, "one", "import os\nos._exit(1)")
+    with pytest.raises(book.PageError, match="one: its kernel ended before the last cell"):
+        book.run(project, "one", tmp_path / "one.ipynb")
+    assert list(tmp_path.glob("*one.ipynb")) == []
+
+
 def test_a_warning_while_making_the_pages_is_an_error_and_keeps_the_old_site(project):
     project.site.mkdir(parents=True)
     (project.site / "index.html").write_text("the old site")
@@ -99,7 +106,8 @@ def test_a_warning_while_making_the_pages_is_an_error_and_keeps_the_old_site(pro
     assert (project.site / "index.html").read_text() == "the old site"
 
 
-def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, capsys):
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, capsys, end):
     pid_file, gate = project.root / "pid", project.root / "gate"
     write_notebook(project, "fast", "print(n)")
     waiting = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
@@ -108,7 +116,11 @@ def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, c
     command = [sys.executable, "-c", "from biaslib.cli import main; main()", "build", "--jobs", "2"]
     with subprocess.Popen(command, cwd=project.root, stdout=subprocess.DEVNULL) as build:
         wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
-        build.send_signal(signal.SIGKILL)
+        build.send_signal(end)
+        try:
+            assert build.wait(timeout=20) in (-signal.SIGKILL, 130)
+        finally:
+            build.kill()
     assert json.loads(executed(project, "fast"))["cells"]
     assert not (project.executed / "slow.ipynb").exists()
     assert not project.site.exists()
