@@ -161,12 +161,15 @@ def _count_by_table(sides: list[Rows], min_size: int, max_size: int, observed: b
         table[:, side.codes] = side.weights.T
         for one in table:
             superset_sums(one)
-    train, test, predicted = tables
-    codes = np.sort(sides[0].codes) if observed else np.arange(1, 1 << width, dtype=np.int32)
-    size = np.bitwise_count(codes)
-    codes = codes[(size >= min_size) & (size <= max_size)]
-    codes = codes[train[:, codes].any(axis=0) & test[:, codes].any(axis=0)]
-    return SetCounts(train[:, codes], test[:, codes], predicted[:, codes], partial(_bits_of, codes, width))
+    size = np.bitwise_count(np.arange(1 << width, dtype=np.int32))
+    chosen = (size >= min_size) & (size <= max_size)
+    if observed:
+        chosen &= np.bincount(sides[0].codes, minlength=1 << width) > 0
+    for table in tables[:2]:
+        chosen &= np.logical_or.reduce([one > 0 for one in table])
+    codes = np.flatnonzero(chosen).astype(np.int32)
+    train, test, predicted = (np.stack([one[codes] for one in table]) for table in tables)
+    return SetCounts(train, test, predicted, partial(_bits_of, codes, width))
 
 
 def _bits_of(codes: np.ndarray, width: int, chosen: np.ndarray) -> np.ndarray:
