@@ -57,11 +57,24 @@ def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
 @contextlib.contextmanager
 def _processes() -> Iterator[tuple[Executor, int]]:
     # a forked child would inherit torch's thread pool in an unknown state
-    pool = ProcessPoolExecutor(cores(), mp_context=multiprocessing.get_context("spawn"))
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(cores(), mp_context=spawn, initializer=_end_with_parent)
     try:
         yield pool, cores()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Lets a worker end when the process that started it was killed, instead of waiting for work for ever."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextlib.contextmanager

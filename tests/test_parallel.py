@@ -1,4 +1,9 @@
+import os
+import signal
 import socket
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -40,3 +45,35 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
     monkeypatch.setattr(parallel, "PATIENCE", 0.5)
     with pytest.raises(BiaslibError, match="no Dask scheduler answers at tcp"), parallel.workers(address):
         pass
+
+
+PROGRAM = """
+import os, time
+from biaslib import parallel
+
+if __name__ == "__main__":
+    with parallel.workers() as (executor, _):
+        print(executor.submit(os.getpid).result(), flush=True)
+        time.sleep(60)
+"""
+
+
+def is_alive(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        os.kill(parent.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_alive(worker)
