@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import attention_iou, grad_cam, workloads
+from benchmarks import amplification, attention_iou, grad_cam, workloads
 from benchmarks.report import publish
 
 if __name__ == "__main__":
     torch.set_num_threads(workloads.THREADS)
     print("This takes some minutes: the peers are slow.", flush=True)
-    figures = grad_cam.run() + attention_iou.run()
+    figures = grad_cam.run() + attention_iou.run() + amplification.run()
     sys.exit(0 if publish(figures, Path("_build/bench.json")) else 1)

@@ -13,10 +13,13 @@ from torch import nn
 
 from biaslib import models
 from biaslib.attribution import grad_cam
-from biaslib.metrics import attention_iou
+from biaslib.metrics import Labels, attention_iou, bias_amplification
 
 THREADS = 2
 TARGETS = 40
+KINDS = ("undirected", "group_to_attribute", "attribute_to_group")
+
+LabelTriple = tuple[Labels, Labels, Labels]
 
 
 def classifier(batch: int) -> tuple[nn.Module, torch.Tensor]:
@@ -54,7 +57,71 @@ def pair_by_pair(maps: np.ndarray) -> np.ndarray:
     return scores
 
 
+def dense_labels(images: int, attributes: int, groups: int) -> LabelTriple:
+    """Training and test labels in which all sets of attributes occur, and predictions with one answer in 20 wrong."""
+    rng = np.random.default_rng(0)
+
+    def some() -> Labels:
+        return Labels(rng.random((images, attributes)) < 0.5, rng.integers(0, groups, images))
+
+    train, test = some(), some()
+    return train, test, _wrong(test, rng, groups, share=0.05)
+
+
+def object_labels(images: int, attributes: int, groups: int) -> LabelTriple:
+    """As in COCO: few objects on most images, 15 on some, common ones and rare ones."""
+    rng = np.random.default_rng(0)
+
+    def some() -> Labels:
+        common = 1 / np.arange(1, attributes + 1) ** 0.8
+        order = (rng.random((images, attributes)) ** (1 / common)).argsort(axis=1).argsort(axis=1)
+        many = np.minimum(rng.geometric(0.28, images), 15)
+        return Labels(attributes - 1 - order < many[:, None], rng.integers(0, groups, images))
+
+    train, test = some(), some()
+    return train, test, _wrong(test, rng, groups, share=0.005)
+
+
+def _wrong(labels: Labels, rng: np.random.Generator, groups: int, *, share: float) -> Labels:
+    attributes = labels.attributes ^ (rng.random(labels.attributes.shape) < share)
+    other = rng.integers(0, groups, len(labels))
+    return Labels(attributes, np.where(rng.random(len(labels)) < share, other, labels.groups))
+
+
+def all_kinds(labels: LabelTriple) -> list[float]:
+    """Three metrics, mean and variance, over all sets."""
+    return [bias_amplification(*labels, kind=kind).mean for kind in KINDS]
+
+
+def set_by_set(train: Labels, test: Labels, predicted: Labels) -> float:
+    """The undirected mean as one would write it first: a mask of the images for every set of attributes."""
+    n_groups, width = 1 + train.groups.max(), train.attributes.shape[1]
+    total, n_sets = 0.0, 0
+    for code in range(1, 1 << width):
+        members = np.flatnonzero(code >> np.arange(width) & 1)
+        in_train, in_test, in_predicted = (side.attributes[:, members].all(axis=1) for side in (train, test, predicted))
+        if not (in_train.any() and in_test.any()):
+            continue
+        n_sets += 1
+        shown = np.bincount(train.groups[in_train], minlength=n_groups)
+        said = np.bincount(predicted.groups[in_predicted], minlength=n_groups)
+        if said.any():
+            over = shown * n_groups > shown.sum()
+            total += np.abs(said / said.sum() - shown / shown.sum())[over].sum()
+    return total / n_sets
+
+
+LABELS: dict[str, Callable[[], LabelTriple]] = {
+    "60,000 x 20, two groups": lambda: dense_labels(60_000, 20, 2),
+    "160,000 x 23, three groups": lambda: dense_labels(160_000, 23, 3),
+    "30,000 x 51, two groups, as COCO": lambda: object_labels(30_000, 51, 2),
+}
+
+
 def _prepare(name: str) -> Callable[[], Any]:
+    if name in LABELS:
+        labels = LABELS[name]()
+        return lambda: all_kinds(labels)
     if name in ("forward", "explain"):
         model, images = classifier(batch=32)
         return lambda: (forward if name == "forward" else explain)(model, images)

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import workloads
 from benchmarks.report import Figure, publish
+from biaslib.metrics import bias_amplification
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,8 @@ def test_a_missed_target_is_said_and_written(
 def test_the_loop_that_is_compared_with_computes_the_same() -> None:
     maps = workloads.maps_of_a_test_set()[:3]
     np.testing.assert_allclose(workloads.all_pairs(maps), workloads.pair_by_pair(maps), rtol=1e-5)
+
+
+def test_the_loop_over_sets_computes_the_same() -> None:
+    for labels in (workloads.dense_labels(200, 5, 3), workloads.object_labels(200, 8, 2)):
+        assert bias_amplification(*labels).mean == pytest.approx(workloads.set_by_set(*labels))
