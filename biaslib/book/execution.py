@@ -20,10 +20,7 @@ from biaslib.book import parameters as params
 from biaslib.errors import BiaslibError
 from biaslib.project import Project
 
-LIBRARIES = (
-    *("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas"),
-    *("matplotlib", "seaborn", "plotly"),
-)
+LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
 
 class PageError(Exception):
