@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 PACKAGE = "biaslib"
+# these keep and name results but have no part in making them
+PLUMBING = ("biaslib.errors", "biaslib.fingerprint", "biaslib.store")
 
 
 def of_value(value: Any) -> str:
@@ -36,7 +38,8 @@ def of_code(function: Callable[..., Any]) -> str:
 
     A function of the package counts with its module and all package modules this one imports, directly or not. A
     function from elsewhere (a notebook's cell) counts with its own source and with the functions and modules it names.
-    Comments, docstrings and layout do not count. Values it captures do not either: they belong to the configuration.
+    The modules of the store itself do not count, nor do comments, docstrings and layout. Values it captures do not
+    either: they belong to the configuration.
     A file is read once in a process, so that an edit during a long run does not put old results under a new key.
     """
     modules: set[Path] = set()
@@ -143,7 +146,7 @@ def _imports(path: Path) -> tuple[Path, ...]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    inside = sorted(name for name in names if name.split(".")[0] == PACKAGE)
+    inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
     return tuple(_module_path(name) for name in inside if _is_module(name))
 
 

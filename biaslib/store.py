@@ -142,8 +142,7 @@ def replacing(target: Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
     except OSError as error:
         raise BiaslibError(
-            f"cannot write {target}: {error.strerror}; free the space, mend the permissions, "
-            "or point BIASLIB_STORE at a folder you can write."
+            f"cannot write {target}: {error.strerror}; free the space or mend the permissions of {target.parent}."
         ) from error
     try:
         yield folder / target.name
