@@ -73,7 +73,8 @@ class Amplification:
         variance: population variance of the changes d, signs as they are, over all cells; NaN where there is no set.
         n_sets: number of sets, |M|.
         n_never_predicted: how many of them no test image is predicted to have. Their undirected change is undefined:
-            left out of the sum, as in the released code, while the sets stay in the divisor.
+            left out of the sum, as in the released code, while the sets stay in the divisor (and in the variance with
+            d = 0).
     """
 
     mean: float
@@ -148,9 +149,9 @@ def bias_amplification(
     An image *has* the set m if it has all its attributes; it may have others. M holds every set that at least one
     training image and at least one test image has, of whatever group: the paper asks for co-occur(m, g) >= 1 without
     saying for which g, and a set that one group alone has is the most biased of all. With
-    $bias(m, g) = \mathrm{cooccur}(m, g) / \sum_{g'} \mathrm{cooccur}(m, g')$ the changes d(g, m) and their means are
+    $b(m, g) = \mathrm{cooccur}(m, g) / \sum_{g'} \mathrm{cooccur}(m, g')$ the changes d(g, m) and their means are
 
-    * undirected: $d = 1[bias_{train} > 1/|G|]\,(bias_{pred} - bias_{train})$ and $\frac{1}{|M|} \sum_{g, m} |d|$, the
+    * undirected: $d = 1[b_{train} > 1/|G|]\,(b_{pred} - b_{train})$ and $\frac{1}{|M|} \sum_{g, m} |d|$, the
       predictions being those of the attributes and of the group;
     * group to attribute: $d = P(\hat m \mid g) - P(m \mid g)$, and attribute to group:
       $d = P(\hat g \mid m) - P(g \mid m)$, what is given being true of the test images; both with
@@ -158,8 +159,8 @@ def bias_amplification(
       $y = 1[P_{train}(g, m) > P_{train}(g)\,P_{train}(m)]$.
 
     `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
-    Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing; predictions equal to the test
-    labels give 0 for the directional kinds, and for the undirected where train and test are the same.
+    Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing. Predictions equal to the labels of
+    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there.
 
     Args:
         train: labels of the training images.
@@ -180,8 +181,8 @@ def bias_amplification(
             formula says, or "zero", as in the released code.
 
     Returns:
-        Amplification, unscaled: undirected mean in [0, 1] for two groups (signed: [-1, 1]); directional means in
-        [0, 1] (signed: [-1, 1]).
+        Amplification: means in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed
+        1. Not multiplied by 100.
 
     Raises:
         BiaslibError: for labels that do not fit together, a group or an attribute that never occurs in train or in
