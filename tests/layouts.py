@@ -1,5 +1,6 @@
 """Tiny copies of the official layouts: the right folders, list files and names, with drawn rectangles for pictures."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -204,3 +205,49 @@ def _scores(path: Path, shape: tuple[int, int], rng: np.random.Generator) -> Non
     if shape != (2, 6):
         values[half:] *= 0.1  # deviations follow the means
     np.savetxt(path, values, fmt="%.8f", delimiter=",")
+
+
+def coco_imsitu(root: Path, *, images: int = 120, seed: int = 0) -> None:
+    """The folder of labels, ratios and captions released for COCO and imSitu, with drawn content.
+
+    Captions name every object of an image and, in nine of ten cases, the gender of its label. Every verb and object
+    occurs with both genders.
+    """
+    rng = np.random.default_rng(seed)
+    folder = root / "coco-imsitu"
+    (folder / "captions_6models_val2014").mkdir(parents=True, exist_ok=True)
+    objects = list(COCO_OBJECTS)
+    _json(folder / "object_multilabel__object_id.map.json", {"id2object": dict(enumerate(objects))})
+    captions: dict[str, list[dict[str, object]]] = {name: [] for name in COCO_CAPTIONERS}
+    for part, split in enumerate(("val", "test")):
+        rows = []
+        for i in range(images):
+            flags = rng.random(len(objects)) < 0.2
+            flags[i % len(objects)] = True
+            woman = int(i // len(objects)) % 2
+            number = 1000 * part + i
+            rows.append({"image_id": number, "objects": flags.astype(int).tolist(), "gender": [1 - woman, woman]})
+            things = " and a ".join(name.replace("_", " ") for name, flag in zip(objects, flags, strict=True) if flag)
+            for said in captions.values():
+                person = ("man", "woman")[woman ^ int(rng.random() < 0.1)] if rng.random() < 0.95 else "person"
+                said.append({"image_id": number, "caption": f"A {person} with a {things}."})
+        _json(folder / f"object_multilabel__{split}.data.json", rows)
+    for name, said in captions.items():
+        _json(folder / "captions_6models_val2014" / f"{name}.json", said)
+    verbs = ("cooking", "driving", "shaving")
+    _json(folder / "verb_classification__verb_id.map.json", {"id2verb": dict(enumerate(verbs))})
+    for split in ("train", "val", "test"):
+        rows = [{"image_name": f"{verbs[i % 3]}_{i}.jpg", "verb": i % 3, "gender": int(i % 5 > 1)} for i in range(60)]
+        _json(folder / f"verb_classification__{split}.data.json", rows)
+    for name, item, words in (("COCO", "object", objects), ("imSitu", "verb", verbs)):
+        shares = {column: rng.random(len(words)) for column in ("training_ratio", *RBA_COLUMNS)}
+        pd.DataFrame({item: words, **shares}).to_csv(folder / f"{name}_gender_ratio_dev_res.csv")
+
+
+COCO_CAPTIONERS = ("baseline_ft", "balanced", "upweight", "confident", "confusion", "equalizer")
+COCO_OBJECTS = ("dining_table", "teddy_bear", "bear", "knife", "cup", "sports_ball")
+RBA_COLUMNS = ("gender_ratio_before_RBA", "gender_ratio_after_RBA")
+
+
+def _json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")

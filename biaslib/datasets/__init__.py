@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import published, waterbirds
+from biaslib.datasets import captions, coco, imsitu, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-__all__ = ["DatasetWarning", "check", "fetch", "listing", "load", "published", "root"]
+__all__ = ["DatasetWarning", "captions", "check", "coco", "fetch", "imsitu", "listing", "load", "published", "root"]
 
 _root = root
 
