@@ -215,13 +215,13 @@ class Pairs:
 
     def keep(self, going_on: np.ndarray, number: np.ndarray) -> "Pairs":
         """Those whose set goes on, under its new number."""
-        kept = going_on[self.slot]
+        kept = np.flatnonzero(going_on[self.slot])
         return Pairs(self.row[kept], self.place[kept], number[self.slot[kept]])
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Rows as lists: the attributes of row i are `items[start[i] : start[i + 1]]`, increasing."""
+    """Rows as lists: the attributes of row i are `items[start[i] : start[i + 1]]`, increasing; weights are (G, U)."""
 
     items: np.ndarray
     start: np.ndarray
@@ -232,7 +232,7 @@ class Lists:
         """The rows of a table as lists."""
         sizes = rows.attributes.sum(axis=1)
         items = np.nonzero(rows.attributes)[1].astype(np.int32)
-        return cls(items, np.append(0, np.cumsum(sizes)).astype(np.int32), rows.weights.astype(np.float64))
+        return cls(items, np.append(0, np.cumsum(sizes)).astype(np.int32), rows.weights.T.astype(np.float64))
 
     def roots(self) -> Pairs:
         """The empty set, in every row."""
@@ -249,11 +249,14 @@ class Lists:
         slot += self.items[place]
         return Pairs(np.repeat(pairs.row, left), place, slot)
 
+    def unfinished(self, pairs: Pairs) -> Pairs:
+        """Those whose row has attributes after the set's last."""
+        kept = np.flatnonzero(pairs.place < self.start[pairs.row + 1] - 1)
+        return Pairs(pairs.row[kept], pairs.place[kept], pairs.slot[kept])
+
     def counts(self, pairs: Pairs, n_sets: int) -> np.ndarray:
         """(G, n) how many images of each group have each set."""
-        return np.array(
-            [np.bincount(pairs.slot, weights[pairs.row], n_sets) for weights in self.weights.T.copy()], np.int32
-        )
+        return np.array([np.bincount(pairs.slot, weights[pairs.row], n_sets) for weights in self.weights], np.int32)
 
 
 def _count_by_levels(sides: list[Rows], min_size: int, max_size: int) -> SetCounts:
@@ -273,7 +276,7 @@ def _levels(
     sides: list[Rows], min_size: int, max_size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """For each size: the number of the set that each one extends (-1: none), its last attribute, counts (3, G, n)."""
-    width = sides[0].attributes.shape[1]
+    width, n_groups = sides[0].attributes.shape[1], sides[0].weights.shape[1]
     lists = [Lists.of(side) for side in sides]
     found = [side.roots() for side in lists]
     last, before = np.array([-1], np.int32), -1
@@ -282,26 +285,32 @@ def _levels(
         base = np.cumsum(room) - room - last - 1
         if room.sum() < 2**31:
             base = base.astype(np.int32)
-        grown = [side.grown(pairs, base) for side, pairs in zip(lists[:2], found[:2], strict=True)]
-        going_on = np.ones(room.sum(), bool)
-        for pairs_ in grown:
-            seen = np.zeros(len(going_on), bool)
-            seen[pairs_.slot] = True
-            going_on &= seen
+        grown = [lists[i].grown(found[i], base) for i in (0, 1)]
+        going_on = _in_both(grown, int(room.sum()))
         number = np.cumsum(going_on, dtype=np.int32) - 1
-        n_sets = int(number[-1]) + 1 if len(number) else 0
+        n_sets = int(going_on.sum())
         if n_sets == 0:
             return
-        grown.append(lists[2].grown(found[2], base))
-        found = [pairs_.keep(going_on, number) for pairs_ in grown]
-        del grown
+        counts = np.empty((len(lists), n_groups, n_sets), np.int32) if size >= min_size else None
+        for i, side in enumerate(lists):  # one side after the other, so that not all are in memory at once
+            pairs = (grown.pop(0) if grown else side.grown(found[i], base)).keep(going_on, number)
+            if counts is not None:
+                counts[i] = side.counts(pairs, n_sets)
+            found[i] = side.unfinished(pairs)
         parent = np.repeat(np.arange(len(last), dtype=np.int32), room)[going_on]
         last = (np.flatnonzero(going_on) - base[parent]).astype(np.int32)
-        counted = None
-        if size >= min_size:
-            counted = np.stack([side.counts(pairs_, n_sets) for side, pairs_ in zip(lists, found, strict=True)])
-        yield parent + np.int32(before), last, counted
+        yield parent + np.int32(before), last, counts
         before += len(room)
+
+
+def _in_both(sides: list[Pairs], n_slots: int) -> np.ndarray:
+    """(n_slots,) which slots some row of each side fills."""
+    both = np.ones(n_slots, bool)
+    for pairs in sides:
+        seen = np.zeros(n_slots, bool)
+        seen[pairs.slot] = True
+        both &= seen
+    return both
 
 
 def _attributes_of(parent: np.ndarray, last: np.ndarray, first: int, width: int, chosen: np.ndarray) -> np.ndarray:
