@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, coco, imsitu, published, waterbirds
+from biaslib.datasets import captions, coco, imsitu, mnist, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
@@ -17,16 +17,16 @@ _root = root
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
     """Images, labels and masks of a dataset.
 
-    The pictures are decoded once into a memory map in the store; a second load reads that.
+    Photographs are decoded once into a memory map in the store; a second load reads that.
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %.
-        split: "train", "val" or "test".
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "mnist".
+        split: "train", "val" (Waterbirds alone) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
 
     Returns:
-        the samples; `images` is a read-only memory map.
+        the samples; photographs are a read-only memory map.
 
     Raises:
         BiaslibError: for an unknown name, split or size, a missing file (with its official source, licence and how to
@@ -37,4 +37,6 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     folder = Path(_root(root))
     if name.startswith("waterbirds"):
         return waterbirds.load(name, split, size=size, root=folder)
-    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds and waterbirds-NN.")
+    if name == "mnist":
+        return mnist.load(split, size=size, root=folder)
+    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN and mnist.")

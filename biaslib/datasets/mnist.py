@@ -1,0 +1,64 @@
+"""MNIST (LeCun, Cortes and Burges): handwritten digits, in the IDX files of the official source."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from biaslib.datasets import registry
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+
+SPLITS = {"train": "train", "test": "t10k"}
+_UINT8 = 8  # IDX's code for the type of the numbers
+
+
+def load(split: str, *, size: int, root: Path) -> Samples:
+    """MNIST in its official layout, MNIST/raw/*-ubyte.gz.
+
+    Args:
+        split: "train" (60,000 images) or "test" (10,000).
+        size: side of the pictures in pixels; 28 are the originals, others are resized.
+        root: folder of all datasets.
+
+    Returns:
+        white digits on black; label `digit` (0 to 9); no masks.
+
+    Raises:
+        BiaslibError: for an unknown split, a missing or a damaged file.
+    """
+    dataset = registry.get("mnist")
+    if split not in SPLITS:
+        raise BiaslibError(f"MNIST has the splits {', '.join(SPLITS)}, not {split!r}.")
+    folder = root / "MNIST" / "raw"
+    images_file = folder / f"{SPLITS[split]}-images-idx3-ubyte.gz"
+    labels_file = folder / f"{SPLITS[split]}-labels-idx1-ubyte.gz"
+    pages = _idx(dataset, images_file, dimensions=3)
+    digits = _idx(dataset, labels_file, dimensions=1)
+    if len(pages) != len(digits):
+        raise registry.damaged(dataset, labels_file, f"it has {len(digits)} labels for {len(pages)} images")
+    if digits.max(initial=0) > 9:
+        raise registry.damaged(dataset, labels_file, f"it has the label {digits.max()}")
+    if pages.shape[1:] != (size, size):
+        resized = (Image.fromarray(page).resize((size, size), Image.Resampling.BILINEAR) for page in pages)
+        pages = np.stack([np.asarray(page) for page in resized])
+    return Samples(np.repeat(pages[..., None], 3, axis=-1), pd.DataFrame({"digit": digits.astype(np.int8)}))
+
+
+def _idx(dataset: registry.Dataset, path: Path, *, dimensions: int) -> np.ndarray:
+    """An IDX file: two zero bytes, the type, the number of dimensions, each dimension in four bytes, the numbers."""
+    registry.require(dataset, path)
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise registry.damaged(dataset, path, str(error)) from error
+    head = 4 + 4 * dimensions
+    if content[:4] != bytes([0, 0, _UINT8, dimensions]) or len(content) < head:
+        raise registry.damaged(dataset, path, f"it is no IDX file of bytes in {dimensions} dimensions")
+    shape = tuple(int(side) for side in np.frombuffer(content, ">u4", dimensions, offset=4))
+    if len(content) - head != np.prod(shape, dtype=np.int64) or shape[0] == 0:
+        raise registry.damaged(dataset, path, f"it says {shape} and holds {len(content) - head} bytes")
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)

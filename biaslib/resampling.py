@@ -1,0 +1,127 @@
+"""Training sets made balanced by drawing rows again: label arrays in, indices out."""
+
+import numpy as np
+
+from biaslib.errors import BiaslibError
+
+
+def oversample(
+    attributes: np.ndarray,
+    groups: np.ndarray,
+    *,
+    eps: float = 0.025,
+    rounds: int = 100,
+    largest: float = 50.0,
+    seed: int = 0,
+) -> np.ndarray:
+    r"""Rows, some more than once, among which every single attribute is shared evenly by the groups.
+
+    Greedy, as Zhao, Andrews and Xiang (2023, section 5) describe it: images are duplicated until the groups are of one
+    size; then, attribute by attribute, images that have it are duplicated in every group that lacks them, until
+    $|P(g \mid a) - 1/|G|| \le \epsilon$ for every group g; and all again, as one attribute's duplicates have others
+    too, until the groups and all attributes hold at once. Sets of two and more attributes are not looked at.
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ..., the group of each image.
+        eps: allowed distance of a group's share from even, > 0; also of its share of all images.
+        rounds: through all attributes, at most.
+        largest: result, at most, in multiples of N.
+        seed: of the draws.
+
+    Returns:
+        (n,) indices into the rows, n >= N: each row once, in order, then the duplicates.
+
+    Raises:
+        BiaslibError: for arrays that do not fit together; an attribute that some group never has or that nobody has;
+            or where the balance is not reached within `rounds` and `largest`.
+    """
+    attributes, groups = _checked(attributes, groups, eps)
+    n_groups = int(groups.max()) + 1
+    if absent := _absent(attributes, groups, n_groups):
+        raise BiaslibError(
+            f"attribute {absent[0]} cannot be balanced by drawing again, as group {absent[1]} has no image with it: "
+            "leave the attribute out."
+        )
+    rng = np.random.default_rng(seed)
+    rows = np.arange(len(groups))
+    everyone = np.ones(len(groups), bool)
+    for _ in range(rounds):
+        rows = _evened(rows, everyone, groups, n_groups, eps, rng)
+        for attribute in attributes.T:
+            rows = _evened(rows, attribute, groups, n_groups, eps, rng)
+            if len(rows) > largest * len(groups):
+                break
+        if imbalance(attributes[rows], groups[rows]).max() <= eps and _uneven(groups[rows], n_groups) <= eps:
+            return rows
+        if len(rows) > largest * len(groups):
+            break
+    worst = imbalance(attributes[rows], groups[rows])
+    raise BiaslibError(
+        f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
+        f"{int(worst.argmax())} is still {worst.max():.3f} away; allow a larger eps, or leave the attribute out."
+    )
+
+
+def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    r"""How far each attribute is from being shared evenly: $\max_g |P(g \mid a) - 1/|G||$.
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ...; |G| is one more than the largest.
+
+    Returns:
+        (A,) in [0, 1]; NaN for an attribute that no image has.
+    """
+    members = np.eye(int(groups.max()) + 1)[groups]
+    having = np.asarray(attributes, float).T @ members
+    with np.errstate(invalid="ignore"):
+        return np.abs(having / having.sum(axis=1, keepdims=True) - 1 / members.shape[1]).max(axis=1)
+
+
+def _evened(
+    rows: np.ndarray, has: np.ndarray, groups: np.ndarray, n_groups: int, eps: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The rows, and just as many duplicates of those that have it as bring all groups' shares well within eps."""
+    among = groups[rows[has[rows]]]
+    if _uneven(among, n_groups) <= eps:
+        return rows
+    counts = np.bincount(among, minlength=n_groups)
+    even, others = 1 / n_groups, n_groups - 1
+    # to half of eps: at its very edge, attributes push each other out again for ever
+    near = min(eps, even) / 2
+    # beside the largest group's M, counts of at least this share of M keep the smallest and the largest that near
+    level = max(others * (even - near) / (1 - even + near), (1 - even - near) / (others * (even + near)))
+    wanted = np.maximum(counts, int(np.ceil(level * counts.max())))
+    added = [rng.choice(np.flatnonzero(has & (groups == group)), n) for group, n in enumerate(wanted - counts)]
+    return np.concatenate([rows, *added])
+
+
+def _uneven(groups: np.ndarray, n_groups: int) -> float:
+    counts = np.bincount(groups, minlength=n_groups)
+    return float(np.abs(counts / counts.sum() - 1 / n_groups).max())
+
+
+def _absent(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> tuple[int, int] | None:
+    """An attribute and a group without it, the first there is."""
+    for attribute, has in enumerate(attributes.T):
+        counts = np.bincount(groups[has], minlength=n_groups)
+        if (counts == 0).any():
+            return attribute, int(counts.argmin())
+    return None
+
+
+def _checked(attributes: np.ndarray, groups: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    attributes, groups = np.asarray(attributes), np.asarray(groups)
+    if attributes.ndim != 2 or not attributes.size or not np.isin(attributes, (0, 1)).all():
+        raise BiaslibError(f"attributes must be (N, A) of 0 and 1 with N, A >= 1, not of shape {attributes.shape}.")
+    if groups.shape != attributes.shape[:1] or groups.dtype.kind not in "bui" or groups.min() < 0:
+        raise BiaslibError(
+            f"groups must be {len(attributes)} whole numbers from 0 on, one for each row of attributes, not "
+            f"{groups.dtype} of shape {groups.shape}."
+        )
+    if len(np.unique(groups)) < 2:
+        raise BiaslibError("there is one group only: nothing can be balanced.")
+    if not eps > 0:
+        raise BiaslibError(f"eps is the allowed distance from an even share and must be above 0, not {eps!r}.")
+    return attributes.astype(bool), groups.astype(np.intp)
