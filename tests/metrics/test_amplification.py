@@ -322,6 +322,7 @@ def test_labels_of_any_kind() -> None:
         Labels(torch.tensor(SKEWED), torch.tensor(GROUPS)),
         Labels(pd.DataFrame(SKEWED), pd.Series(GROUPS)),
         Labels(np.array(SKEWED, float), np.array(GROUPS, bool)),
+        Labels(np.asfortranarray(np.array(SKEWED, bool)), np.repeat(GROUPS, 2)[::2]),
     )
     for labels in kinds:
         pd.testing.assert_frame_equal(bias_amplification(labels, labels, labels).table(), expected)
@@ -407,6 +408,16 @@ WIDE = Labels(np.ones((4, 40), bool) & ~np.eye(4, 40, dtype=bool), [0, 1, 0, 1])
 def test_wrong_labels_get_one_sentence(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(BiaslibError, match=message):
         call()
+
+
+def test_any_order_in_memory() -> None:
+    rng = np.random.default_rng(0)
+    attributes, groups = rng.random((50, 12)) < 0.4, np.arange(50) % 2
+    expected = bias_amplification(*[Labels(attributes.copy(), groups)] * 3).n_sets
+    by_column = np.asfortranarray(attributes)
+    assert bias_amplification(*[Labels(by_column, groups)] * 3).n_sets == expected
+    wider = np.repeat(attributes, 2, axis=1)
+    assert bias_amplification(*[Labels(wider[:, ::2], groups)] * 3).n_sets == expected
 
 
 def test_what_is_refused_in_full_is_counted_in_part() -> None:
