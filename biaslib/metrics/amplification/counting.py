@@ -114,9 +114,9 @@ def count_sets(
     if work > MOST_PAIRS:
         most = max(int(side.attributes.sum(axis=1).max(initial=0)) for side in sides[:2])
         raise BiaslibError(
-            f"With {width} attributes, up to {most} of them on one image, all images together have up to {work:.1e} sets, "
-            f"more than the {MOST_PAIRS:.1e} that can be counted: give a smaller max_size, drop attributes, or take "
-            "sets='observed'."
+            f"With {width} attributes, up to {most} of them on one image, all images together have up to {work:.1e} "
+            f"sets, more than the {MOST_PAIRS:.1e} that can be counted: give a smaller max_size, drop attributes, or "
+            "take sets='observed'."
         )
     return _count_by_levels(sides, min_size, max_size)
 
