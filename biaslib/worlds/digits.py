@@ -1,0 +1,284 @@
+"""Real handwritten digits with white corners: balanced one by one, skewed in pairs."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from scipy import ndimage
+from sklearn import datasets as bundled
+
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.worlds.factors import CHOICE, Factor, check_draw, halves, read
+
+Split = Literal["train", "test"]
+
+CORNERS = ("top_left", "bottom_left", "top_right")
+CLASSES = 10
+# As in MNIST: a digit fills the middle 20 of 28 pixels.
+_BOX, _FRAME = 20, 28
+_MARGIN = (_FRAME - _BOX) // 2
+_GREY = 128
+# Corners of four images in turn: each corner is white in two of them, the left ones match or do not.
+_MATCHED = np.array([[1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1]], bool)
+_UNMATCHED = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], bool)
+
+
+@dataclass(frozen=True)
+class Scans:
+    """Handwritten digits, white on black.
+
+    Attributes:
+        images: (N, H, W) uint8.
+        digits: (N,) 0 to 9.
+        train: numbers of the scans to draw training images from.
+        test: numbers of those for testing; none is in both.
+    """
+
+    images: np.ndarray
+    digits: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+
+
+class Digits:
+    """Real digits in two groups of five classes (target), with three corners that are white or not (attributes).
+
+    After Zhao, Andrews and Xiang 2023, section 4. Each corner alone is white in half of the images of either group,
+    whatever the strength s. But in group 1 the two left corners match (both white or both black) in a share
+    (1 + s) / 2 of the images, and in group 0 in the share (1 - s) / 2, so that of the images with both left corners
+    white a share (1 + s) / 2 is of group 1. The right corner is independent of everything. The paper's probabilities
+    are lost in its text; this is the simplest table with its properties.
+
+    Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the handwritten original), `top_left`,
+    `bottom_left`, `top_right` (0 black, 1 white), `blur` (standard deviation of a Gaussian over the digit, in pixels
+    of a 28-pixel image; the corners stay sharp), `worn` (0: no corner, 1 to 3: that one is grey whatever it was, and
+    its value can only be guessed).
+
+    The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
+
+    Args:
+        assignment: which random five of the ten classes are group 1.
+        corner: side of a corner, in pixels of a 28-pixel image; the paper's is one pixel.
+        scans: handwritten originals to use; None for scikit-learn's 1,797 of 8 x 8 pixels.
+
+    Raises:
+        BiaslibError: an assignment that is no whole number >= 0, or a corner that would touch the digit.
+    """
+
+    name = "digits"
+    target = "group"
+    cue = "bottom_left"
+    attributes: tuple[str, ...] = ("group", *CORNERS)
+    regions: tuple[str, ...] = ("digit", *CORNERS)
+
+    def __init__(self, assignment: int = 0, *, corner: int = 3, scans: Scans | None = None) -> None:
+        """Chooses the groups; the scans are read when they are first needed."""
+        if not isinstance(assignment, Integral) or assignment < 0:
+            raise BiaslibError(f"assignment must be a whole number from 0 on, not {assignment!r}.")
+        if not isinstance(corner, Integral) or not 1 <= corner <= _MARGIN:
+            raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
+        order = np.random.default_rng([int(assignment), CLASSES]).permutation(CLASSES)
+        self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: CLASSES // 2]))
+        self.corner = int(corner)
+        self._scans: Scans | None = scans
+
+    @property
+    def scans(self) -> Scans:
+        """The handwritten originals."""
+        return self._scans or small_scans()
+
+    def factors(
+        self, n: int, *, strength: float, seed: int, split: Split = "train", blur: float = 0.0, worn: float = 0.0
+    ) -> pd.DataFrame:
+        """Draws n rows: half of them of group 1, the classes of a group equally often.
+
+        The corners' counts are exact to the nearest four images of a group. The same seed with another strength gives
+        the same scans; with another blur only that column changes.
+
+        Args:
+            n: number of rows, >= 1; a scan is used again where there are more rows of its class than scans.
+            strength: skew of the left corners' pair, in [0, 1].
+            seed: >= 0.
+            split: which scans to draw from.
+            blur: of all rows, >= 0.
+            worn: share of the rows with a worn corner, in [0, 1]; each of the three equally often.
+
+        Raises:
+            BiaslibError: an argument out of range.
+        """
+        table = self._plain(n, strength, seed, split, blur, worn)
+        rng = np.random.default_rng([seed, 1])
+        for group in (False, True):
+            rows = rng.permutation(np.flatnonzero(table["group"] == group))
+            share = (1 + strength) / 2 if group else (1 - strength) / 2
+            matched = 4 * round(share * len(rows) / 4)
+            for part, patterns in ((rows[:matched], _MATCHED), (rows[matched:], _UNMATCHED)):
+                table.loc[part, list(CORNERS)] = patterns[np.arange(len(part)) % 4].astype(np.int8)
+        return table
+
+    def leaning(
+        self,
+        n: int,
+        *,
+        shares: Sequence[float],
+        seed: int,
+        split: Split = "train",
+        blur: float = 0.0,
+        worn: float = 0.0,
+    ) -> pd.DataFrame:
+        """Draws n rows whose corners each lean to a group of their own, independently of each other.
+
+        Args:
+            n: number of rows, >= 1.
+            shares: for each corner, the share of group 1 among the images where it is white, in [0, 1].
+            seed: >= 0.
+            split: which scans to draw from.
+            blur: of all rows, >= 0.
+            worn: share of the rows with a worn corner, in [0, 1]; each of the three equally often.
+
+        Raises:
+            BiaslibError: an argument out of range.
+        """
+        if len(shares) != len(CORNERS) or not all(0 <= share <= 1 for share in shares):
+            raise BiaslibError(f"shares holds one number in [0, 1] for each of {', '.join(CORNERS)}, not {shares!r}.")
+        table = self._plain(n, 0.0, seed, split, blur, worn)
+        rng = np.random.default_rng([seed, 2])
+        for corner, share in zip(CORNERS, shares, strict=True):
+            for group in (False, True):
+                rows = rng.permutation(np.flatnonzero(table["group"] == group))
+                white = rows[: round((share if group else 1 - share) * len(rows))]
+                table.loc[white, corner] = np.int8(1)
+        return table
+
+    def render(self, factors: pd.DataFrame, *, size: int = _FRAME) -> Samples:
+        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
+
+        Args:
+            factors: a table from `factors` or `leaning`, edited at will; further columns are left alone.
+            size: height and width in pixels.
+
+        Returns:
+            Images (n, size, size, 3), grey; labels `group` and the corners (bool); masks: `digit` (the middle, where
+            it may lie) and the corners, whatever their colour.
+
+        Raises:
+            BiaslibError: a column is missing or a value is out of range; size below 8.
+        """
+        if not isinstance(size, Integral) or size < 8:
+            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        scans = self.scans
+        known = {
+            "group": CHOICE,
+            "scan": Factor(0, len(scans.digits) - 1, whole=True),
+            "blur": Factor(0.0, 100.0),
+            "worn": Factor(0, 3, whole=True),
+        }
+        table = read(factors, known | dict.fromkeys(CORNERS, CHOICE))
+        pages = _framed(scans.images[table["scan"]], size)
+        for blur in np.unique(table["blur"][table["blur"] > 0]):
+            rows = table["blur"] == blur
+            sigma = float(blur) * size / _FRAME
+            pages[rows] = ndimage.gaussian_filter(pages[rows], sigma=(0, sigma, sigma), mode="constant")
+        places = _places(size, self.corner)
+        masks = {"digit": np.ones(pages.shape, bool)}
+        for number, (corner, place) in enumerate(places.items(), start=1):
+            tone = np.where(table["worn"] == number, _GREY, 255 * table[corner])
+            pages[:, *place] = tone[:, None, None]
+            masks["digit"][:, *place] = False
+            masks[corner] = np.zeros(pages.shape, bool)
+            masks[corner][:, *place] = True
+        labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
+        return Samples(np.repeat(pages[..., None], 3, axis=-1), labels, masks)
+
+    def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float, worn: float) -> pd.DataFrame:
+        """Groups, classes and scans; all corners black."""
+        check_draw(n, strength, seed)
+        if split not in get_args(Split):
+            raise BiaslibError(f"split must be one of {', '.join(get_args(Split))}, not {split!r}.")
+        if not 0 <= worn <= 1:
+            raise BiaslibError(f"worn is a share of the images in [0, 1], not {worn!r}.")
+        if not 0 <= blur <= 100:
+            raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
+        rng = np.random.default_rng(seed)
+        group = halves(n, rng)
+        digit = np.empty(n, np.int8)
+        scan = np.empty(n, np.uint32)
+        scans = self.scans
+        pool = scans.train if split == "train" else scans.test
+        for value in (False, True):
+            classes = [c for c in range(CLASSES) if (c in self.group_one) == value]
+            rows = np.flatnonzero(group == value)
+            digit[rows] = rng.permutation(np.resize(classes, len(rows)))
+        for c in range(CLASSES):
+            rows = np.flatnonzero(digit == c)
+            scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
+        table = pd.DataFrame({"group": group, "digit": digit, "scan": scan})
+        for corner in CORNERS:
+            table[corner] = np.zeros(n, np.int8)
+        table["blur"] = np.float32(blur)
+        table["worn"] = rng.permutation(np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)).astype(
+            np.int8
+        )
+        return table
+
+
+def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:
+    """Rows and columns of each corner in a picture of that size."""
+    side = max(1, round(corner * size / _FRAME))
+    low, high = slice(0, side), slice(size - side, size)
+    return {"top_left": (low, low), "bottom_left": (high, low), "top_right": (low, high)}
+
+
+def scans_of(train: Samples, test: Samples) -> Scans:
+    """Scans from a data set of digits, such as MNIST: grey pictures with the label `digit`.
+
+    Raises:
+        BiaslibError: where the pictures differ in size, there is no such label, or a class is missing.
+    """
+    if train.images.shape[1:] != test.images.shape[1:]:
+        raise BiaslibError(
+            f"training pictures of {train.images.shape[1:3]} pixels and test pictures of {test.images.shape[1:3]}: "
+            "load both at one size."
+        )
+    for part in (train, test):
+        if "digit" not in part.labels or set(part.labels["digit"]) != set(range(CLASSES)):
+            raise BiaslibError("scans need a label `digit` with all of 0 to 9, in training and in test.")
+    return Scans(
+        np.concatenate([train.images[..., 0], test.images[..., 0]]),
+        np.concatenate([train.labels["digit"], test.labels["digit"]]).astype(np.int8),
+        np.arange(len(train)),
+        np.arange(len(train), len(train) + len(test)),
+    )
+
+
+@functools.cache
+def small_scans() -> Scans:
+    """The 1,797 digits that come with scikit-learn, 8 x 8 pixels, by 13 writers (Alpaydin and Kaynak 1998).
+
+    Every third scan of each class is for testing. Writers are not recorded, so one may be in both parts.
+    """
+    images, digits = bundled.load_digits(return_X_y=True)
+    turn = np.empty(len(digits), np.intp)
+    for c in range(CLASSES):
+        rows = np.flatnonzero(digits == c)
+        turn[rows] = np.arange(len(rows)) % 3
+    pages = np.round(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    frames = np.stack([np.pad(_resized(page, _BOX), _MARGIN) for page in pages])
+    return Scans(frames, digits.astype(np.int8), np.flatnonzero(turn < 2), np.flatnonzero(turn == 2))
+
+
+def _framed(pages: np.ndarray, size: int) -> np.ndarray:
+    """Scans at another size."""
+    if pages.shape[1:] == (size, size):
+        return pages.copy()
+    return np.stack([_resized(page, size) for page in pages])
+
+
+def _resized(page: np.ndarray, size: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(page).resize((size, size), Image.Resampling.BICUBIC))
