@@ -1,6 +1,7 @@
 """Hashes of configurations and of code, from which the store makes its keys."""
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -73,7 +74,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(key)
             yield from _parts(value[key])
         yield b"}"
-    elif isinstance(value, np.ndarray):
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         yield f"array:{value.dtype}:{value.shape};".encode()
         yield np.ascontiguousarray(value).tobytes()
     elif isinstance(value, pd.DataFrame):
@@ -103,18 +104,35 @@ def _reachable(thing: Any, seen: set[int]) -> Iterator[Path | str]:
         yield _module_path(name)
     elif isinstance(thing, types.FunctionType):
         yield _function_source(thing)
-        captured = inspect.getclosurevars(thing)
-        for value in {**captured.globals, **captured.nonlocals}.values():
-            if callable(value) or isinstance(value, types.ModuleType):
-                yield from _reachable(value, seen)
+        for value in _named(thing):
+            yield from _reachable(value, seen)
+
+
+def _named(function: types.FunctionType) -> list[Any]:
+    """What the function, and the functions inside it, name among its globals and captured values."""
+    scope = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a cell that is not filled yet
+            scope[name] = cell.cell_contents
+    names = {name for code in _codes(function.__code__) for name in (*code.co_names, *code.co_freevars)}
+    return [scope[name] for name in sorted(names & scope.keys())]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
 
 
 def _function_source(function: types.FunctionType) -> str:
     try:
         return ast.dump(ast.parse(inspect.cleandoc(inspect.getsource(function))))
     except (OSError, SyntaxError):  # typed at a prompt, or a lambda inside a larger expression
-        code = function.__code__
-        return f"{code.co_code.hex()}{[c for c in code.co_consts if not isinstance(c, types.CodeType)]}{code.co_names}"
+        return ";".join(
+            f"{code.co_code.hex()}{[c for c in code.co_consts if not isinstance(c, types.CodeType)]}{code.co_names}"
+            for code in _codes(function.__code__)
+        )
 
 
 def _module_path(name: str) -> Path:

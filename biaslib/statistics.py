@@ -1,5 +1,6 @@
 """Intervals, tests and corrections: how sure a number is."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,7 @@ def interval(
     """
     _check_confidence(confidence)
     data = _flat("values", values)
-    keys = np.arange(len(data)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    keys = np.arange(len(data)) if clusters is None else _keys(clusters)
     if len(keys) != len(data):
         raise BiaslibError(f"{len(data)} values but {len(keys)} clusters: give the cluster of every value.")
     defined = ~np.isnan(data)
@@ -87,10 +88,56 @@ def interval(
         return Interval(estimate, np.nan, np.nan, len(data), confidence, undefined)
     rng = np.random.default_rng(seed)
     means = _nested_means(units, resamples, rng) if clusters is not None else _means(data, resamples, rng)
-    tail = (1 - confidence) / 2
-    widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
-    low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)
-    return Interval(estimate, float(low), float(high), len(data), confidence, undefined)
+    low, high = _widened(means, estimate, size, confidence, bounds)
+    return Interval(estimate, low, high, len(data), confidence, undefined)
+
+
+def crossed_interval(
+    values: np.ndarray,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = 2000,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> Interval:
+    """Bootstrap interval of a mean over M models that were all measured on the same N images.
+
+    Each resample draws models and, independently, images, and takes the mean over the drawn pairs (the "pigeonhole"
+    bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `interval` with
+    clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
+
+    Args:
+        values: (M, N); NaN counts as undefined and is left out.
+        confidence: between 0 and 1.
+        seed: of the resampling.
+        resamples: number of bootstrap draws.
+        bounds: the range of the quantity; the interval does not leave it.
+
+    Returns:
+        Interval over M N values; low and high are NaN with fewer than two models or images, everything is NaN
+        without values.
+
+    Raises:
+        BiaslibError: where values are not two-dimensional, or the confidence is not between 0 and 1.
+    """
+    _check_confidence(confidence)
+    table = np.asarray(values, dtype=float)
+    if table.ndim != 2:
+        raise BiaslibError(f"values must be (models, images), not of shape {table.shape}.")
+    defined = ~np.isnan(table)
+    n, undefined = int(defined.sum()), int((~defined).sum())
+    if n == 0:
+        return Interval(np.nan, np.nan, np.nan, 0, confidence, undefined)
+    known = np.where(defined, table, 0.0)
+    estimate = float(known.sum() / n)
+    if min(table.shape) < 2:
+        return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
+    rng = np.random.default_rng(seed)
+    models, images = (rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in table.shape)
+    weights = ((models @ defined) * images).sum(1)
+    means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
+    low, high = _widened(means, estimate, len(table), confidence, bounds)
+    return Interval(estimate, low, high, n, confidence, undefined)
 
 
 def kendall(
@@ -112,7 +159,7 @@ def kendall(
     """
     _check_confidence(confidence)
     a, b = _flat("x", x), _flat("y", y)
-    keys = np.arange(len(a)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    keys = np.arange(len(a)) if clusters is None else _keys(clusters)
     if not len(a) == len(b) == len(keys):
         raise BiaslibError(f"x has {len(a)} values, y {len(b)} and clusters {len(keys)}: give the same number of each.")
     defined = ~(np.isnan(a) | np.isnan(b))
@@ -159,7 +206,10 @@ def welch(a: Values, b: Values, *, confidence: float = 0.95) -> Comparison:
     difference = float(first.mean() - second.mean()) if min(n) > 0 else np.nan
     if min(n) < 2 or (np.ptp(first) == 0 and np.ptp(second) == 0):
         return Comparison(difference, np.nan, np.nan, np.nan, np.nan, np.nan, n)
-    found = scipy.stats.ttest_ind(first, second, equal_var=False)
+    with warnings.catch_warnings():
+        # scipy warns where one side is constant, which is a value like any other here
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = scipy.stats.ttest_ind(first, second, equal_var=False)
     low, high = found.confidence_interval(confidence)
     pooled = np.sqrt(((n[0] - 1) * first.var(ddof=1) + (n[1] - 1) * second.var(ddof=1)) / (sum(n) - 2))
     return Comparison(
@@ -184,6 +234,23 @@ def holm(p: Values) -> np.ndarray:
     adjusted = np.full(len(values), np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1.0)
     return adjusted
+
+
+def _widened(
+    means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """The ends of a percentile interval, as wide as a Student interval over `size` units has to be."""
+    tail = (1 - confidence) / 2
+    widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
+    low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)
+    return float(low), float(high)
+
+
+def _keys(clusters: Values) -> np.ndarray:
+    keys = pd.factorize(np.asarray(clusters))[0]
+    if (keys < 0).any():
+        raise BiaslibError(f"{int((keys < 0).sum())} clusters are missing: name the cluster of every value.")
+    return keys
 
 
 def _tau_b(x: np.ndarray, y: np.ndarray) -> float:

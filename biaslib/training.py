@@ -1,7 +1,10 @@
 """Training and prediction: one configuration, one loop, resumable after every epoch."""
 
+import hashlib
 import math
+import pickle
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,21 +14,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-import torch.nn.functional as F
 from torch import nn
 from tqdm.auto import tqdm
 
-from biaslib import fingerprint, models, store
+from biaslib import augmentation, fingerprint, models, store
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
 LOSSES = ("cross_entropy", "binary")
 OPTIMISERS = ("adamw", "adam", "sgd", "rmsprop")
 SCHEDULES = ("one_cycle", "cosine", "constant")
-AUGMENTATIONS = ("flip", "crop")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 Targets = np.ndarray | pd.Series | pd.DataFrame
+
+
+class DamagedCheckpointWarning(UserWarning):
+    """A checkpoint could not be read, and the training it belongs to starts anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +83,8 @@ class TrainingConfig:
         for name, known in {**choices, "keep": ("last", "best")}.items():
             if getattr(self, name) not in known:
                 raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
-        if unknown := set(self.augmentation) - set(AUGMENTATIONS):
-            raise BiaslibError(f"augmentation knows {', '.join(AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
+        if unknown := set(self.augmentation) - set(augmentation.KINDS):
+            raise BiaslibError(f"augmentation knows {', '.join(augmentation.KINDS)}, not {', '.join(sorted(unknown))}.")
         for name in ("outputs", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -111,7 +116,7 @@ def fit(
     if validation is None and (config.keep == "best" or config.patience is not None):
         raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
     held_out = None if validation is None else (validation[0], _as_targets(validation[1], config))
-    checkpoint = _checkpoint_path(samples, answers, config)
+    checkpoint = _checkpoint_path(samples, answers, config, held_out)
     with torch.random.fork_rng():
         run = _Run.start(answers, len(samples), config)
         run.resume(checkpoint)
@@ -188,7 +193,7 @@ class _Run:
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
                 group["lr"] = _learning_rate(step, self.steps, self.config)
-            images = _augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
+            images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
             with _autocast(self.config.precision, self.device):
                 logits = self.model(images.contiguous(memory_format=torch.channels_last))
             loss = self.loss(logits.float(), targets[rows].to(self.device))
@@ -225,7 +230,11 @@ class _Run:
     def resume(self, path: Path) -> None:
         if not path.exists():
             return
-        state = torch.load(path, map_location=self.device, weights_only=True)
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
+            warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 3)
+            return
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.epoch, self.best = state["epoch"], state["best"]
@@ -269,8 +278,13 @@ def _as_targets(targets: np.ndarray | pd.Series | pd.DataFrame, config: Training
     return torch.tensor(array, dtype=torch.float32)
 
 
-def _checkpoint_path(samples: Samples, targets: torch.Tensor, config: TrainingConfig) -> Path:
-    described = [config, targets.numpy(), samples.images, fingerprint.of_code(fit)]
+def _checkpoint_path(
+    samples: Samples, targets: torch.Tensor, config: TrainingConfig, held_out: tuple[Samples, torch.Tensor] | None
+) -> Path:
+    chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
+    weights = Path(config.weights) if config.weights not in (None, "imagenet") else None
+    start = hashlib.sha256(weights.read_bytes()).hexdigest() if weights is not None and weights.is_file() else None
+    described = [config, targets.numpy(), samples.images, chosen_by, start, fingerprint.of_code(fit)]
     return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
 
 
@@ -324,29 +338,6 @@ def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch
     batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
     batch[order] = images[rows[order]]
     return torch.from_numpy(batch).to(device)
-
-
-def _augmented(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
-    """Mirrored and cropped at random, as the model takes it."""
-    if "flip" in kinds:
-        mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
-        pixels = torch.where(mirrored[:, None, None, None], pixels.flip(2), pixels)
-    images = models.to_tensor(pixels)
-    return _random_crop(images) if "crop" in kinds else images
-
-
-def _random_crop(images: torch.Tensor) -> torch.Tensor:
-    """A random part of each image, of 70-100 % of its area and aspect 3/4-4/3, scaled to the full size."""
-    n = len(images)
-    area = torch.empty(n, device=images.device).uniform_(0.7, 1.0)
-    aspect = torch.empty(n, device=images.device).uniform_(math.log(3 / 4), math.log(4 / 3)).exp()
-    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
-    across = (2 * torch.rand(n, device=images.device) - 1) * (1 - width)
-    down = (2 * torch.rand(n, device=images.device) - 1) * (1 - height)
-    zero = torch.zeros_like(width)
-    theta = torch.stack([torch.stack([width, zero, across], 1), torch.stack([zero, height, down], 1)], 1)
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
 
 def _autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:

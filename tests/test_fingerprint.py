@@ -16,20 +16,20 @@ class Config:
 
 
 @pytest.mark.parametrize(
-    "value",
+    "make",
     [
-        None,
-        3,
-        "three",
-        {"b": [1, 2], "a": (0.5, True)},
-        Config(),
-        np.arange(4),
-        pd.DataFrame({"x": [1.0]}),
-        Path("a/b"),
+        lambda: None,
+        lambda: 3,
+        lambda: "three",
+        lambda: {"b": [1, 2], "a": (0.5, True)},
+        lambda: Config(),
+        lambda: np.arange(4),
+        lambda: pd.DataFrame({"x": [1.0], "name": ["a"]}),
+        lambda: Path("a/b"),
     ],
 )
-def test_equal_values_have_equal_hashes(value):
-    assert fingerprint.of_value(value) == fingerprint.of_value(value)
+def test_equal_values_have_equal_hashes(make):
+    assert fingerprint.of_value(make()) == fingerprint.of_value(make())
 
 
 def test_order_of_keys_does_not_count():
@@ -58,6 +58,8 @@ def test_different_values_have_different_hashes(one, other):
 def test_an_object_without_plain_value_is_refused():
     with pytest.raises(TypeError, match="cannot hash a object"):
         fingerprint.of_value({"model": object()})
+    with pytest.raises(TypeError, match="cannot hash a ndarray"):
+        fingerprint.of_value(np.array(["a", None], dtype=object))
 
 
 def test_hash_is_the_same_in_another_process():
@@ -90,22 +92,51 @@ def test_code_of_a_local_function_counts_without_comments():
     assert fingerprint.of_code(lambda: one()) != fingerprint.of_code(one)
 
 
-def write_package(folder, body):
+UPPER = """
+from biaslib import lower
+
+def run():
+    return lower.value()
+
+class Thing:
+    run = staticmethod(run)
+"""
+CALLS = {
+    "a lambda": "fingerprint.of_code(lambda: upper.run())",
+    "a comprehension": "fingerprint.of_code(lambda: [upper.run() for _ in range(2)])",
+    "an inner function": "fingerprint.of_code(outer)",
+    "a captured object": "fingerprint.of_code(lambda: thing.run())",
+}
+
+
+def write_package(folder, body, call="a lambda"):
     package = folder / "biaslib"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("")
     (package / "lower.py").write_text(body)
-    (package / "upper.py").write_text("from biaslib import lower\ndef run():\n    return lower.value()\n")
+    upper = (
+        "from biaslib import lower\ndef run():\n    return lower.value()\nclass Thing:\n    run = staticmethod(run)\n"
+    )
+    (package / "upper.py").write_text(upper)
     (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
-    program = "from biaslib import fingerprint, upper; print(fingerprint.of_code(lambda: upper.run()))"
+    program = f"""
+from biaslib import fingerprint, upper
+thing = upper.Thing()
+def outer():
+    def inner():
+        return upper.run()
+    return inner
+print({CALLS[call]})
+"""
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
 
 
-def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(tmp_path):
-    before = write_package(tmp_path, "def value():\n    return 1\n")
-    documented = write_package(tmp_path, 'def value():\n    """One."""\n    return 1  # one\n')
-    edited = write_package(tmp_path, "def value():\n    return 22\n")
+@pytest.mark.parametrize("call", CALLS)
+def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(tmp_path, call):
+    before = write_package(tmp_path, "def value():\n    return 1\n", call)
+    documented = write_package(tmp_path, 'def value():\n    """One."""\n    return 1  # one\n', call)
+    edited = write_package(tmp_path, "def value():\n    return 22\n", call)
     assert before == documented
     assert before != edited
 

@@ -129,6 +129,17 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     assert all(torch.equal(resumed[name], unbroken[name]) for name in unbroken)
 
 
+def test_a_damaged_checkpoint_is_said_and_the_training_starts_anew(monkeypatch):
+    samples = bright_or_dark()
+    expected = training.fit(samples, samples.labels["bright"], config())
+    path = store.root() / "damaged.pt"
+    path.write_bytes(b"no checkpoint")
+    monkeypatch.setattr(training, "_checkpoint_path", lambda *_: path)
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        found = training.fit(samples, samples.labels["bright"], config())
+    assert same_weights(found, expected)
+
+
 def test_the_best_epoch_is_kept_and_patience_ends_early():
     samples, unseen = bright_or_dark(), bright_or_dark(n=32, seed=1)
     backwards = ~unseen.labels["bright"].to_numpy()  # a validation set that gets worse with every epoch
@@ -155,15 +166,6 @@ def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
     from biaslib.models import to_tensor
 
     assert np.allclose(logits, training.predict(model, to_tensor(samples.images)), atol=1e-5)
-
-
-def test_a_cropped_image_keeps_its_shape_and_range():
-    images = torch.rand(8, 3, 16, 16)
-    cropped = training._random_crop(images)
-    assert cropped.shape == images.shape
-    assert cropped.min() >= 0
-    assert cropped.max() <= 1
-    assert not torch.equal(cropped, images)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from scipy.stats import binomtest
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
 
-Labels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
+GroupLabels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
 
 
-def group_accuracy(correct: np.ndarray | torch.Tensor, groups: Labels, *, confidence: float = 0.95) -> pd.DataFrame:
+def group_accuracy(
+    correct: np.ndarray | torch.Tensor, groups: GroupLabels, *, confidence: float = 0.95
+) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
 
     The interval is about the images of one model; what varies between models is for `statistics.interval`.
@@ -49,7 +51,7 @@ def group_accuracy(correct: np.ndarray | torch.Tensor, groups: Labels, *, confid
     return pd.DataFrame(rows, columns=["group", "n", "accuracy", "low", "high"])
 
 
-def worst_group_accuracy(correct: Array, groups: Labels, *, min_share: float = 0.01) -> Array:
+def worst_group_accuracy(correct: Array, groups: GroupLabels, *, min_share: float = 0.01) -> Array:
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
     For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
@@ -123,7 +125,8 @@ def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: fl
     if truth.all() or not truth.any() or np.isnan(scores).any():
         return np.nan
     order = np.argsort(-scores)
-    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # the last of each run of equal scores
+    ranked = scores[order]
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)  # the last of each run of equal scores
     true = np.cumsum(truth[order])[ends]
     false = ends + 1 - true
     weighted = true / true[-1] * n_positive
@@ -137,7 +140,7 @@ def _outside(shares: np.ndarray) -> bool:
     return bool(((shares < 0) | (shares > 1)).any())
 
 
-def _codes(groups: Labels, n: int) -> tuple[np.ndarray, pd.Index]:
+def _codes(groups: GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
     """The group of each image as 0, 1, ... and the sorted labels."""
     column = pd.Series(to_numpy(groups) if isinstance(groups, torch.Tensor) else groups).reset_index(drop=True)
     if n == 0:

@@ -188,3 +188,9 @@ def test_wrong_rankings_get_one_sentence(
 ) -> None:
     with pytest.raises(BiaslibError, match=message):
         normalized_average_precision(labels, scores, n_positive)
+
+
+def test_equal_infinite_scores_are_ties() -> None:
+    truth, scores = np.array([1, 0, 1, 0]), np.array([0.5, -np.inf, -np.inf, -np.inf])
+    expected = average_precision_score(truth, np.where(np.isinf(scores), -1e9, scores))
+    assert normalized_average_precision(truth, scores, n_positive=2) == pytest.approx(expected)
