@@ -57,11 +57,22 @@ def annotated_labels(root: Path | None = None) -> pd.DataFrame:
         BiaslibError: for a missing or a damaged file.
     """
     base = registry.root(root)
-    index = _test_index(base)
-    mapping = celeba.hq_to_celeba(base)
-    if index.max() >= len(mapping):
-        raise registry.damaged(_dataset(), base / "attention-iou" / "test_idx_sorted.npy", "an index is too large")
-    return celeba.attributes(base).iloc[mapping[index]].reset_index(drop=True)
+    return celeba.attributes(base).iloc[_celeba_rows(base)[_test_index(base)]].reset_index(drop=True)
+
+
+def training_labels(root: Path | None = None) -> pd.DataFrame:
+    """The 40 attributes of CelebAMask-HQ's other images: training and validation, not told apart.
+
+    Returns:
+        (25500 rows, 40 bool columns).
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    base = registry.root(root)
+    rows = _celeba_rows(base)
+    others = np.setdiff1d(np.arange(len(rows)), _test_index(base))
+    return celeba.attributes(base).iloc[rows[others]].reset_index(drop=True)
 
 
 def predictions(backbone: Backbone = "resnet", root: Path | None = None) -> np.ndarray:
@@ -286,6 +297,13 @@ def _test_index(base: Path) -> np.ndarray:
     if index.shape != (N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
         raise registry.damaged(_dataset(), path, f"it is not {N_TEST} row numbers")
     return index
+
+
+def _celeba_rows(base: Path) -> np.ndarray:
+    mapping = celeba.hq_to_celeba(base)
+    if _test_index(base).max() >= len(mapping):
+        raise registry.damaged(_dataset(), base / "attention-iou" / "test_idx_sorted.npy", "an index is too large")
+    return mapping
 
 
 def _number(path: Path) -> int:

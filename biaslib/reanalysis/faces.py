@@ -1,0 +1,167 @@
+"""Amplification of the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025), by paper B's metrics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from biaslib import parallel
+from biaslib.datasets import published
+from biaslib.metrics.amplification import Amplification, Labels, bias_amplification
+from biaslib.metrics.amplification.scores import Kind
+from biaslib.statistics import holm, interval
+
+Grouping = Literal["hair", "Male"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
+
+# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
+ATTRIBUTES = (
+    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
+    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
+    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
+    "Young",
+)  # fmt: skip
+
+# what is reported of each: which sets, and whether changes keep their signs
+MEASURES = (("single", "signed"), ("single", "absolute"), ("all", "absolute"), ("2+", "absolute"))
+
+
+def group_of(table: pd.DataFrame, grouping: Grouping) -> np.ndarray:
+    """The group of each image: 0, 1, 2 for black, blond, brown hair, or 0, 1 for not and for annotated `Male`.
+
+    Returns:
+        (N,) int; -1 where not exactly one of the three hair colours is given.
+    """
+    if grouping == "Male":
+        return table["Male"].to_numpy().astype(np.int64)
+    hair = table[list(HAIR)].to_numpy()
+    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
+
+
+def labels(table: pd.DataFrame, grouping: Grouping, keep: np.ndarray) -> Labels:
+    """The images to keep, as labels: the paper's 23 attributes, or the 22 besides `Male` where that is the group."""
+    names = [name for name in ATTRIBUTES if name != grouping]
+    attributes = np.ascontiguousarray(table.loc[keep, names].to_numpy())
+    return Labels(attributes, group_of(table, grouping)[keep], tuple(names))
+
+
+def measure(train: Labels, test: Labels, predicted: Labels) -> Iterator[dict[str, object]]:
+    """Every kind in every way of `MEASURES`: kind, sets, sign, value, n_sets, n_never_predicted.
+
+    Sets of two or more ("2+") are not counted again: their mean follows from those of all and of single ones.
+    """
+    for kind in KINDS:
+        found: dict[tuple[str, str], Amplification] = {}
+        for sets, sign in MEASURES[:3]:
+            size, absolute = 1 if sets == "single" else None, sign == "absolute"
+            found[sets, sign] = bias_amplification(train, test, predicted, kind=kind, max_size=size, absolute=absolute)
+            yield _row(kind, sets, sign, found[sets, sign])
+        one, every = found["single", "absolute"], found["all", "absolute"]
+        n = every.n_sets - one.n_sets
+        value = (every.mean * every.n_sets - one.mean * one.n_sets) / n if n else np.nan
+        never = every.n_never_predicted - one.n_never_predicted
+        yield {"kind": kind, "sets": "2+", "sign": "absolute", "value": value, "n_sets": n, "n_never_predicted": never}
+
+
+def of_one_model(
+    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: Grouping
+) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+    """What one model amplifies, on the test images for which labels and predictions give exactly one group.
+
+    Returns:
+        the rows of `measure`, the undirected changes of single attributes (attribute, group, train_bias, predicted,
+        d), and the number of images.
+    """
+    keep = (group_of(test, grouping) >= 0) & (group_of(predicted, grouping) >= 0)
+    three = (
+        labels(train, grouping, group_of(train, grouping) >= 0),
+        labels(test, grouping, keep),
+        labels(predicted, grouping, keep),
+    )
+    cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
+    cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
+    return (
+        pd.DataFrame(measure(*three)),
+        cells[["attribute", "group", "train_bias", "predicted", "d"]],
+        int(keep.sum()),
+    )
+
+
+def amplification(root: Path | None = None, *, models: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Amplification of the released ResNet-50s for both groupings, with intervals over models.
+
+    Args:
+        root: folder of all datasets.
+        models: how many of the 20.
+        seed: of the bootstrap.
+
+    Returns:
+        * `faces`: one row for each grouping, kind, sets and sign: value (mean over models), low, high, models, perfect
+          (the value of predictions without an error), p (t test of the models' values against `perfect`,
+          Holm-corrected over this table), n_sets and n_never_predicted (means over models);
+        * `faces_single`: the undirected change of each single attribute and each group it goes with in training:
+          grouping, attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the
+          grouping);
+        * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one
+          group predicted, mean over models).
+
+    Raises:
+        BiaslibError: for a missing or a damaged file.
+    """
+    train, test = published.training_labels(root), published.annotated_labels(root)
+    said = published.predictions("resnet", root)[:models]
+    predictions = [pd.DataFrame(model, columns=test.columns) for model in said]
+    values, single, images = [], [], []
+    for grouping in get_args(Grouping):
+        with parallel.workers() as (executor, _):
+            jobs = [executor.submit(of_one_model, train, test, model, grouping) for model in [test, *predictions]]
+            (perfect, _, n_test), *found = [job.result() for job in jobs]
+        rows, cells, kept = zip(*found, strict=True)
+        values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
+        single.append(_single_over_models(cells, seed).assign(grouping=grouping))
+        n_train = int((group_of(train, grouping) >= 0).sum())
+        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
+    table = pd.concat(values, ignore_index=True)
+    table["p"] = holm(table["p"])
+    return {
+        "faces": table,
+        "faces_single": pd.concat(single, ignore_index=True),
+        "faces_images": pd.DataFrame(images),
+    }
+
+
+def _row(kind: str, sets: str, sign: str, found: Amplification) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "sets": sets,
+        "sign": sign,
+        "value": found.mean,
+        "n_sets": found.n_sets,
+        "n_never_predicted": found.n_never_predicted,
+    }
+
+
+def _over_models(rows: tuple[pd.DataFrame, ...], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
+    table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
+    values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
+    spans = [interval(column, seed=seed) for column in values.T]
+    table["value"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    table["models"] = len(rows)
+    for name in ("n_sets", "n_never_predicted"):
+        table[name] = np.mean([model[name] for model in rows], axis=0)
+    table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
+    return table
+
+
+def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
+    by_cell = pd.concat(cells).groupby(["attribute", "group"])
+    table = by_cell[["train_bias", "predicted"]].mean()
+    spans = [interval(part, seed=seed) for _, part in by_cell["d"]]
+    table["d"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
+    return table.reset_index()
