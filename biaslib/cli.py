@@ -148,7 +148,10 @@ def store_rm(
     """Remove stored results; what is needed again is computed again."""
     from biaslib import store
 
-    print(f"removed {store.remove(prefix)} entries")
+    removed = store.remove(prefix)
+    if not removed:
+        _stop(f"nothing in the store matches {prefix!r}; `biaslib store ls` shows what there is.", code=2)
+    print(f"removed {removed} entries")
 
 
 @store_app.command("verify")

@@ -15,9 +15,15 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def cores() -> int:
-    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants)."""
+    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants).
+
+    Raises:
+        BiaslibError: where BIASLIB_CORES is not a whole number of at least 1.
+    """
     chosen = os.environ.get("BIASLIB_CORES")
     if chosen:
+        if not chosen.isdecimal() or int(chosen) == 0:
+            raise BiaslibError(f"BIASLIB_CORES must be a whole number of at least 1, not {chosen!r}.")
         return int(chosen)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

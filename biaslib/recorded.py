@@ -64,7 +64,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
         file = _file(notebook, candidate)
         if file.is_file():
             try:
-                record = json.loads(file.read_text())
+                record = json.loads(file.read_text(encoding="utf-8"))
                 record["values"] = _decoded(record["values"])
             except (ValueError, KeyError, TypeError) as error:
                 raise BiaslibError(f"the record {file.name} is damaged ({error}): restore it from git.") from error
@@ -136,7 +136,7 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
         raise BiaslibError(f"{notebook} marks nothing to record: call recorded.put(name, values) in one of its cells.")
     file = _file(notebook, run["preset"])
     with store.replacing(file) as partial:
-        partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+        partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return file
 
 

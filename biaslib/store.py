@@ -95,8 +95,8 @@ def entries() -> list[Entry]:
     """Every readable entry, oldest first; damaged ones are left to `verify`."""
     found = []
     for path in _folders():
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            record = json.loads((path / "record.json").read_text())
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            record = json.loads((path / "record.json").read_text(encoding="utf-8"))
             found.append(
                 Entry(
                     kind=path.parent.name,
@@ -183,7 +183,7 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
             "seconds": round(seconds, 3),
             "config": repr(config)[:2000],
         }
-        (folder / "record.json").write_text(json.dumps(record, indent=1))
+        (folder / "record.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def _write_result(folder: Path, result: Any) -> Path:
@@ -199,7 +199,7 @@ def _write_result(folder: Path, result: Any) -> Path:
     if _is_mapping_of("numpy.ndarray", result):
         np.savez(folder / "arrays.npz", allow_pickle=False, **dict(result))
         return folder / "arrays.npz"
-    (folder / "value.json").write_text(json.dumps(result))
+    (folder / "value.json").write_text(json.dumps(result), encoding="utf-8")
     return folder / "value.json"
 
 
@@ -217,7 +217,7 @@ def _save_tensors(tensors: Mapping[str, Any], file: Path) -> None:
 
 
 def _read(entry: Path) -> Any:
-    file = entry / json.loads((entry / "record.json").read_text())["file"]
+    file = entry / json.loads((entry / "record.json").read_text(encoding="utf-8"))["file"]
     match file.suffix:
         case ".parquet":
             return pd.read_parquet(file)
@@ -231,14 +231,14 @@ def _read(entry: Path) -> Any:
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         case _:
-            return json.loads(file.read_text())
+            return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _problem(entry: Path) -> str | None:
     try:
-        record = json.loads((entry / "record.json").read_text())
+        record = json.loads((entry / "record.json").read_text(encoding="utf-8"))
         file, expected = entry / record["file"], record["sha256"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "has no readable record"
     if not file.exists():
         return f"has lost {file.name}"

@@ -81,6 +81,8 @@ def test_store_lists_removes_and_verifies(monkeypatch, capsys):
     assert call(monkeypatch, "store", "rm", "squares") == 0
     assert "removed 2 entries" in capsys.readouterr().out
     assert store.entries() == []
+    assert call(monkeypatch, "store", "rm", "nosuch") == 2
+    assert "nothing in the store matches 'nosuch'" in capsys.readouterr().err
 
 
 def test_data_list_names_licence_and_source(monkeypatch, capsys):

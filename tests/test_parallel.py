@@ -25,6 +25,13 @@ def test_cores_can_be_limited(monkeypatch):
     assert parallel.cores() >= 1
 
 
+@pytest.mark.parametrize("chosen", ["x", "0", "-1", "1.5"])
+def test_a_number_of_cores_that_is_none_is_one_sentence(monkeypatch, chosen):
+    monkeypatch.setenv("BIASLIB_CORES", chosen)
+    with pytest.raises(BiaslibError, match=f"BIASLIB_CORES must be a whole number of at least 1, not '{chosen}'"):
+        parallel.cores()
+
+
 def test_single_threaded_gives_the_threads_back_even_after_an_error():
     before = torch.get_num_threads()
     assert parallel.single_threaded(torch.get_num_threads) == 1

@@ -70,6 +70,17 @@ def test_a_damaged_entry_is_said_and_computed_again(file):
     assert store.verify() == []
 
 
+def test_a_record_that_is_no_mapping_is_a_damaged_entry():
+    compute, calls = counting(np.arange(3))
+    store.get_or_compute("kind", {"seed": 1}, compute)
+    next(store.root().glob("kind/*/record.json")).write_text("null")
+    assert store.entries() == []
+    assert [problem.partition(" ")[2] for problem in store.verify()] == ["has no readable record"]
+    with pytest.warns(store.DamagedEntryWarning, match="no readable record"):
+        store.get_or_compute("kind", {"seed": 1}, compute)
+    assert len(calls) == 2
+
+
 def test_an_error_leaves_nothing_behind():
     def fails():
         raise ValueError("no result")

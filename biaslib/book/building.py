@@ -127,7 +127,7 @@ def _chosen(project: Project, only: Iterable[str]) -> list[str]:
 
 def _parts(project: Project) -> dict[str, list[str]]:
     """Caption in lower case -> notebooks, for the parts of the table of contents that have notebooks."""
-    contents = yaml.safe_load((project.book / "_toc.yml").read_text())
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
     parts = {
         part.get("caption", "").lower(): re.findall(r"_executed/(\w+)", yaml.safe_dump(part))
         for part in contents.get("parts", ())
@@ -138,7 +138,7 @@ def _parts(project: Project) -> dict[str, list[str]]:
 def _key(project: Project, notebook: str, preset: str | None) -> str:
     """Hash of everything that a page is made from."""
     given = parameters.from_preset(project, preset).get(notebook, {})
-    text = (project.notebooks / f"{notebook}.md").read_text()
+    text = (project.notebooks / f"{notebook}.md").read_text(encoding="utf-8")
     named = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
     return fingerprint.of_value(
         {
@@ -146,7 +146,7 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
             "parameters": repr(given),
             "preset": preset or parameters.QUICK,
             "package": fingerprint.of_package(),
-            "records": [file.read_text() for file in named],
+            "records": [file.read_text(encoding="utf-8") for file in named],
             "data": bool(os.environ.get("BIASLIB_DATA")),
             "versions": execution.versions(),
         }

@@ -145,7 +145,7 @@ def run(
 def about(file: Path) -> dict[str, Any] | None:
     """What an executed notebook says about itself, or None where it is missing or was not written by `run`."""
     try:
-        return json.loads(file.read_text())["metadata"]["biaslib"]
+        return json.loads(file.read_text(encoding="utf-8"))["metadata"]["biaslib"]
     except (OSError, ValueError, KeyError):
         return None
 

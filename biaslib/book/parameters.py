@@ -43,7 +43,8 @@ def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
 def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
     """The given values, each of the type of its default.
 
-    A whole number is accepted where the default is a float; anything is where the default is None.
+    A whole number is accepted where the default is a float; anything is where the default is None. The items of a list
+    are held against the default's first item, and a list is not empty where the default is not.
 
     Raises:
         BiaslibError: for a name the notebook does not declare, or a value of another type.
@@ -83,7 +84,7 @@ def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any
     file = project.presets / f"{preset}.yml"
     if not file.is_file():
         raise BiaslibError(f"there is no preset {preset!r}: choose {_listed(preset_names(project))}.")
-    content = yaml.safe_load(file.read_text()) or {}
+    content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     if not isinstance(content, dict) or not all(isinstance(part, dict) for part in content.values()):
         raise BiaslibError(f"the preset {file.name} must map notebooks to their parameters.")
     return content
@@ -120,18 +121,33 @@ def _known(key: str, defaults: Mapping[str, Any], *, name: str) -> None:
 def _checked(key: str, value: Any, defaults: Mapping[str, Any], *, name: str) -> Any:
     _known(key, defaults, name=name)
     default = defaults[key]
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    if default is None or type(value) is type(default):
-        return value
+    if _fits(value, default):
+        return _as(value, default)
     raise BiaslibError(
         f"parameter {key} of {name} must be {_type_name(default)} (its default is {default!r}), not {value!r}."
     )
 
 
+def _fits(value: Any, default: Any) -> bool:
+    if default is None:
+        return True
+    if isinstance(default, list | tuple):
+        whole = isinstance(value, list | tuple) and (bool(value) or not default)
+        return whole and all(_fits(item, default[0]) for item in value if default)
+    return type(value) is type(default) or (isinstance(default, float) and type(value) is int)
+
+
+def _as(value: Any, default: Any) -> Any:
+    """A value that fits, as the default's type: 1 as 1.0, [1] as (1.0,)."""
+    if isinstance(default, list | tuple):
+        return type(default)(_as(item, default[0]) if default else item for item in value)
+    return float(value) if isinstance(default, float) else value
+
+
 def _type_name(value: Any) -> str:
+    if isinstance(value, list | tuple) and value:
+        many = {int: "whole numbers", float: "numbers", str: "texts"}
+        return f"a list of {many.get(type(value[0]), type(value[0]).__name__)}"
     names = {
         bool: "true or false",
         int: "a whole number",

@@ -36,13 +36,13 @@ def write(project: Project) -> Path:
     _fragments(project)
     key = _key(project)
     front, stamp = project.site / "index.html", project.site / ".made-from"
-    if front.is_file() and stamp.is_file() and stamp.read_text() == key:
+    if front.is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == key:
         return front
     tqdm.write("making the pages")
     partial = project.output / ".partial-site"
     shutil.rmtree(partial, ignore_errors=True)
     _sphinx(project, partial, strict=not missing)
-    (partial / "_build" / "html" / stamp.name).write_text(key)
+    (partial / "_build" / "html" / stamp.name).write_text(key, encoding="utf-8")
     _swap(partial / "_build" / "html", project.site)
     shutil.rmtree(partial)
     if missing:
@@ -57,7 +57,7 @@ def _key(project: Project) -> str:
     return fingerprint.of_value(
         {
             "files": {str(file.relative_to(project.root)): file.read_bytes().hex() for file in sorted(files)},
-            "package": [file.read_text() for file in sorted(Path(__file__).parents[1].rglob("*.py"))],
+            "package": [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parents[1].rglob("*.py"))],
         }
     )
 
@@ -117,8 +117,8 @@ def _fragments(project: Project) -> None:
 
 def _update(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.is_file() or file.read_text() != text:
-        file.write_text(text)
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
 
 
 def _status(runs: dict[str, dict]) -> str:

@@ -1,5 +1,6 @@
 """Unpacking what came from elsewhere: only plain files and folders, and only below the folder that was meant."""
 
+import lzma
 import shutil
 import stat
 import tarfile
@@ -11,6 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from biaslib.errors import BiaslibError
+
+_CHUNK = 1 << 20
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,25 @@ def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
         elif tarfile.is_tarfile(archive):
             with tarfile.open(archive) as opened_tar:
                 _unpack(archive.name, _tar_members(opened_tar), into, strip)
+                _read_to_the_end(opened_tar)
         else:
             raise BiaslibError(f"{archive.name} is neither a zip nor a tar archive; remove it and fetch it again.")
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
+    except _DAMAGED as error:
+        raise _damaged(archive, error) from error
+    except OSError as error:
+        if error.errno is not None:  # a full disk, a missing file; a broken gzip or bz2 stream carries no number
+            raise
+        raise _damaged(archive, error) from error
+
+
+def _damaged(archive: Path, why: Exception) -> BiaslibError:
+    return BiaslibError(f"{archive.name} is damaged ({why}); remove it and fetch it again.")
+
+
+def _read_to_the_end(archive: tarfile.TarFile) -> None:
+    """Reads what follows the last member: a compressed stream's checksum stands at its very end."""
+    while archive.fileobj is not None and archive.fileobj.read(_CHUNK):
+        pass
 
 
 def _zip_members(archive: zipfile.ZipFile) -> list[_Member]:

@@ -47,9 +47,8 @@ def segmentations(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.n
 def _decoded(dataset: Dataset, files: Sequence[Path], size: int, *, mode: str) -> np.ndarray:
     # one look at the folder entries keys the map, so a picture that was replaced is decoded anew
     states = [require(dataset, file).stat() for file in files]
-    key = fingerprint.of_value(
-        [mode, size, [(str(file), state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True)]]
-    )
+    seen = [(str(file), state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True)]
+    key = fingerprint.of_value([mode, size, seen, fingerprint.of_code(_decode_all)])
     target = store.root() / "decoded" / f"{dataset.name}-{mode}-{size}-{key}.npy"
     if not target.exists():
         with store.replacing(target) as partial:

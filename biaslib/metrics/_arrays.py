@@ -18,7 +18,12 @@ def to_numpy(values: Any) -> np.ndarray:
 
 
 def like(result: np.ndarray | np.generic, example: Any) -> Any:
-    """The result as a torch tensor on the example's device where the example is one, else as NumPy."""
+    """The result as a torch tensor on the example's device where the example is one, else as NumPy.
+
+    Apple's GPU (mps) has no float64: a result for it is float32.
+    """
     if isinstance(example, torch.Tensor):
+        if example.device.type == "mps" and result.dtype == np.float64:
+            result = result.astype(np.float32)
         return torch.as_tensor(result, device=example.device)
     return result

@@ -225,17 +225,25 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("m=3", "one has no parameter 'm': it has n, rate, name."),
+        ("m=3", "one has no parameter 'm': it has n, rate, name, biases, counts."),
         ("nmae=3", "did you mean 'name'?"),
         ("n=many", "parameter n of one must be a whole number (its default is 3), not 'many'."),
         ("n=true", "parameter n of one must be a whole number"),
         ("rate=x", "parameter rate of one must be a number"),
         ("n", "'n' is not a parameter: write it as name=value"),
         ("n=[1", "cannot read the value '[1' of n"),
+        (
+            "biases=[0.5, x]",
+            "parameter biases of one must be a list of numbers (its default is [0.5, 0.9]), not [0.5, 'x']",
+        ),
+        ("biases=[0.5, [1]]", "parameter biases of one must be a list of numbers"),
+        ("biases=[]", "parameter biases of one must be a list of numbers (its default is [0.5, 0.9]), not []"),
+        ("counts=[1.5]", "parameter counts of one must be a list of whole numbers"),
     ],
 )
 def test_a_wrong_parameter_is_one_sentence(project, given, sentence):
-    write_notebook(project, "one", "print(n)", parameters="n = 3\nrate: float = 0.5\nname = 'x'")
+    lists = "biases = [0.5, 0.9]\ncounts = [4]"
+    write_notebook(project, "one", "print(n)", parameters=f"n = 3\nrate: float = 0.5\nname = 'x'\n{lists}")
     with pytest.raises(BiaslibError, match=re.escape(sentence)):
         book.read_parameters(project, "one", [given])
 
@@ -246,6 +254,7 @@ def test_parameters_are_read_as_their_defaults_are(project):
     read = book.read_parameters(project, "one", given)
     assert read == {"n": 4, "rate": 1.0, "name": "12", "biases": [0.1, 1], "limit": 2}
     assert isinstance(read["rate"], float)
+    assert isinstance(read["biases"][1], float)
 
 
 def test_a_parameters_cell_that_computes_is_refused(project):

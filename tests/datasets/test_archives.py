@@ -3,6 +3,7 @@ import stat
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
 
 from biaslib.datasets.archives import unpack
@@ -98,3 +99,26 @@ def test_truncated_and_foreign_files_are_named(tmp_path):
         unpack(tmp_path / "cut.tar.gz", tmp_path / "out")
     with pytest.raises(BiaslibError, match=r"page\.zip is neither a zip nor a tar"):
         unpack(tmp_path / "page.zip", tmp_path / "out")
+
+
+def test_a_flipped_byte_is_found_in_every_kind_of_archive(tmp_path):
+    noise = np.random.default_rng(0).bytes(2_000_000)  # several blocks of bz2, and no compressor shortens it
+    for kind in ("gz", "bz2", "xz"):
+        archive = tmp_path / f"a.tar.{kind}"
+        with tarfile.open(archive, f"w:{kind}") as opened:
+            info = tarfile.TarInfo("x.bin")
+            info.size = len(noise)
+            opened.addfile(info, io.BytesIO(noise))
+        refused(archive, 1_500_000, tmp_path)
+    refused(zip_of(tmp_path / "a.zip", **{"x.bin": noise}), 50_000, tmp_path)
+    # a checksum at the end of the stream, which unpacking alone never reads
+    refused(tar_of(tmp_path / "b.tar.gz", ("x.bin", tarfile.REGTYPE, noise)), -6, tmp_path)
+
+
+def refused(archive, place, folder):
+    content = bytearray(archive.read_bytes())
+    unpack(archive, folder / "whole")
+    content[place] ^= 255
+    archive.write_bytes(content)
+    with pytest.raises(BiaslibError, match=f"{archive.name} is damaged"):
+        unpack(archive, folder / "out")

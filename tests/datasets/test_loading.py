@@ -51,6 +51,15 @@ def test_second_load_decodes_nothing(tmp_path, monkeypatch):
         datasets.load("waterbirds", "val", size=12, root=tmp_path)
 
 
+def test_another_way_of_decoding_is_another_map(tmp_path, monkeypatch):
+    layouts.waterbirds(tmp_path)
+    datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    kept = sorted((store.root() / "decoded").iterdir())
+    monkeypatch.setattr(decoded.fingerprint, "of_code", lambda function: "edited")
+    datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    assert len(sorted((store.root() / "decoded").iterdir())) == 2 * len(kept)
+
+
 def test_replaced_picture_is_decoded_anew(tmp_path):
     table = layouts.waterbirds(tmp_path)
     before = np.array(datasets.load("waterbirds", "train", size=16, root=tmp_path).images[0])
