@@ -125,9 +125,9 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
         "preset": run["preset"],
         "parameters": run["parameters"],
         "data": run["recorded"]["data"],
-        "device": device(),
+        "device": run["device"],
         "date": run["date"],
-        "commit": _commit(),
+        "commit": run["commit"],
         "seconds": run["seconds"],
         "versions": run["versions"],
         "values": run["recorded"]["values"],
@@ -142,7 +142,7 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
 
 def device() -> str:
     """What this machine computes on, in words."""
-    import torch  # imported here, as it takes seconds and only a record needs it
+    import torch  # imported here, as it takes seconds and reading a record needs no device
 
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
@@ -154,6 +154,15 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+def commit(folder: Path) -> str:
+    """The commit checked out in a folder, with "-dirty" where files differ from it; "unknown" without git."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def _file(notebook: str, preset: str) -> Path:
     return project.find().recorded / f"{notebook}-{preset}.json"
 
@@ -162,14 +171,6 @@ def _show(content: dict[str, Any]) -> None:
     from IPython.display import display
 
     display({MIME: content}, raw=True)
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(project.find().root), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def _encoded(value: Any) -> Any:

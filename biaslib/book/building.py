@@ -1,7 +1,6 @@
 """Runs what has changed and makes the pages."""
 
 import contextlib
-import os
 import re
 import shutil
 import sys
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from biaslib import fingerprint, parallel, recorded
 from biaslib.book import execution, parameters, site
 from biaslib.book.execution import PageError
+from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
 from biaslib.project import Project
 
@@ -38,10 +38,11 @@ def build(
 
     Args:
         project: the checkout to build.
-        preset: a name from `notebooks/presets`; None for the notebooks' own defaults.
+        preset: a name from `notebooks/presets`; None for the notebooks' own defaults. A notebook that it does not
+            name runs with its defaults.
         only: notebooks, or captions of parts in the table of contents; everything where empty.
         jobs: how many notebooks run at a time; None for one a core.
-        record: keep the numbers that the notebooks mark under `book/recorded`.
+        record: keep under `book/recorded` the numbers that the notebooks of the preset mark.
         scheduler: the address of a Dask scheduler for independent trainings.
 
     Returns:
@@ -52,13 +53,15 @@ def build(
         PageError: where a notebook stopped or a page could not be made; the other pages are kept.
     """
     chosen = _chosen(project, only)
+    named = parameters.from_preset(project, preset)
+    presets = {name: preset if name in named else None for name in chosen}
     with _alone(project):
         _prune(project)
-        keys = {name: _key(project, name, preset) for name in chosen}
+        keys = {name: _key(project, name, presets[name]) for name in chosen}
         todo = [name for name in chosen if (execution.about(_page(project, name)) or {}).get("key") != keys[name]]
-        _run_all(project, todo, preset=preset, keys=keys, jobs=jobs, scheduler=scheduler)
+        _run_all(project, todo, presets=presets, keys=keys, jobs=jobs, scheduler=scheduler)
         if record:
-            for name in chosen:
+            for name in chosen if preset in (None, parameters.QUICK) else [name for name in chosen if name in named]:
                 _record(project, name, missing_ok=True)
         return site.write(project)
 
@@ -137,27 +140,33 @@ def _parts(project: Project) -> dict[str, list[str]]:
 
 def _key(project: Project, notebook: str, preset: str | None) -> str:
     """Hash of everything that a page is made from."""
-    given = parameters.from_preset(project, preset).get(notebook, {})
+    given = parameters.of_preset(project, preset, notebook)
     text = (project.notebooks / f"{notebook}.md").read_text(encoding="utf-8")
-    named = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
+    own = f"{notebook}-{preset or parameters.QUICK}"  # what this very run records
+    records = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
     return fingerprint.of_value(
         {
             "text": text,
             "parameters": repr(given),
             "preset": preset or parameters.QUICK,
             "package": fingerprint.of_package(),
-            "records": [file.read_text(encoding="utf-8") for file in named],
-            "data": bool(os.environ.get("BIASLIB_DATA")),
+            "records": [file.read_text(encoding="utf-8") for file in records if file.stem != own],
+            "data": _data() if re.search("datasets|reanalysis", text) else [],
             "versions": execution.versions(),
         }
     )
+
+
+def _data() -> list[str]:
+    """Which data sets are here: the folders under the data root."""
+    return sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
 
 
 def _run_all(
     project: Project,
     todo: list[str],
     *,
-    preset: str | None,
+    presets: Mapping[str, str | None],
     keys: Mapping[str, str],
     jobs: int | None,
     scheduler: str | None,
@@ -176,7 +185,7 @@ def _run_all(
                 project,
                 name,
                 _page(project, name),
-                preset=preset,
+                preset=presets[name],
                 key=keys[name],
                 threads=max(1, parallel.cores() // jobs),
                 scheduler=scheduler,

@@ -84,11 +84,12 @@ def run(
         on_cell: called after every code cell, for a progress bar.
 
     Returns:
-        What the executed notebook says about itself: preset, parameters, date, seconds, cores, versions, recorded.
+        What the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
+        versions, recorded.
 
     Raises:
-        BiaslibError: for a name, parameter or preset that does not exist, a value of the wrong type, or a cell that
-            stopped with such an error.
+        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the
+            notebook, a value of the wrong type, or a cell that stopped with such an error.
         PageError: where a cell stopped with any other error, or the kernel was killed.
     """
     import papermill
@@ -98,9 +99,10 @@ def run(
     source = read(project, notebook)
     defaults = params.declared(source, name=notebook)
     given = params.checked(
-        {**params.from_preset(project, preset).get(notebook, {}), **(parameters or {})}, defaults, name=notebook
+        {**params.of_preset(project, preset, notebook), **(parameters or {})}, defaults, name=notebook
     )
     changed = {name: value for name, value in given.items() if value != defaults[name]}
+    commit = recorded.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
         try:
@@ -128,6 +130,8 @@ def run(
             "parameters": {**defaults, **changed},
             "changed": changed,
             "date": recorded.now(),
+            "commit": commit,
+            "device": recorded.device(),
             "seconds": round(time.perf_counter() - started, 1),
             "cores": parallel.cores(),
             "versions": versions(),

@@ -90,6 +90,19 @@ def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any
     return content
 
 
+def of_preset(project: Project, preset: str | None, notebook: str) -> dict[str, Any]:
+    """The parameters that a preset gives a notebook; empty for None and for `quick`.
+
+    Raises:
+        BiaslibError: for a preset that does not exist or has no entry for the notebook.
+    """
+    entries = from_preset(project, preset)
+    if preset is None or preset == QUICK or notebook in entries:
+        return entries.get(notebook, {})
+    known = [name for name in preset_names(project) if name == QUICK or notebook in from_preset(project, name)]
+    raise BiaslibError(f"the preset {preset!r} has no entry for {notebook}: choose {_listed(known)}.")
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """A sentence's end that names the closest known word, or nothing."""
     found = difflib.get_close_matches(word, list(known), n=1)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from biaslib import book, recorded
-from biaslib.book import site
+from biaslib.book import building, site
 from biaslib.errors import BiaslibError
 from tests.book.conftest import cli, write_notebook
 
@@ -220,6 +220,51 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
     assert "preset real, made up (5 images)" in recorded.described(record)
     assert recorded.get("one", preset="gpu") is None
     assert "NaN" not in (project.recorded / "one-real.json").read_text()
+
+
+MARK = "from biaslib import recorded\nrecorded.put('n', n)"
+
+
+def test_a_preset_without_an_entry_is_refused_and_never_recorded(project, without_site, monkeypatch):
+    monkeypatch.chdir(project.root)
+    write_notebook(project, "one", MARK)
+    write_notebook(project, "two", MARK)
+    (project.presets / "paper.yml").write_text("two: {}")
+    sentence = "the preset 'paper' has no entry for one: choose quick."
+    with pytest.raises(BiaslibError, match=re.escape(sentence)):
+        book.page(project, "one", preset="paper", record=True)
+    book.build(project, preset="paper", record=True)
+    assert "one" in executed(project, "one")
+    assert [file.name for file in project.recorded.glob("*")] == ["two-paper.json"]
+    book.build(project, record=True)
+    assert {file.name for file in project.recorded.glob("*")} == {"two-paper.json", "one-quick.json", "two-quick.json"}
+
+
+def test_a_record_names_the_commit_and_device_of_its_run_and_does_not_undo_its_page(
+    project, without_site, monkeypatch, capsys
+):
+    monkeypatch.chdir(project.root)
+    write_notebook(project, "one", MARK + "\nrecorded.get('one')")
+    monkeypatch.setattr(recorded, "commit", lambda folder: "then")
+    monkeypatch.setattr(recorded, "device", lambda: "there")
+    book.build(project)
+    monkeypatch.setattr(recorded, "commit", lambda folder: "now")
+    monkeypatch.setattr(recorded, "device", lambda: "here")
+    capsys.readouterr()
+    book.build(project, record=True)
+    book.build(project)
+    assert "one: running" not in capsys.readouterr().out
+    assert (recorded.get("one")["commit"], recorded.get("one")["device"]) == ("then", "there")
+
+
+def test_only_a_notebook_that_names_data_depends_on_which_are_there(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path / "raw"))
+    write_notebook(project, "one", "print(n)")
+    write_notebook(project, "two", "from biaslib import datasets")
+    before = {name: building._key(project, name, None) for name in ("one", "two")}
+    (tmp_path / "raw" / "celeba").mkdir(parents=True)
+    assert building._key(project, "one", None) == before["one"]
+    assert building._key(project, "two", None) != before["two"]
 
 
 @pytest.mark.parametrize(
