@@ -12,8 +12,8 @@ class World(Protocol):
 
     A row of `factors` holds everything that is drawn: attributes and nuisances. The same row always renders to the
     same pixels, so an edited table is an exact counterfactual:
-    `world.render(factors.assign(background=1 - factors.background))` changes the background and not one pixel of
-    anything else.
+    `world.render(factors.assign(background=1 - factors.background))` changes the background and leaves every pixel
+    that the object fully covers as it was; at its soft edge, a pixel blends both and changes by the background's share.
 
     Attributes:
         name: the name that `worlds.get` knows.
