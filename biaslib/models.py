@@ -52,6 +52,53 @@ class SmallCNN(nn.Module):
         return self.forward_head(self.forward_features(images))
 
 
+class LeNet5(nn.Module):
+    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress.
+
+    Rectified units and maximum pooling stand for the original's sigmoids and averages, and full connections for its
+    partial ones. It has the two methods of a timm model that this package uses.
+
+    Args:
+        outputs: the number of logits.
+    """
+
+    pretrained_cfg = {"classifier": "fc"}  # noqa: RUF012 (timm's name for: where the last layer is)
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()
+        )
+        self.hidden = nn.Sequential(
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()
+        )
+        self.fc = nn.Linear(84, outputs)
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10).
+
+        Raises:
+            BiaslibError: for pictures of another size.
+        """
+        if images.shape[2:] != (28, 28):
+            raise BiaslibError(
+                f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
+                "choose size 28, or the architecture 'small'."
+            )
+        return self.features(images.mean(1, keepdim=True))
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """The last map -> logits (N, outputs)."""
+        return self.fc(self.hidden(features))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, 28, 28) -> logits (N, outputs)."""
+        return self.forward_head(self.forward_features(images))
+
+
+_OURS: dict[str, type[nn.Module]] = {"small": SmallCNN, "lenet5": LeNet5}
+
+
 def build(
     architecture: str, outputs: int, *, weights: str | Path | None = None, hidden: int | None = None
 ) -> nn.Module:
@@ -61,7 +108,7 @@ def build(
     to repeat.
 
     Args:
-        architecture: "small" (ours, for quick runs) or any name that timm knows.
+        architecture: "small" (ours, for quick runs), "lenet5" (for digits of 28 pixels) or any name that timm knows.
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
             (`.safetensors`, or a torch file without code in it). Where such a file differs from the model in the
@@ -77,9 +124,11 @@ def build(
     """
     if outputs < 1:
         raise BiaslibError(f"A model needs at least one output, not {outputs}.")
-    model = SmallCNN(outputs) if architecture == "small" else _timm_model(architecture, outputs, weights)
-    if architecture == "small" and weights == "imagenet":
-        raise BiaslibError("There are no ImageNet weights for 'small': leave `weights` out, or name a local file.")
+    if architecture in _OURS and weights == "imagenet":
+        raise BiaslibError(
+            f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
+        )
+    model = _OURS[architecture](outputs) if architecture in _OURS else _timm_model(architecture, outputs, weights)
     if hidden is not None:
         _add_hidden_layer(model, architecture, hidden, outputs)
     if weights is not None and weights != "imagenet":
@@ -131,8 +180,12 @@ def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> 
     import timm  # takes as long to import as torch, and the small model does without
 
     if not timm.is_model(architecture):
-        near = difflib.get_close_matches(architecture, ["small", *timm.list_models()], n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "take 'small' or a name that timm lists."
+        near = difflib.get_close_matches(architecture, [*_OURS, *timm.list_models()], n=3)
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else "take 'small', 'lenet5' or a name that timm lists."
+        )
         raise BiaslibError(f"There is no architecture {architecture!r}: {hint}")
     pretrained = weights == "imagenet"
     try:

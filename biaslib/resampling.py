@@ -68,7 +68,7 @@ def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
     Args:
         attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ...; |G| is one more than the largest.
+        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
 
     Returns:
         (A,) in [0, 1]; NaN for an attribute that no image has.

@@ -58,7 +58,7 @@ def test_hidden_replaces_the_last_layer_inside_the_head(architecture: str) -> No
     ("arguments", "message"),
     [
         (("resnet_18", 2), "There is no architecture 'resnet_18': did you mean .*'resnet18'"),
-        (("§", 2), "There is no architecture '§': take 'small' or a name that timm lists"),
+        (("§", 2), "There is no architecture '§': take 'small', 'lenet5' or a name that timm lists"),
         (("resnet18.no_such_tag", 2), "timm cannot build 'resnet18.no_such_tag'"),
         (("small", 0), "at least one output, not 0"),
     ],
@@ -213,3 +213,17 @@ def save(model: nn.Module, path: Path) -> Path:
     else:
         torch.save(model.state_dict(), path)
     return path
+
+
+def test_lenet5_splits_into_a_map_and_a_head_and_says_which_size_it_takes():
+    model = models.build("lenet5", 4)
+    images = torch.rand(3, 3, 28, 28)
+    features = model.forward_features(images)
+    assert features.shape == (3, 16, 10, 10)
+    torch.testing.assert_close(model.forward_head(features), model(images))
+    assert sum(weight.numel() for weight in model.parameters()) == 61_706 - 850 + 84 * 4 + 4  # LeCun's ten outputs
+    torch.testing.assert_close(model(images), model(images.mean(1, keepdim=True).expand(-1, 3, -1, -1)))
+    with pytest.raises(BiaslibError, match="'lenet5' takes pictures of 28 x 28 pixels, not 32 x 32"):
+        model(torch.rand(1, 3, 32, 32))
+    with pytest.raises(BiaslibError, match="no ImageNet weights for 'lenet5'"):
+        models.build("lenet5", 4, weights="imagenet")

@@ -2,11 +2,12 @@
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds.birds import Birds
+from biaslib.worlds.digits import Digits
 from biaslib.worlds.protocol import World
 
 __all__ = ["World", "get", "names"]
 
-_WORLDS: dict[str, World] = {world.name: world for world in (Birds(),)}
+_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits())}
 
 
 def names() -> tuple[str, ...]:

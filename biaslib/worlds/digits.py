@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 from scipy import ndimage
-from sklearn import datasets as bundled
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
@@ -263,7 +262,9 @@ def small_scans() -> Scans:
 
     Every third scan of each class is for testing. Writers are not recorded, so one may be in both parts.
     """
-    images, digits = bundled.load_digits(return_X_y=True)
+    from sklearn.datasets import load_digits  # takes a second to import, and only this source needs it
+
+    images, digits = load_digits(return_X_y=True)
     turn = np.empty(len(digits), np.intp)
     for c in range(CLASSES):
         rows = np.flatnonzero(digits == c)
