@@ -141,7 +141,7 @@ def fit(
 
 
 @torch.inference_mode()
-def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int = 256) -> np.ndarray:
+def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int = 128) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
     The model computes where it is, in evaluation mode, and is left in the mode it was in.
@@ -151,12 +151,17 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int =
     """
     if len(images) == 0:
         raise BiaslibError("There are no images to predict: the set is empty.")
-    place, was_training = next(model.parameters()).device, model.training
+    place = next(model.parameters()).device
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        parts = [model(models.to_tensor(images[i : i + batch], place)).float() for i in range(0, len(images), batch)]
+        starts = range(0, len(images), batch)
+        tensors = (models.to_tensor(images[i : i + batch], place) for i in starts)
+        # convolutions read this memory order faster
+        parts = [model(tensor.contiguous(memory_format=torch.channels_last)).float() for tensor in tensors]
     finally:
-        model.train(was_training)
+        for module, mode in modes.items():
+            module.training = mode
     return torch.cat(parts).cpu().numpy()
 
 
