@@ -57,7 +57,9 @@ def annotated_labels(root: Path | None = None) -> pd.DataFrame:
         BiaslibError: for a missing or a damaged file.
     """
     base = registry.root(root)
-    return celeba.attributes(base).iloc[_celeba_rows(base)[_test_index(base)]].reset_index(drop=True)
+    index = _test_index(base)
+    rows = _celeba_rows(base, index)
+    return celeba.attributes(base).iloc[rows[index]].reset_index(drop=True)
 
 
 def training_labels(root: Path | None = None) -> pd.DataFrame:
@@ -70,8 +72,9 @@ def training_labels(root: Path | None = None) -> pd.DataFrame:
         BiaslibError: for a missing or a damaged file.
     """
     base = registry.root(root)
-    rows = _celeba_rows(base)
-    others = np.setdiff1d(np.arange(len(rows)), _test_index(base))
+    index = _test_index(base)
+    rows = _celeba_rows(base, index)
+    others = np.setdiff1d(np.arange(len(rows)), index)
     return celeba.attributes(base).iloc[rows[others]].reset_index(drop=True)
 
 
@@ -299,9 +302,9 @@ def _test_index(base: Path) -> np.ndarray:
     return index
 
 
-def _celeba_rows(base: Path) -> np.ndarray:
+def _celeba_rows(base: Path, index: np.ndarray) -> np.ndarray:
     mapping = celeba.hq_to_celeba(base)
-    if _test_index(base).max() >= len(mapping):
+    if index.max() >= len(mapping):
         raise registry.damaged(_dataset(), base / "attention-iou" / "test_idx_sorted.npy", "an index is too large")
     return mapping
 
