@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from tqdm import tqdm
 
 from biaslib import parallel, recorded, store
 from biaslib.book import parameters as params
@@ -41,8 +42,8 @@ def read(project: Project, notebook: str) -> nbformat.NotebookNode:
     import jupytext
 
     file = project.notebooks / f"{notebook}.md"
-    if not file.is_file():
-        known = names(project)
+    known = names(project)
+    if notebook not in known:
         listed = ", ".join(known) or "none yet"
         raise BiaslibError(f"there is no notebook {notebook!r}: the book has {listed}{params.closest(notebook, known)}")
     return jupytext.read(file, fmt="md:myst")
@@ -96,6 +97,8 @@ def run(
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
+    if out.suffix != ".ipynb" or out.is_dir():
+        raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source = read(project, notebook)
     defaults = params.declared(source, name=notebook)
     given = params.checked(
@@ -137,6 +140,8 @@ def run(
             "versions": versions(),
             "recorded": recorded.collect(executed),
         }
+        for warning in _store_warnings(executed):
+            tqdm.write(f"{notebook}: {warning}")
         del executed.metadata["papermill"]
         executed.metadata["biaslib"] = about
         if changed:
@@ -144,6 +149,17 @@ def run(
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about
+
+
+def _store_warnings(notebook: nbformat.NotebookNode) -> list[str]:
+    """What the notebook's cells said of damaged results; the pages do not show it."""
+    printed = [
+        output["text"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if output.get("name") == "stderr"
+    ]
+    return re.findall(r"Damaged\w+Warning: (.+)", "\n".join(printed))
 
 
 def about(file: Path) -> dict[str, Any] | None:

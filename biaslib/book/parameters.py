@@ -1,6 +1,7 @@
 """A notebook's parameters: what it declares, what a preset says, what a reader may set."""
 
 import ast
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -64,7 +65,7 @@ def parsed(assignments: Iterable[str], defaults: Mapping[str, Any], *, name: str
         if not equals:
             raise BiaslibError(f"{assignment!r} is not a parameter: write it as name=value, such as -p seed=1.")
         _known(key, defaults, name=name)
-        given[key] = text if isinstance(defaults[key], str) else _yaml_value(key, text)
+        given[key] = text if isinstance(defaults[key], str) else _yaml_value(key, text, defaults[key])
     return checked(given, defaults, name=name)
 
 
@@ -118,10 +119,13 @@ def _literal(value: ast.expr, *, key: str, name: str) -> Any:
         ) from error
 
 
-def _yaml_value(key: str, text: str) -> Any:
+def _yaml_value(key: str, text: str, default: Any) -> Any:
+    if isinstance(default, float):
+        with contextlib.suppress(ValueError):
+            return float(text)  # YAML takes 1e-3 for a word
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # the latter for a day or a number that cannot be
         raise BiaslibError(f"cannot read the value {text!r} of {key}: write a number, a word or [a, list].") from error
 
 

@@ -87,6 +87,8 @@ def predictions(backbone: Backbone = "resnet", root: Path | None = None) -> np.n
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
+    if backbone not in ("resnet", "efficientnet"):
+        raise BiaslibError(f"there are predictions of resnet and efficientnet, not of {backbone!r}.")
     folder = _results(root)
     if backbone == "resnet":
         files = _numbered(folder / "evaluations", "evaluations-celeb_all_resnet50_extended", 20)

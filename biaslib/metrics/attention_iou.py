@@ -110,6 +110,8 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
             f"masks must be bool (N, H, W) with at least one pixel, not {fine.dtype} of shape {fine.shape}; "
             "compare them with a threshold first."
         )
+    if len(tuple(shape)) != 2 or min(shape) < 1:
+        raise BiaslibError(f"The grid must have two sides of at least one cell, not {tuple(shape)}.")
     flat = fine.reshape(-1, 1, *fine.shape[-2:])
     coarse = np.empty((len(flat), *shape), np.float32)
     # in pieces: as floats the masks of a whole test set would fill the memory

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from biaslib import book, recorded
-from biaslib.book import building, site
+from biaslib.book import building, execution, site
 from biaslib.errors import BiaslibError
 from tests.book.conftest import cli, write_notebook
 
@@ -318,3 +319,32 @@ def test_unknown_notebooks_and_presets_are_named(project):
     assert done.returncode == 2
     assert done.stderr.startswith("biaslib: there is no notebook")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_small_numbers_may_be_written_in_exponents_and_impossible_days_are_one_sentence(project):
+    write_notebook(project, "one", "print(rate)", parameters="rate = 0.5\nseed = 0")
+    assert execution.read_parameters(project, "one", ["rate=1e-3"]) == {"rate": 0.001}
+    with pytest.raises(BiaslibError, match="cannot read the value '2024-13-45' of seed"):
+        execution.read_parameters(project, "one", ["seed=2024-13-45"])
+
+
+def test_a_file_outside_the_notebooks_is_no_notebook(project):
+    write_notebook(project, "one")
+    (project.root / "README.md").write_text("# no notebook")
+    with pytest.raises(BiaslibError, match=r"no notebook '\.\./README'"):
+        execution.read(project, "../README")
+
+
+@pytest.mark.parametrize("out", ["", "page.html", "."])
+def test_an_output_that_is_no_notebook_file_is_refused_before_the_run(project, out):
+    write_notebook(project, "one")
+    with pytest.raises(BiaslibError, match=r"must go to a file that ends in \.ipynb"):
+        execution.run(project, "one", Path(out))
+
+
+def test_a_damaged_store_entry_is_said_outside_the_page(project, capfd):
+    cell = "import warnings\nfrom biaslib import store\nwarnings.warn('entry is damaged', store.DamagedEntryWarning)"
+    write_notebook(project, "one", cell)
+    execution.run(project, "one", project.root / "one.ipynb")
+    printed = capfd.readouterr()
+    assert "one: entry is damaged" in printed.out + printed.err
