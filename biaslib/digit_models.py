@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from biaslib import datasets, parallel, store, training
 from biaslib.errors import BiaslibError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from biaslib import models, parallel, store, training, worlds
 from biaslib.samples import Samples

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from biaslib import augmentation, fingerprint, models, store
 from biaslib.errors import BiaslibError
