@@ -12,21 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 from tqdm import tqdm
 
-from biaslib import augmentation, fingerprint, models, store
+from biaslib import augmentation, fingerprint, models, objectives, store
 from biaslib.errors import BiaslibError
+from biaslib.objectives import Objective, Targets
 from biaslib.samples import Samples
 
 LOSSES = ("cross_entropy", "binary")
 OPTIMISERS = ("adamw", "adam", "sgd", "rmsprop")
 SCHEDULES = ("one_cycle", "cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
-
-Targets = np.ndarray | pd.Series | pd.DataFrame
 
 
 class DamagedCheckpointWarning(UserWarning):
@@ -95,6 +93,7 @@ def fit(
     targets: Targets,
     config: TrainingConfig,
     *,
+    objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> nn.Module:
     """Trains a classifier and returns it on the CPU, in evaluation mode.
@@ -104,21 +103,26 @@ def fit(
 
     Args:
         samples: N training images.
-        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss.
+        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the
+            objective takes.
         config: everything else.
+        objective: what to train for; None: the loss that the configuration names. One with layers of its own, such
+            as an adversary, trains them with the model.
         validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
 
     Raises:
         BiaslibError: where the set is empty, the targets do not fit the images, hold one class only, or an attribute
-            is the same everywhere; or where the validation set that the configuration needs is missing.
+            is the same everywhere; where the objective needs other outputs than the configuration has; or where the
+            validation set that the configuration needs is missing.
     """
-    answers = _checked_targets(samples, targets, config)
+    objective = objective or _named_objective(config)
+    answers = _checked_targets(samples, targets, config, objective)
     if validation is None and (config.keep == "best" or config.patience is not None):
         raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
-    held_out = None if validation is None else (validation[0], _as_targets(validation[1], config))
-    checkpoint = _checkpoint_path(samples, answers, config, held_out)
+    held_out = None if validation is None else (validation[0], objective.checked(validation[1]))
+    checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
     with torch.random.fork_rng():
-        run = _Run.start(answers, len(samples), config)
+        run = _Run.start(samples, answers, config, objective)
         run.resume(checkpoint)
         progress = tqdm(
             range(run.epoch, config.epochs),
@@ -171,8 +175,8 @@ class _Run:
 
     config: TrainingConfig
     model: nn.Module
+    criterion: nn.Module
     optimiser: torch.optim.Optimizer
-    loss: nn.Module
     steps: int
     device: torch.device
     epoch: int = 0
@@ -181,27 +185,32 @@ class _Run:
     best_epoch: int = 0
 
     @classmethod
-    def start(cls, targets: torch.Tensor, n: int, config: TrainingConfig) -> "_Run":
+    def start(cls, samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective) -> "_Run":
         device = models.device()
         torch.manual_seed(config.seed)
         model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
+        with torch.inference_mode():
+            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1])))
+        criterion = objective.criterion(targets, maps.clone()).to(device)
         model = model.to(device).to(memory_format=torch.channels_last)
-        steps = config.epochs * math.ceil(n / config.batch)
-        return cls(config, model, _optimiser(model, config), _loss(targets, config).to(device), steps, device)
+        optimiser = _optimiser([*model.parameters(), *criterion.parameters()], config)
+        steps = config.epochs * math.ceil(len(samples) / config.batch)
+        return cls(config, model, criterion, optimiser, steps, device)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
         seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
         torch.manual_seed(seed)
         self.model.train()
+        self.criterion.train()
         step = self.epoch * math.ceil(len(samples) / self.config.batch)
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
                 group["lr"] = _learning_rate(step, self.steps, self.config)
             images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
             with _autocast(self.config.precision, self.device):
-                logits = self.model(images.contiguous(memory_format=torch.channels_last))
-            loss = self.loss(logits.float(), targets[rows].to(self.device))
+                maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
+            loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             self.optimiser.step()
@@ -211,8 +220,9 @@ class _Run:
     def validate(self, held_out: tuple[Samples, torch.Tensor] | None) -> None:
         if held_out is None:
             return
-        logits = torch.from_numpy(predict(self.model, held_out[0].images))
-        loss = float(self.loss(logits.to(self.device), held_out[1].to(self.device)))
+        logits = torch.from_numpy(predict(self.model, held_out[0].images)).to(self.device)
+        with torch.inference_mode():
+            loss = float(self.criterion.eval()(logits, held_out[1].to(self.device), None))
         if loss < self.best_loss:
             self.best_loss, self.best_epoch = loss, self.epoch
             self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
@@ -223,6 +233,7 @@ class _Run:
     def save(self, path: Path) -> None:
         state = {
             "model": self.model.state_dict(),
+            "criterion": self.criterion.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "epoch": self.epoch,
             "best": self.best,
@@ -241,61 +252,54 @@ class _Run:
             warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 3)
             return
         self.model.load_state_dict(state["model"])
+        self.criterion.load_state_dict(state["criterion"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.epoch, self.best = state["epoch"], state["best"]
         self.best_loss, self.best_epoch = state["best_loss"], state["best_epoch"]
 
 
-def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig) -> torch.Tensor:
+def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The last map and the logits."""
+    maps = model.forward_features(images)
+    return maps, model.forward_head(maps)
+
+
+def _named_objective(config: TrainingConfig) -> Objective:
+    kind = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
+    return kind(outputs=config.outputs, balanced=config.balanced)
+
+
+def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig, objective: Objective) -> torch.Tensor:
     if len(samples) == 0:
         raise BiaslibError("There is nothing to train on: the set is empty.")
-    answers = _as_targets(targets, config)
-    if len(answers) != len(samples):
-        raise BiaslibError(f"{len(samples)} images but {len(answers)} targets: give one target for every image.")
-    if config.loss == "cross_entropy":
-        classes = answers.unique()
-        if len(classes) < 2:
-            raise BiaslibError(f"Every training image has class {int(classes[0])}: a classifier needs two classes.")
-        if int(answers.max()) >= config.outputs or int(answers.min()) < 0:
-            raise BiaslibError(
-                f"targets go from {int(answers.min())} to {int(answers.max())} but the model has {config.outputs} "
-                "outputs: number the classes from 0, or raise `outputs`."
-            )
-    else:
-        share = answers.mean(0)
-        if constant := [str(i) for i in range(config.outputs) if share[i] in (0, 1)]:
-            raise BiaslibError(
-                f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
-            )
-    return answers
-
-
-def _as_targets(targets: np.ndarray | pd.Series | pd.DataFrame, config: TrainingConfig) -> torch.Tensor:
-    array = np.asarray(targets)
-    if config.loss == "cross_entropy":
-        if array.ndim != 1 or array.dtype.kind not in "bui":
-            raise BiaslibError(f"cross-entropy takes (N,) class numbers, not {array.dtype} of shape {array.shape}.")
-        return torch.tensor(array, dtype=torch.long)
-    if array.ndim != 2 or array.shape[1] != config.outputs or array.dtype.kind not in "bui":
+    if objective.outputs != config.outputs:
         raise BiaslibError(
-            f"the binary loss takes (N, {config.outputs}) booleans, not {array.dtype} of shape {array.shape}."
+            f"the objective needs {objective.outputs} outputs, but the configuration has {config.outputs}: "
+            f"set outputs={objective.outputs}."
         )
-    return torch.tensor(array, dtype=torch.float32)
+    if len(targets) != len(samples):
+        raise BiaslibError(f"{len(samples)} images but {len(targets)} targets: give one target for every image.")
+    return objective.checked(targets)
 
 
 def _checkpoint_path(
-    samples: Samples, targets: torch.Tensor, config: TrainingConfig, held_out: tuple[Samples, torch.Tensor] | None
+    samples: Samples,
+    targets: torch.Tensor,
+    config: TrainingConfig,
+    objective: Objective,
+    held_out: tuple[Samples, torch.Tensor] | None,
 ) -> Path:
     chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
     weights = Path(config.weights) if config.weights not in (None, "imagenet") else None
     start = hashlib.sha256(weights.read_bytes()).hexdigest() if weights is not None and weights.is_file() else None
-    described = [config, targets.numpy(), samples.images, chosen_by, start, fingerprint.of_code(fit)]
+    code = [fingerprint.of_code(fit), fingerprint.of_code(type(objective))]
+    described = [config, objective, targets.numpy(), samples.images, chosen_by, start, code]
     return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
 
 
-def _optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def _optimiser(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     common: dict[str, Any] = {
-        "params": model.parameters(),
+        "params": parameters,
         "lr": config.learning_rate,
         "weight_decay": config.weight_decay,
     }
@@ -308,15 +312,6 @@ def _optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
             return torch.optim.SGD(**common, momentum=config.momentum)
         case _:
             return torch.optim.RMSprop(**common, momentum=config.momentum)
-
-
-def _loss(targets: torch.Tensor, config: TrainingConfig) -> nn.Module:
-    if config.loss == "binary":
-        share = targets.mean(0)
-        return nn.BCEWithLogitsLoss(pos_weight=(1 - share) / share if config.balanced else None)
-    counts = torch.bincount(targets, minlength=config.outputs).float()
-    weight = len(targets) / (counts.clamp(min=1) * (counts > 0).sum())
-    return nn.CrossEntropyLoss(weight=weight if config.balanced else None)
 
 
 def _learning_rate(step: int, steps: int, config: TrainingConfig) -> float:

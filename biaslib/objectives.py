@@ -1,0 +1,210 @@
+"""What a classifier is trained for: which targets it takes, how many logits it needs, which loss it lowers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from biaslib.errors import BiaslibError
+
+Targets = np.ndarray | pd.Series | pd.DataFrame
+
+
+class Objective(Protocol):
+    """Plugs into `training.fit`. Implementations are frozen dataclasses: their fields name the run."""
+
+    @property
+    def outputs(self) -> int:
+        """How many logits the model needs."""
+        ...
+
+    def checked(self, targets: Targets) -> torch.Tensor:
+        """The targets as the criterion takes them.
+
+        Raises:
+            BiaslibError: for targets of another type or shape, or outside the model's outputs.
+        """
+        ...
+
+    def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
+        """A module called with (logits, targets, maps) that gives the loss; its parameters are trained, too.
+
+        In evaluation, where one epoch is compared with another, maps is None.
+
+        Args:
+            targets: of all training images, as `checked` returns them.
+            maps: the model's `forward_features` for one image, (1, C, h, w), to build layers that fit.
+
+        Raises:
+            BiaslibError: where nothing can be learned from such targets.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropy:
+    """One class an image; targets (N,) class numbers.
+
+    Attributes:
+        outputs: number of classes.
+        balanced: weigh classes inversely to their frequency.
+    """
+
+    outputs: int
+    balanced: bool = True
+
+    def checked(self, targets: Targets) -> torch.Tensor:
+        """(N,) class numbers."""
+        array = np.asarray(targets)
+        if array.ndim != 1 or array.dtype.kind not in "bui":
+            raise BiaslibError(f"cross-entropy takes (N,) class numbers, not {array.dtype} of shape {array.shape}.")
+        classes = torch.tensor(array, dtype=torch.long)
+        check_classes(classes, self.outputs)
+        return classes
+
+    def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
+        """Cross-entropy, each class weighed by how rare it is where balanced."""
+        present = targets.unique()
+        if len(present) < 2:
+            raise BiaslibError(f"Every training image has class {int(present[0])}: a classifier needs two classes.")
+        return _CrossEntropy(class_weights(targets, self.outputs) if self.balanced else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binary:
+    """A yes or no for each attribute; targets (N, outputs) booleans.
+
+    Attributes:
+        outputs: number of attributes.
+        balanced: weigh the positive images of each attribute by (1 - p) / p.
+    """
+
+    outputs: int
+    balanced: bool = True
+
+    def checked(self, targets: Targets) -> torch.Tensor:
+        """(N, outputs) 0 and 1, float."""
+        array = np.asarray(targets)
+        if array.ndim != 2 or array.shape[1] != self.outputs or array.dtype.kind not in "bui":
+            raise BiaslibError(
+                f"the binary loss takes (N, {self.outputs}) booleans, not {array.dtype} of shape {array.shape}."
+            )
+        return torch.tensor(array, dtype=torch.float32)
+
+    def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
+        """Binary cross-entropy, averaged over the attributes."""
+        check_attributes(targets)
+        share = targets.mean(0)
+        return _Binary((1 - share) / share if self.balanced else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint:
+    """Attributes and the group at once, as paper B trains (Zhao, Andrews and Xiang 2023, section 5.1).
+
+    Targets (N, A + 1): A attributes, 0 or 1, and in the last column the group's number. Logits (N, A + G).
+
+    Attributes:
+        attributes: how many, A.
+        groups: how many, G.
+    """
+
+    attributes: int
+    groups: int
+
+    @property
+    def outputs(self) -> int:
+        """One logit for each attribute and one for each group."""
+        return self.attributes + self.groups
+
+    def checked(self, targets: Targets) -> torch.Tensor:
+        """(N, A + 1), float."""
+        return attributes_and_group(targets, self.attributes, self.groups)
+
+    def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
+        """Mean binary cross-entropy of the attributes, and the group's cross-entropy beside it."""
+        check_attributes(targets[:, :-1])
+        return _Joint()
+
+
+def attributes_and_group(targets: Targets, attributes: int, groups: int) -> torch.Tensor:
+    """Targets (N, A + 1), the group last, as floats.
+
+    Raises:
+        BiaslibError: for another shape, attributes that are not 0 or 1, or a group that is not 0 ... G - 1.
+    """
+    array = np.asarray(targets)
+    if array.ndim != 2 or array.shape[1] != attributes + 1 or array.dtype.kind not in "bui":
+        raise BiaslibError(
+            f"targets must be (N, {attributes + 1}) whole numbers, {attributes} attributes and the group, not "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    if not np.isin(array[:, :-1], (0, 1)).all():
+        raise BiaslibError("attributes must be 0 or 1 in every column but the last, which is the group.")
+    check_classes(torch.tensor(array[:, -1], dtype=torch.long), groups)
+    return torch.tensor(array, dtype=torch.float32)
+
+
+def check_attributes(targets: torch.Tensor) -> None:
+    """Refuses attributes that are the same on every image.
+
+    Raises:
+        BiaslibError: names the columns.
+    """
+    share = targets.mean(0)
+    if constant := [str(i) for i, value in enumerate(share) if value in (0, 1)]:
+        raise BiaslibError(
+            f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
+        )
+
+
+def check_classes(classes: torch.Tensor, outputs: int) -> None:
+    """Refuses class numbers that the model has no output for.
+
+    Raises:
+        BiaslibError: says the range found.
+    """
+    if len(classes) and (int(classes.max()) >= outputs or int(classes.min()) < 0):
+        raise BiaslibError(
+            f"targets go from {int(classes.min())} to {int(classes.max())} but the model has {outputs} outputs: "
+            "number the classes from 0, or raise `outputs`."
+        )
+
+
+def class_weights(classes: torch.Tensor, outputs: int) -> torch.Tensor:
+    """(outputs,) weights inverse to the classes' frequencies, 1 on average over the images."""
+    counts = torch.bincount(classes, minlength=outputs).float()
+    return len(classes) / (counts.clamp(min=1) * (counts > 0).sum())
+
+
+class _CrossEntropy(nn.Module):
+    weight: torch.Tensor | None
+
+    def __init__(self, weight: torch.Tensor | None) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
+        return cross_entropy(logits, targets, weight=self.weight)
+
+
+class _Binary(nn.Module):
+    pos_weight: torch.Tensor | None
+
+    def __init__(self, pos_weight: torch.Tensor | None) -> None:
+        super().__init__()
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
+        return binary_cross_entropy_with_logits(logits, targets, pos_weight=self.pos_weight)
+
+
+class _Joint(nn.Module):
+    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
+        attributes, group = targets[:, :-1], targets[:, -1].long()
+        width = attributes.shape[1]
+        return binary_cross_entropy_with_logits(logits[:, :width], attributes) + cross_entropy(logits[:, width:], group)
