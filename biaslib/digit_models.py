@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from tqdm import tqdm
 
 from biaslib import datasets, parallel, store, training
 from biaslib.errors import BiaslibError
-from biaslib.metrics import Labels
+from biaslib.metrics import Labels, causal_effect
 from biaslib.training import TrainingConfig
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
@@ -84,12 +85,15 @@ class Outcome:
         test: labels of the test images.
         predicted: for the test images: a corner is white, or a group is 1, where its logit is above 0.
         logits: (N, 4) of the corners and the group.
+        effect: (N,) how far the probability of group 1 rises when the bottom left corner is changed so that the left
+            corners match instead of not, all else the same; in [-1, 1].
     """
 
     train: Labels
     test: Labels
     predicted: Labels
     logits: np.ndarray
+    effect: np.ndarray
 
     @property
     def accuracy(self) -> np.ndarray:
@@ -115,19 +119,23 @@ def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None)
 
 
 def run(experiment: Experiment) -> Arrays:
-    """Labels of training and test, (N, 4) bool, and logits; trained on one thread, so that cores change nothing."""
+    """Labels of training and test, (N, 4) bool, logits and `effect`; on one thread, so that cores change nothing."""
     found: Arrays = parallel.single_threaded(_run, experiment)
     return found
 
 
 def _run(experiment: Experiment) -> Arrays:
-    world = experiment.world()
-    train, test = (world.render(experiment.table(split)) for split in ("train", "test"))
+    world, table = experiment.world(), experiment.table("test")
+    train, test = world.render(experiment.table("train")), world.render(table)
     model = training.fit(train, train.labels[list(OUTPUTS)], experiment.config())
+    white = causal_effect(
+        lambda images: expit(training.predict(model, images)[:, -1]), world, table, cue="bottom_left", size=28
+    )
     return {
         "train": train.labels[list(OUTPUTS)].to_numpy(bool),
         "test": test.labels[list(OUTPUTS)].to_numpy(bool),
         "logits": training.predict(model, test.images),
+        "effect": np.where(table["top_left"] == 1, white, -white),
     }
 
 
@@ -140,7 +148,8 @@ def _stored(experiment: Experiment, executor: Executor | None = None) -> Arrays:
 
 
 def _outcome(arrays: Arrays) -> Outcome:
-    return Outcome(_labels(arrays["train"]), _labels(arrays["test"]), _labels(arrays["logits"] > 0), arrays["logits"])
+    train, test, predicted = (_labels(columns) for columns in (arrays["train"], arrays["test"], arrays["logits"] > 0))
+    return Outcome(train, test, predicted, arrays["logits"], arrays["effect"])
 
 
 def _labels(columns: np.ndarray) -> Labels:

@@ -27,6 +27,20 @@ def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_l
     np.testing.assert_allclose(first.accuracy, (said == truth).mean(axis=0))
 
 
+def test_the_effect_of_a_match_is_the_change_between_two_drawings(monkeypatch):
+    drawn = []
+
+    def predict(model, images):  # a model whose group depends on the left corners alone
+        drawn.append(images)
+        match = (images[:, 0, 0, 0] > 200) == (images[:, -1, 0, 0] > 200)
+        return np.where(match, 2.0, -2.0)[:, None] * np.ones(4)
+
+    monkeypatch.setattr(digit_models.training, "predict", predict)
+    effect = digit_models._run(replace(QUICK, worn=0.0))["effect"]
+    np.testing.assert_allclose(effect, np.tanh(1.0))  # sigmoid(2) - sigmoid(-2)
+    assert all((images == drawn[0])[:, 8:20, 8:20].all() for images in drawn)
+
+
 def test_a_second_call_trains_nothing(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     before = outcomes([QUICK])

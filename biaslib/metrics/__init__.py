@@ -1,6 +1,6 @@
 """What is measured: arrays in, the same kind out; leading dimensions broadcast; undefined is NaN, never 0."""
 
-from biaslib.metrics.amplification import Amplification, Labels, bias_amplification
+from biaslib.metrics.amplification import Amplification, Labels, bias_amplification, independent_errors
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.sensitivity import causal_effect
@@ -12,6 +12,7 @@ __all__ = [
     "bias_amplification",
     "causal_effect",
     "group_accuracy",
+    "independent_errors",
     "mask_score",
     "normalized_average_precision",
     "resize_masks",
