@@ -1,0 +1,161 @@
+"""How well images are ranked by their scores, for single attributes and for sets of them (mAP and mAP*)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import average_precision_score
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics._arrays import Array, to_numpy
+from biaslib.metrics.amplification.counting import count_sets
+from biaslib.metrics.amplification.labels import Labels
+from biaslib.metrics.thresholds import checked
+
+# pairs of an image and a set, each sorted once: about ten minutes
+MOST_PAIRS = 5_000_000_000
+# this many scores of sets at once
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPrecision:
+    """Average precisions and their mean.
+
+    Attributes:
+        values: (n,) the average precision of each set of attributes, in [0, 1]; NaN where no image has them.
+        members: (n, A) bool, which attributes each set holds; for single attributes the identity.
+    """
+
+    values: np.ndarray
+    members: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Over the values that are defined, in [0, 1]; NaN where none is."""
+        return float(np.nanmean(self.values)) if self.n else np.nan
+
+    @property
+    def n(self) -> int:
+        """How many values are defined."""
+        return len(self.values) - self.undefined
+
+    @property
+    def undefined(self) -> int:
+        """How many are not, as no image has the attributes; the mean leaves them out."""
+        return int(np.isnan(self.values).sum())
+
+    def by_size(self) -> pd.DataFrame:
+        """One row a number of attributes in the set: `size`, `n`, `undefined`, `mean`."""
+        sizes = self.members.sum(axis=1)
+        rows = []
+        for size in np.unique(sizes):
+            part = MeanPrecision(self.values[sizes == size], self.members[sizes == size])
+            rows.append((int(size), part.n, part.undefined, part.mean))
+        return pd.DataFrame(rows, columns=["size", "n", "undefined", "mean"])
+
+
+def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
+    """mAP: the mean over attributes of the average precision (scikit-learn's, tied scores being one step).
+
+    Args:
+        labels: (N, A) bool, or 0 and 1.
+        scores: (N, A), larger for more likely.
+
+    Returns:
+        The values of the A attributes and their mean; NaN for an attribute that no image has.
+
+    Raises:
+        BiaslibError: for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
+
+    Example:
+        >>> mean_average_precision(np.array([[1, 0], [0, 0]]), np.array([[0.3, 0.1], [0.6, 0.2]]))
+        MeanPrecision(values=array([0.5, nan]), members=array([[ True, False],
+               [False,  True]]))
+    """
+    truth, score = checked(labels, scores)
+    values = [
+        average_precision_score(has, ranked) if has.any() else np.nan
+        for has, ranked in zip(truth.T, score.T, strict=True)
+    ]
+    return MeanPrecision(np.array(values), np.eye(truth.shape[1], dtype=bool))
+
+
+def set_average_precision(
+    train: Array,
+    labels: Array,
+    logits: Array,
+    *,
+    min_size: int = 1,
+    max_size: int | None = None,
+    sets: Literal["observed", "all"] = "observed",
+) -> MeanPrecision:
+    r"""mAP*: the mean over sets m of attributes of the average precision of "the image has all of m".
+
+    Zhao, Andrews and Xiang (2023, section 5.3) report "a modified version of mAP that takes into account the different
+    combinations of attributes in the ground-truth training set"; its formula is lost. Here an image is ranked by
+    $\prod_{a \in m} \sigma(z_a)$, the probability of all of m where the attributes are independent given the image,
+    and an image is positive where it has all of m, whatever else it has: what co-occurrence means in the paper.
+
+    Args:
+        train: (M, A) bool, or 0 and 1, the labels of training.
+        labels: (N, A), of the test images.
+        logits: (N, A), predicted for them, before the sigmoid.
+        min_size: of a set, >= 1.
+        max_size: of a set; all A attributes where not given.
+        sets: "observed": the whole label sets of training images; "all": every combination that training images have.
+            Either way those that some test image has too, as in `bias_amplification`.
+
+    Returns:
+        The value of each set and their mean; none is NaN. Without any set there are no values and the mean is NaN.
+
+    Raises:
+        BiaslibError: for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN, sizes out
+            of order, or more sets than can be ranked.
+    """
+    truth, score = checked(labels, logits)
+    seen = to_numpy(train)
+    if seen.ndim != 2 or seen.shape[1] != truth.shape[1]:
+        raise BiaslibError(
+            f"train has the shape {seen.shape} but the test images have {truth.shape[1]} attributes: "
+            "give (M, A) with the same columns in the same order."
+        )
+    largest = truth.shape[1] if max_size is None else min(max_size, truth.shape[1])
+    if not 1 <= min_size <= largest:
+        raise BiaslibError(
+            f"sizes of sets go from 1 to {truth.shape[1]} with min_size <= max_size, not from {min_size} to {max_size}."
+        )
+    if sets not in ("observed", "all"):
+        raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
+    members = _sets(seen, truth, min_size, largest, observed=sets == "observed")
+    if len(members) * len(truth) > MOST_PAIRS:
+        raise BiaslibError(
+            f"{len(members):,} sets on {len(truth):,} images are too many to rank: "
+            "give a smaller max_size, or take sets='observed'."
+        )
+    log_probability = -np.logaddexp(0, -score)
+    step = max(1, BLOCK // len(truth))
+    pieces = (members[start : start + step] for start in range(0, len(members), step))
+    values = [value for piece in pieces for value in _average_precisions(piece, truth, log_probability)]
+    return MeanPrecision(np.array(values), members)
+
+
+def _sets(train: np.ndarray, test: np.ndarray, min_size: int, max_size: int, *, observed: bool) -> np.ndarray:
+    """(n, A) the sets that occur in both."""
+    sides = [Labels(side, np.zeros(len(side), int)) for side in (train, test, test)]
+    counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=max_size, observed=observed)
+    return counts.members(np.arange(counts.n_sets))
+
+
+def _average_precisions(members: np.ndarray, truth: np.ndarray, log_probability: np.ndarray) -> list[float]:
+    has_all = (truth.astype(np.float32) @ members.T.astype(np.float32) == members.sum(axis=1)).T
+    scores = np.stack([log_probability[:, inside].sum(axis=1) for inside in members])
+    return [_average_precision(one[has], one) for has, one in zip(has_all, scores, strict=True)]
+
+
+def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
+    """The mean over positives of the precision among all images that score at least as high."""
+    positive, ordered = np.sort(positive), np.sort(scores)
+    at_least = len(ordered) - np.searchsorted(ordered, positive)
+    return float(np.mean((len(positive) - np.searchsorted(positive, positive)) / at_least))
