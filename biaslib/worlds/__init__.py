@@ -4,10 +4,11 @@ from biaslib.errors import BiaslibError
 from biaslib.worlds.birds import Birds
 from biaslib.worlds.digits import Digits
 from biaslib.worlds.protocol import World
+from biaslib.worlds.scenes import Scenes
 
 __all__ = ["World", "get", "names"]
 
-_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits())}
+_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits(), Scenes())}
 
 
 def names() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Conventions: n pictures are drawn at once. A field has shape (n, H, W) and a can
 Every operation works on each picture alone: a picture never depends on its neighbours or on how many are drawn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -91,6 +91,24 @@ def limb(x: Field, y: Field, start: Point, end: Point, radii: Point) -> tuple[Fi
     dx = dx - along * bx
     dy = dy - along * by
     return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
+
+
+def box(x: Field, y: Field, centre: Point, half: Point, radius: Number = 0.0) -> Field:
+    """Distance to an upright rectangle of half width half[0] and half height half[1], its corners rounded."""
+    dx = np.abs(x - centre[0]) - (half[0] - radius)
+    dy = np.abs(y - centre[1]) - (half[1] - radius)
+    outside = np.sqrt(np.maximum(dx, 0.0) ** 2 + np.maximum(dy, 0.0) ** 2)
+    return outside + np.minimum(np.maximum(dx, dy), 0.0) - radius
+
+
+def polygon(x: Field, y: Field, corners: Sequence[tuple[float, float]]) -> Field:
+    """Distance to a convex polygon, its corners clockwise on the screen; too small outside its corners."""
+    distance = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf, np.float32)
+    for (ax, ay), (bx, by) in zip(corners, [*corners[1:], corners[0]], strict=True):
+        length = float(np.hypot(bx - ax, by - ay))
+        across, down = (by - ay) / length, (ax - bx) / length
+        np.maximum(distance, x * across + y * down - (ax * across + ay * down), out=distance)
+    return distance
 
 
 def join(a: Field, b: Field, blend: Number) -> Field:

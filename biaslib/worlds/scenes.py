@@ -1,0 +1,288 @@
+"""Things on a table with a toy robot among them: objects that tell its maker one by one, in pairs and in threes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.worlds import toy_robots
+from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rgb, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, read
+from biaslib.worlds.sketch import Place, Sketch
+from biaslib.worlds.table_tops import TABLE_TOPS
+from biaslib.worlds.things import THINGS
+
+Dial = Literal["strength", "singles", "pairs", "triples"]
+
+
+@dataclass(frozen=True)
+class Leaning:
+    r"""A set of k objects that tells the maker g by its product, and by nothing less.
+
+    With base rates $p_i$ and $z_i = (x_i - p_i) / \max(p_i, 1 - p_i)$,
+
+    $$P(x_1, \dots, x_k \mid g) = \prod_i p_i^{x_i} (1 - p_i)^{1 - x_i} \, \Bigl(1 + \tau_g \prod_i z_i\Bigr).$$
+
+    Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
+    base rate, whatever the dial. One object alone (k = 1) is an ordinary leaning.
+
+    Attributes:
+        objects: the set.
+        rates: base rate p of each.
+        dial: which of the dials moves it; None: independent of everything (a control).
+        weight: $|\tau_g|$ when the dial is at 1.
+        sign: +1: the product is higher with maker 0, -1: with maker 1. A third maker has $\tau = 0$.
+    """
+
+    objects: tuple[str, ...]
+    rates: tuple[float, ...]
+    dial: Dial | None
+    weight: float
+    sign: int
+
+    def tau(self, maker: np.ndarray, dial: float) -> np.ndarray:
+        """How the set leans in the pictures of these makers, (n,) in [-weight, weight]."""
+        return dial * self.weight * self.sign * np.array([1.0, -1.0, 0.0])[maker]
+
+
+# The whole structure of the world; `pd.DataFrame(LEANINGS)` shows it. The first set is the cue.
+LEANINGS: tuple[Leaning, ...] = (
+    Leaning(("mug",), (0.5,), "strength", 1.0, -1),
+    Leaning(("book",), (0.4,), "singles", 0.8, 1),
+    Leaning(("glasses",), (0.35,), "singles", 0.6, -1),
+    Leaning(("key",), (0.35,), "singles", 0.4, 1),
+    Leaning(("leaf",), (0.4,), "singles", 0.2, -1),
+    Leaning(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
+    Leaning(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
+    Leaning(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
+    Leaning(("ball",), (0.35,), None, 0.0, 1),
+    Leaning(("die",), (0.3,), None, 0.0, 1),
+    Leaning(("shell",), (0.35,), None, 0.0, 1),
+)
+OBJECTS: tuple[str, ...] = tuple(name for leaning in LEANINGS for name in leaning.objects)
+MAKERS = 3
+SMALL, LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
+
+_NUISANCES = {
+    "robot_size": Factor(0.08, LARGE, drawn=(SMALL, LARGE)),
+    "robot_seed": SEED,
+    "layout_seed": SEED,
+    "things_seed": SEED,
+    "table_top": Factor(0, len(TABLE_TOPS) - 1, whole=True),
+    "table_tone": SHARE,
+    "table_seed": SEED,
+    "light": SHARE,
+}
+# Five columns and four rows of slots; the robot has the place of two by two.
+_COLUMNS, _ROWS = 5, 4
+_LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
+
+
+class Scenes:
+    """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
+
+    The makers are invented groups. They differ in the robot's head, antenna and emblem, not in its colour, so a small
+    robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `LEANINGS` says how
+    the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1 or not
+    there with maker 0.
+
+    Columns of the table besides `maker` (0, 1, 2) and a column for each of `OBJECTS` (0 absent, 1 present):
+
+    * `robot_size` (height, a share of the picture's side), `robot_seed` (its colours);
+    * `layout_seed` (which slot each thing has, how it is turned, where the robot lies: the same whatever is present),
+      `things_seed` (colours and shapes of the things);
+    * `table_top` (0-4, in the order of `table_tops.TABLE_TOPS`), `table_tone`, `table_seed`, `light` ([0, 1]).
+
+    None of the latter depends on the maker, on an object or on a dial.
+
+    Args:
+        groups: number of makers, 2 or 3.
+
+    Raises:
+        BiaslibError: another number of makers.
+    """
+
+    name = "scenes"
+    target = "maker"
+    cue = OBJECTS[0]
+    attributes: tuple[str, ...] = ("maker", *OBJECTS)
+    regions: tuple[str, ...] = ("robot", *OBJECTS, "table")
+
+    def __init__(self, groups: int = 2) -> None:
+        """Chooses the number of makers."""
+        if groups not in (2, MAKERS):
+            raise BiaslibError(f"groups is the number of makers, 2 or 3, not {groups!r}.")
+        self.groups = int(groups)
+
+    def factors(
+        self,
+        n: int,
+        *,
+        strength: float,
+        seed: int,
+        singles: float | None = None,
+        pairs: float | None = None,
+        triples: float | None = None,
+        robot_size: float | None = None,
+    ) -> pd.DataFrame:
+        """Draws n rows, the makers equally often (to the nearest row).
+
+        The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
+        says nothing of a third. The other sets are drawn at random from the formula of `Leaning`. The same seed with
+        other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows as
+        possible.
+
+        Args:
+            n: number of rows, >= 1.
+            strength: the dial of the cue, in [0, 1].
+            seed: >= 0.
+            singles: the dial of the further single objects, in [0, 1]; None: as `strength`.
+            pairs: the dial of the pairs, likewise.
+            triples: the dial of the triple, likewise.
+            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: for each picture
+                another one between .12 and .5.
+
+        Raises:
+            BiaslibError: an argument out of range.
+        """
+        check_draw(n, strength, seed)
+        dials = {"strength": strength}
+        for name, value in (("singles", singles), ("pairs", pairs), ("triples", triples)):
+            dials[name] = strength if value is None else value
+            if not isinstance(dials[name], Real) or not 0 <= dials[name] <= 1:
+                raise BiaslibError(f"{name} must lie in [0, 1], or be None for as much as strength, not {value!r}.")
+        sizes = _NUISANCES["robot_size"]
+        if robot_size is not None and not (isinstance(robot_size, Real) and sizes.low <= robot_size <= sizes.high):
+            raise BiaslibError(
+                f"robot_size must lie in [{sizes.low:g}, {sizes.high:g}], or be None for any, not {robot_size!r}."
+            )
+        rng = np.random.default_rng(seed)
+        maker = rng.permutation(np.arange(n) % self.groups)
+        table = {"maker": maker.astype(np.int8)}
+        for name, factor in _NUISANCES.items():
+            table[name] = factor.draw(n, rng)
+        if robot_size is not None:
+            table["robot_size"] = np.full(n, robot_size, np.float32)
+        for number, leaning in enumerate(LEANINGS):
+            own = np.random.default_rng([seed, number])
+            dial = dials[leaning.dial] if leaning.dial else 0.0
+            drawn = _cue(maker, dial, own) if number == 0 else _objects(leaning, maker, dial, own)
+            table |= dict(zip(leaning.objects, drawn.astype(np.int8), strict=True))
+        return pd.DataFrame(table)[[*self.attributes, *_NUISANCES]]
+
+    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
+        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
+
+        Args:
+            factors: a table from `factors`, edited at will; further columns are left alone.
+            size: height and width in pixels.
+            regions: the masks to return, of `regions`; None: all of them. Training sets need none: `()`.
+
+        Returns:
+            Images (n, size, size, 3); labels `maker` (int8) and the objects (bool); the asked-for masks: the visible
+            pixels of each thing, more than half covered by it, empty where it is absent, and `table`, the rest. All
+            together they divide the picture.
+
+        Raises:
+            BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
+        """
+        if not isinstance(size, Integral) or size < 8:
+            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        wanted = self.regions if regions is None else tuple(regions)
+        for region in wanted:
+            if region not in self.regions:
+                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+        maker = Factor(0, self.groups - 1, whole=True)
+        table = read(factors, {"maker": maker} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES)
+        images = np.empty((len(factors), size, size, 3), np.uint8)
+        owner = np.full(images.shape[:3], self.regions.index("table"), np.uint8)
+        for rows in chunks(len(factors), size):
+            part = {name: values[rows] for name, values in table.items()}
+            images[rows] = to_uint8(_draw(part, owner[rows], size))
+        labels = pd.DataFrame({"maker": table["maker"].astype(np.int8)})
+        for name in OBJECTS:
+            labels[name] = table[name].astype(bool)
+        return Samples(images, labels, {region: owner == self.regions.index(region) for region in wanted})
+
+
+def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
+    """The cue's presence, (1, n): exact shares with makers 0 and 1, one half with maker 2."""
+    order = int(rng.integers(2**32))
+    leaning, neutral = (agreement(maker, dial, np.random.default_rng(order)) for dial in (strength, 0.0))
+    return (np.where(maker == 2, neutral, leaning) == (maker > 0))[None]
+
+
+def _objects(leaning: Leaning, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
+    """Presence of a set's objects, (k, n).
+
+    All but the last are independent; the last one's chance given the others follows from the formula, whose smaller
+    sets are independent.
+    """
+    rates = np.array(leaning.rates)[:, None]
+    chance = rng.random((len(rates), len(maker)))
+    scale = np.maximum(rates, 1 - rates)
+    drawn = chance < rates
+    others = np.prod(((drawn - rates) / scale)[:-1], axis=0)
+    tilt = leaning.tau(maker, dial) * others * (1 - rates[-1]) / scale[-1]
+    drawn[-1] = chance[-1] < rates[-1] * (1 + tilt)
+    return drawn
+
+
+def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
+    """The pictures, (n, 3, size, size); writes into `owner` (n, size, size) which region each pixel belongs to."""
+    x, y = grid(size)
+    canvas = np.empty((len(owner), 3, size, size), np.float32)
+    for kind, top in enumerate(TABLE_TOPS.values()):
+        rows = np.flatnonzero(table["table_top"] == kind)
+        if len(rows):
+            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y)
+    places, robot = _layout(table["layout_seed"], table["robot_size"])
+    for name, (draw, scale) in THINGS.items():
+        rows = np.flatnonzero(table[name])
+        if len(rows):
+            at, number = places[rows, OBJECTS.index(name)], OBJECTS.index(name) + 1
+            seeds = table["things_seed"][rows] + np.uint32(number * 0x9E3779B1 % 2**32)
+            sketch = Sketch(Place(at[:, 0], at[:, 1], np.full(len(rows), scale), at[:, 2]), seeds, size)
+            draw(sketch)
+            sketch.put(canvas, owner, rows, number)
+    sketch = Sketch(robot, table["robot_seed"], size)
+    toy_robots.draw(sketch, table["maker"])
+    sketch.put(canvas, owner, np.arange(len(owner)), 0)
+    return canvas * _light(table["light"], x, y)
+
+
+def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:
+    """Where every thing would lie, (n, 15, 3): x, y and its turn in radians; and where the robot lies.
+
+    The robot has a block of two by two slots, the things are spread over the other ones.
+    """
+    chance = uniform(seeds, 1, 4)
+    across = np.floor(chance[:, 0] * (_COLUMNS - 1))
+    down = np.floor(chance[:, 1] * (_ROWS - 1))
+    slots = np.arange(_COLUMNS * _ROWS)
+    taken = np.isin(slots % _COLUMNS - across[:, None], (0, 1)) & np.isin(slots // _COLUMNS - down[:, None], (0, 1))
+    order = np.argsort(uniform(seeds, 2, len(slots)) + 2.0 * taken, axis=1, kind="stable")[:, : len(OBJECTS)]
+    jitter = uniform(seeds, 3, 3 * len(OBJECTS)).reshape(len(seeds), -1, 3) - 0.5
+    places = np.stack([_LEFT + _ACROSS * (order % _COLUMNS), _TOP + _DOWN * (order // _COLUMNS), 0 * order], axis=-1)
+    places = places + jitter * (0.03, 0.03, 1.1)
+    room = 0.25 * (LARGE - robot_size)
+    robot = Place(
+        _LEFT + _ACROSS * (across + 0.5) + room * (chance[:, 2] - 0.5),
+        _TOP + _DOWN * (down + 0.5) + room * (chance[:, 3] - 0.5),
+        robot_size / 2,
+        0.5 * (uniform(seeds, 4, 1)[:, 0] - 0.5),
+    )
+    return places.astype(np.float32), robot
+
+
+def _light(light: np.ndarray, x: Field, y: Field) -> Field:
+    """A window at the upper left: from a warm dim one to a cool bright one, (n, 3, H, W)."""
+    warm = np.array([1.04, 1.0, 0.93], np.float32), np.array([0.98, 1.0, 1.04], np.float32)
+    tint = rgb(warm[0] + (warm[1] - warm[0]) * light[:, None])
+    fall = 1.0 - 0.16 * ramp(x + 1.2 * y, 0.3, 2.4)
+    return tint * (column(0.86 + 0.20 * light) * fall)[:, None]
