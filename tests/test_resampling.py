@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from biaslib.errors import BiaslibError
-from biaslib.resampling import imbalance, oversample
+from biaslib.resampling import coefficient_of_variation, data_repair, imbalance, oversample
 
 
 @st.composite
@@ -102,3 +102,85 @@ def test_bad_input_is_refused_in_one_sentence(attributes, groups, options, sente
 
 def test_an_attribute_that_nobody_has_is_undefined():
     assert np.isnan(imbalance(np.array([[0], [0]]), np.array([0, 1]))).all()
+
+
+def skewed(n, width, n_groups, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(n_groups, n, p=rng.dirichlet(5 * np.ones(n_groups)))
+    return rng.random((n, width)) < rng.uniform(0.05, 0.6, (n_groups, width))[groups], groups
+
+
+def test_coefficient_of_variation_by_hand():
+    attributes = np.array([[1, 1], [1, 0], [1, 0], [1, 1]])
+    groups = np.array([0, 0, 0, 1])
+    # counts 3, 1 and 1, 1: mean 1.5, variance .75
+    assert coefficient_of_variation(attributes, groups) == pytest.approx(np.sqrt(0.75) / 1.5)
+    assert coefficient_of_variation(attributes[[0, 3]], groups[[0, 3]]) == 0
+    assert np.isnan(coefficient_of_variation(attributes * 0, groups))
+
+
+def test_repair_by_hand():
+    attributes = np.array([[1, 1], [1, 0], [1, 0], [1, 1], [0, 0]])
+    groups = np.array([0, 0, 0, 1, 1])
+    # first the two rows that make attribute 0 too frequent in group 0 go, then the row that counts nowhere
+    assert data_repair(attributes, groups, size=3).tolist() == [0, 3, 4]
+    assert data_repair(attributes, groups, size=2).tolist() == [0, 3]
+    assert data_repair(attributes, groups, size=5).tolist() == [0, 1, 2, 3, 4]
+    assert {data_repair(attributes, groups, size=4, seed=seed).tolist()[1] for seed in range(9)} == {1, 2}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 3))
+def test_every_step_is_the_best_one(seed, n_groups):
+    attributes, groups = skewed(14, 3, n_groups, seed)
+    if len(np.unique(groups)) < 2 or not attributes.any(axis=0).all():
+        return
+    n_groups = groups.max() + 1
+    kept = np.arange(14)
+
+    def spread(rows):  # independent of the module's arithmetic: counts of the rows themselves
+        counts = np.array([[attributes[rows][groups[rows] == g].sum(axis=0)] for g in range(n_groups)])
+        return counts.std() / counts.mean() if counts.any() else np.inf
+
+    for size in range(13, 0, -1):
+        rows = data_repair(attributes, groups, size=size, seed=3)
+        assert set(rows) < set(kept)
+        assert spread(rows) == pytest.approx(min(spread(np.delete(kept, i)) for i in range(size + 1)))
+        kept = rows
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_repair_evens_out_monotonically_and_beats_chance(n_groups):
+    attributes, groups = skewed(2000, 8, n_groups)
+    path = [data_repair(attributes, groups, size=size) for size in range(2000, 400, -100)]
+    spreads = [coefficient_of_variation(attributes[rows], groups[rows]) for rows in path]
+    assert (np.diff(spreads) <= 0).all()  # level where rows without attributes go
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(2000, len(path[-1]), replace=False) for _ in range(20)]
+    assert spreads[-1] < 0.5 * min(coefficient_of_variation(attributes[rows], groups[rows]) for rows in drawn)
+
+
+def test_repair_knows_no_names_of_attributes_or_groups():
+    attributes, groups = skewed(300, 4, 3)
+    values = {
+        round(coefficient_of_variation(one[rows], two[rows]), 9)
+        for one, two in ((attributes, groups), (attributes[:, ::-1], groups), (attributes, (groups + 1) % 3))
+        for rows in [data_repair(one, two, size=100)]
+    }
+    assert max(values) - min(values) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 0}, "must be 1 to 4, not 0"),
+        ({"size": 5}, "must be 1 to 4, not 5"),
+        ({"attributes": np.array([[1, 0]] * 4)}, "attribute 1 has no image at all"),
+        ({"groups": np.zeros(4, int)}, "one group only"),
+        ({"groups": np.array([0, 1])}, "groups must be 4 whole numbers"),
+    ],
+)
+def test_what_cannot_be_repaired_gets_one_sentence(change, message):
+    given = {"attributes": np.eye(2)[[0, 1, 0, 1]], "groups": np.array([0, 0, 1, 1]), "size": 2} | change
+    with pytest.raises(BiaslibError, match=message):
+        data_repair(**given)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval, crossed_interval, holm, interval, kendall, welch
+from biaslib.statistics import Interval, crossed_interval, holm, interval, kendall, sign_flip, welch
 
 
 def test_interval_of_many_values_is_the_normal_one():
@@ -153,6 +153,51 @@ def test_welch_against_a_constant_side_is_defined():
     assert found.p == pytest.approx(scipy.stats.ttest_1samp([0.5, 0.6, 0.8], 0.2).pvalue)
 
 
+def test_sign_flip_by_hand():
+    found = sign_flip([1.0, 2.0, 4.0, -1.0])
+    # of 16 flips, the sum 6 is reached by all plus (8), the smallest ones minus (6, 6), and their negatives
+    assert found.p == 6 / 16
+    assert (found.difference, found.statistic, found.n) == (1.5, 1.5, (4, 4))
+    low, high = scipy.stats.ttest_1samp([1, 2, 4, -1], 0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.effect_size == pytest.approx(1.5 / np.std([1, 2, 4, -1], ddof=1))
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=9))
+def test_sign_flip_agrees_with_scipy_and_has_no_side(differences):
+    data = np.round(differences, 3)
+    expected = scipy.stats.permutation_test((data,), np.mean, permutation_type="samples").pvalue
+    assert sign_flip(data).p == pytest.approx(expected)
+    assert sign_flip(-data).p == sign_flip(data).p == sign_flip(data[::-1]).p == sign_flip(8 * data).p
+
+
+@pytest.mark.parametrize("n", [3, 5, 6, 16])
+def test_smallest_reachable_p(n):
+    assert sign_flip(np.linspace(1, 2, n)).p == 2 / 2**n
+
+
+def test_drawn_flips_come_near_all_flips():
+    data = np.random.default_rng(0).normal(0.4, 1, 14)
+    exact, drawn = sign_flip(data), sign_flip(data, exact_up_to=0, seed=1)
+    assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(exact.p / 10_000))
+    assert drawn.p != exact.p
+    assert sign_flip(np.ones(40), resamples=99).p == 0.01
+
+
+def test_sign_flip_keeps_its_level():
+    rng = np.random.default_rng(0)
+    assert np.mean([sign_flip(rng.standard_t(2, 8)).p <= 0.05 for _ in range(600)]) < 0.08
+
+
+def test_sign_flip_without_spread_or_pairs():
+    assert np.isnan(sign_flip([np.nan]).p)
+    assert sign_flip([0.0, 0.0, np.nan]).p == 1
+    assert sign_flip([0.0, 0.0, np.nan]).n == (2, 2)
+    found = sign_flip([0.3, 0.3, 0.3])
+    assert found.p == 0.25
+    assert np.isnan([found.low, found.high, found.effect_size]).all()
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_agrees_with_statsmodels(p):
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
@@ -171,6 +216,9 @@ def test_holm_leaves_untested_hypotheses_out():
         (lambda: interval([[1, 2]]), "values must be one-dimensional"),
         (lambda: interval([1, 2], confidence=95), "confidence must lie between 0 and 1, not 95"),
         (lambda: kendall([1, 2], [1]), "x has 2 values, y 1"),
+        (lambda: sign_flip([[1, 2]]), "differences must be one-dimensional"),
+        (lambda: sign_flip([1, 2], confidence=2), "confidence must lie between 0 and 1, not 2"),
+        (lambda: sign_flip([1, 2], resamples=0), "resamples must be at least 1, not 0"),
         (lambda: holm([0.5, 1.5]), "p-values must lie in"),
     ],
 )
