@@ -63,7 +63,7 @@ def glasses(s: Sketch) -> None:
 
 def key(s: Sketch) -> None:
     """A key with a round bow and two teeth."""
-    metal = s.pick([(0.86, 0.68, 0.26), (0.76, 0.56, 0.22), (0.74, 0.50, 0.34)])
+    metal = s.pick([(0.90, 0.72, 0.28), (0.82, 0.62, 0.22), (0.94, 0.82, 0.46)])
     (heart,) = s.chance(1)
     bow = circle(s.u, s.v, (0.0, -0.58), 0.38)
     hole = circle(s.u, s.v, (0.0, -0.60 - 0.08 * heart), 0.17)
@@ -166,7 +166,7 @@ def watch(s: Sketch) -> None:
 
 def apple(s: Sketch) -> None:
     """An apple with a stalk and a small leaf."""
-    skin = s.pick([(0.82, 0.14, 0.14), (0.74, 0.12, 0.18), (0.50, 0.72, 0.20), (0.74, 0.72, 0.22)])
+    skin = s.pick([(0.82, 0.14, 0.14), (0.74, 0.12, 0.18), (0.50, 0.72, 0.20), (0.64, 0.76, 0.26)])
     blush, seed = s.chance(2)
     fruit = join(circle(s.u, s.v, (-0.24, 0.10), 0.58), circle(s.u, s.v, (0.24, 0.10), 0.58), 0.10)
     fruit = join(fruit, ellipse(s.u, s.v, (0.0, 0.32), (0.56, 0.52), column(0.0)), 0.1)
