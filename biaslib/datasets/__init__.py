@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, coco, imsitu, mnist, published, waterbirds
+from biaslib.datasets import captions, celeba, coco, imsitu, mnist, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
@@ -20,8 +20,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     Photographs are decoded once into a memory map in the store; a second load reads that.
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "mnist".
-        split: "train", "val" (Waterbirds alone) or "test".
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "mnist".
+        split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
 
@@ -31,6 +31,9 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     Raises:
         BiaslibError: for an unknown name, split or size, a missing file (with its official source, licence and how to
             get it) or a damaged one (which, and where from).
+
+    Warns:
+        DatasetWarning: where a dataset has known problems, or only part of its pictures is there.
     """
     if size < 1:
         raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
@@ -39,4 +42,6 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         return waterbirds.load(name, split, size=size, root=folder)
     if name == "mnist":
         return mnist.load(split, size=size, root=folder)
-    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN and mnist.")
+    if name == "celeba":
+        return celeba.load(split, size=size, root=folder)
+    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, celeba and mnist.")
