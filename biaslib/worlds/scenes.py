@@ -86,10 +86,10 @@ _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 class Scenes:
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
-    The makers are invented groups. They differ in the robot's head, antenna and emblem, not in its colour, so a small
-    robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `LEANINGS` says how
-    the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1 or not
-    there with maker 0.
+    The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
+    small robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `LEANINGS`
+    says how the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1
+    or not there with maker 0.
 
     Columns of the table besides `maker` (0, 1, 2) and a column for each of `OBJECTS` (0 absent, 1 present):
 

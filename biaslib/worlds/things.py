@@ -182,17 +182,15 @@ def apple(s: Sketch) -> None:
 
 def spoon(s: Sketch) -> None:
     """A spoon, its bowl up."""
-    metal = s.pick([(0.78, 0.80, 0.83), (0.70, 0.72, 0.76), (0.84, 0.83, 0.80)])
+    metal = s.pick([(0.90, 0.92, 0.95), (0.86, 0.88, 0.90), (0.95, 0.80, 0.46)])
     (slim,) = s.chance(1)
-    bowl = ellipse(s.u, s.v, (0.0, -0.60), (0.27 + 0.04 * slim, 0.38), column(0.0))
-    handle = limb(s.u, s.v, (0.0, -0.22), (0.0, 0.88), (0.055, 0.105))[0]
+    bowl = ellipse(s.u, s.v, (0.0, -0.56), (0.32 + 0.05 * slim, 0.42), column(0.0))
+    handle = limb(s.u, s.v, (0.0, -0.16), (0.0, 0.86), (0.07, 0.125))[0]
     s.lay(join(bowl, handle, 0.12), metal)
-    s.relief(0.09, 0.35)
-    hollow = bowl + 0.07
-    depth = ramp(hollow, 0.0, -0.16)
-    s.tint(0.75 * depth, metal * (0.72 - 0.45 * s.lit + 0.25 * s.v + 0.15)[:, None])
-    s.mark(ellipse(s.u, s.v, (0.09, -0.46), (0.05, 0.12), column(0.4)), _WHITE, 0.85)
-    s.mark(limb(s.u, s.v, (-0.02, -0.05), (-0.03, 0.80), (0.012, 0.025))[0], _WHITE, 0.6)
+    s.relief(0.09, 0.40)
+    s.mark(bowl + 0.07, metal * (0.62 - 0.42 * np.clip(s.lit - 0.4, -1.0, 1.0))[:, None])
+    s.mark(ellipse(s.u, s.v, (0.10, -0.40), (0.06, 0.13), column(0.4)), _WHITE, 0.9)
+    s.mark(limb(s.u, s.v, (0.0, 0.50), (0.0, 0.82), (0.035, 0.06))[0], metal * 0.7)
 
 
 def camera(s: Sketch) -> None:

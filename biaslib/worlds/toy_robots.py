@@ -10,8 +10,10 @@ _PAINTS = [
     (0.50, 0.36, 0.62), (0.90, 0.50, 0.20), (0.24, 0.62, 0.64),
 ]  # fmt: skip
 _ACCENTS = [(0.96, 0.92, 0.80), (0.22, 0.24, 0.30), (0.98, 0.80, 0.30), (0.90, 0.36, 0.30), (0.55, 0.80, 0.86)]
-_DARK, _METAL = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75))
-_TRIANGLE = [(0.0, -0.80), (0.36, -0.22), (-0.36, -0.22)]
+_DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
+_HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
+_TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
+_PANEL = [(0.0, -0.06), (0.30, 0.46), (-0.30, 0.46)]
 
 
 def draw(s: Sketch, maker: np.ndarray) -> None:
@@ -19,11 +21,11 @@ def draw(s: Sketch, maker: np.ndarray) -> None:
 
     Args:
         s: their sketch.
-        maker: (n,) 0: round head, one antenna with a bulb, a ring on the chest; 1: square head, two antennas, a cross;
-            2: three-cornered head, a bar across its top, a chevron.
+        maker: (n,) 0: all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; 1: square: head,
+            visor, body, a cross on the chest, two antennas; 2: three-cornered, a chevron, a bar as antenna.
     """
     paint, accent = s.pick(_PAINTS), s.pick(_ACCENTS, 3)
-    stripe, gaze = s.chance(2)
+    (gaze,) = s.chance(1)
     which = maker.reshape(-1, 1, 1)
 
     def by_maker(first: Number, second: Number, third: Number) -> Field:
@@ -36,7 +38,12 @@ def draw(s: Sketch, maker: np.ndarray) -> None:
         s.lay(box(s.u, s.v, (0.19 * side, 0.68), (0.085, 0.18)), _METAL)
         s.lay(box(s.u, s.v, (0.21 * side, 0.89), (0.16, 0.09), 0.05), accent * 0.9)
     s.lay(box(s.u, s.v, (0.0, -0.18), (0.12, 0.12)), _METAL * 0.8)
-    s.lay(box(s.u, s.v, (0.0, 0.22), (0.40, 0.37), 0.09), paint)
+    torso = by_maker(
+        circle(s.u, s.v, (0.0, 0.22), 0.41),
+        box(s.u, s.v, (0.0, 0.22), (0.40, 0.38), 0.04),
+        polygon(s.u, s.v, _TORSO) - 0.03,
+    )
+    s.lay(torso, paint)
     antenna = by_maker(
         np.minimum(limb(s.u, s.v, (0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], circle(s.u, s.v, (0.0, -0.90), 0.09)),
         np.minimum(
@@ -50,31 +57,38 @@ def draw(s: Sketch, maker: np.ndarray) -> None:
     )
     s.lay(antenna, accent)
     head = by_maker(
-        circle(s.u, s.v, (0.0, -0.46), 0.33),
-        box(s.u, s.v, (0.0, -0.46), (0.36, 0.27), 0.03),
-        polygon(s.u, s.v, _TRIANGLE) - 0.04,
+        circle(s.u, s.v, (0.0, -0.48), 0.35),
+        box(s.u, s.v, (0.0, -0.46), (0.40, 0.29), 0.03),
+        polygon(s.u, s.v, _HEAD) - 0.04,
     )
     s.lay(head, paint)
     s.relief(0.10, 0.34)
-    low = by_maker(-0.49, -0.49, -0.36)
-    apart = by_maker(0.135, 0.165, 0.12)
-    for side in (-1.0, 1.0):
-        s.mark(np.hypot(s.u - side * apart, s.v - low) - 0.085, rgb((0.98, 0.97, 0.90)))
-        s.mark(np.hypot(s.u - side * apart - 0.05 * gaze + 0.025, s.v - low) - 0.045, _DARK)
-    s.mark(box(s.u, s.v - low, (0.0, 0.155), (0.12, 0.022)), _DARK, 0.8)
-    s.mark(box(s.u, s.v, (0.0, 0.20), (0.30, 0.24), 0.05), accent)
-    chevron = np.abs(s.v - 0.24 + 0.16 - 1.0 * np.abs(s.u)) * 0.71 - 0.05
-    emblem = by_maker(
-        np.abs(circle(s.u, s.v, (0.0, 0.20), 0.125)) - 0.045,
-        np.minimum(box(s.u, s.v, (0.0, 0.20), (0.17, 0.05)), box(s.u, s.v, (0.0, 0.20), (0.05, 0.17))),
-        np.maximum(chevron, np.abs(s.u) - 0.17),
+    _face(s, which, gaze)
+    panel = by_maker(
+        circle(s.u, s.v, (0.0, 0.20), 0.28),
+        box(s.u, s.v, (0.0, 0.20), (0.29, 0.26), 0.03),
+        polygon(s.u, s.v, _PANEL) - 0.04,
     )
-    s.mark(emblem, np.where(accent.mean(axis=1, keepdims=True) > 0.45, _DARK, rgb((0.97, 0.95, 0.88))))
-    for i in range(3):
-        s.mark(circle(s.u, s.v, (-0.16 + 0.16 * i, 0.51), 0.035), _lamp(i, stripe))
+    s.mark(panel, _CREAM)
+    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
+    emblem = by_maker(
+        np.abs(circle(s.u, s.v, (0.0, 0.20), 0.145)) - 0.06,
+        np.minimum(box(s.u, s.v, (0.0, 0.20), (0.19, 0.05)), box(s.u, s.v, (0.0, 0.20), (0.05, 0.19))),
+        np.maximum(chevron, np.abs(s.u) - 0.18),
+    )
+    s.mark(emblem, _DARK)
 
 
-def _lamp(i: int, stripe: Field) -> Field:
-    """The colour of one of the three lamps under the emblem."""
-    lamps = np.array([(0.95, 0.85, 0.30), (0.40, 0.85, 0.50), (0.95, 0.40, 0.35)], np.float32)
-    return rgb(lamps[(i + (stripe[:, 0, 0] * 3).astype(np.intp)) % 3])
+def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
+    """One large eye and a mouth, a visor with two lights, or two small eyes."""
+    one, visor, two = (np.where(which == maker, np.float32(0.0), np.float32(9.0)) for maker in range(3))
+    look = 0.06 * gaze - 0.03
+    s.mark(circle(s.u, s.v, (0.0, -0.50), 0.20) + one, _CREAM)
+    s.mark(circle(s.u, s.v, (look, -0.50), 0.10) + one, _DARK)
+    s.mark(box(s.u, s.v, (0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
+    s.mark(box(s.u, s.v, (0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
+    s.mark(box(s.u, s.v, (0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
+    for side in (-1.0, 1.0):
+        s.mark(box(s.u, s.v, (0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
+        s.mark(circle(s.u, s.v, (0.13 * side, -0.36), 0.085) + two, _CREAM)
+        s.mark(circle(s.u, s.v, (0.13 * side + look, -0.36), 0.045) + two, _DARK)

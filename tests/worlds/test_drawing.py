@@ -43,6 +43,23 @@ def test_limb_is_the_distance_to_the_nearest_of_many_discs():
     np.testing.assert_allclose(along[0], t[discs.argmin(axis=0), 0, 0], atol=1e-3)
 
 
+def test_a_box_is_as_far_as_the_nearest_point_of_it_and_its_corners_are_round():
+    x, y = np.float32([[0.5, 0.9, 0.9, 0.5, 0.68]]), np.float32([[0.5, 0.5, 0.7, 0.35, 0.57]])
+    sharp = drawing.box(x, y, (0.5, 0.5), (0.2, 0.1))
+    np.testing.assert_allclose(sharp, [[-0.1, 0.2, np.hypot(0.2, 0.1), 0.05, -0.02]], atol=1e-6)
+    round_ = drawing.box(x, y, (0.5, 0.5), (0.2, 0.1), 0.1)
+    np.testing.assert_allclose(
+        round_, [[-0.1, 0.2, np.hypot(0.3, 0.2) - 0.1, 0.05, np.hypot(0.08, 0.07) - 0.1]], atol=1e-6
+    )
+
+
+def test_a_polygon_covers_its_exact_area():
+    x, y = drawing.grid(128)
+    share = drawing.coverage(drawing.polygon(x, y, [(0.2, 0.1), (0.9, 0.3), (0.4, 0.8)]), 1 / 128).mean()
+    area = 0.5 * abs((0.9 - 0.2) * (0.8 - 0.1) - (0.4 - 0.2) * (0.3 - 0.1))
+    assert share == pytest.approx(area, rel=5e-3)
+
+
 def test_join_is_the_union_away_from_the_crease_and_fills_it():
     a, b = np.array([-1.0, 0.3, 0.2]), np.array([1.0, 0.9, 0.2])
     np.testing.assert_allclose(drawing.join(a, b, 0.4), [-1.0, 0.3, 0.1])
