@@ -38,8 +38,8 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     rows = np.flatnonzero(_partition(dataset, root, len(table)) == SPLITS[split])
     folder = registry.require(dataset, root / "celeba" / "img_align_celeba")
     here = {entry.name for entry in folder.iterdir()}
-    found = [row for row in rows if _name(row) in here]
-    if not found:
+    found = np.array([row for row in rows if _name(row) in here], int)
+    if not len(found):
         registry.require(dataset, folder / _name(rows[0]))
     if len(found) < len(rows):
         warnings.warn(
@@ -120,5 +120,5 @@ def _partition(dataset: registry.Dataset, root: Path, n: int) -> np.ndarray:
     return splits
 
 
-def _name(row: int) -> str:
+def _name(row: int | np.integer) -> str:
     return f"{row + 1:06d}.jpg"
