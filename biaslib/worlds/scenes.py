@@ -201,7 +201,8 @@ class Scenes:
         table = read(factors, {"maker": maker} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES)
         images = np.empty((len(factors), size, size, 3), np.uint8)
         owner = np.full(images.shape[:3], self.regions.index("table"), np.uint8)
-        for rows in chunks(len(factors), size):
+        # Most of the work is on patches about half as wide as the picture.
+        for rows in chunks(len(factors), max(1, size // 2)):
             part = {name: values[rows] for name, values in table.items()}
             images[rows] = to_uint8(_draw(part, owner[rows], size))
         labels = pd.DataFrame({"maker": table["maker"].astype(np.int8)})
@@ -236,11 +237,11 @@ def _objects(leaning: Leaning, maker: np.ndarray, dial: float, rng: np.random.Ge
 def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
     """The pictures, (n, 3, size, size); writes into `owner` (n, size, size) which region each pixel belongs to."""
     x, y = grid(size)
-    canvas = np.empty((len(owner), 3, size, size), np.float32)
+    canvas = np.empty((len(owner), size, size, 3), np.float32)
     for kind, top in enumerate(TABLE_TOPS.values()):
         rows = np.flatnonzero(table["table_top"] == kind)
         if len(rows):
-            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y)
+            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
     places, robot = _layout(table["layout_seed"], table["robot_size"])
     for name, (draw, scale) in THINGS.items():
         rows = np.flatnonzero(table[name])
@@ -253,7 +254,7 @@ def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
     sketch = Sketch(robot, table["robot_seed"], size)
     toy_robots.draw(sketch, table["maker"])
     sketch.put(canvas, owner, np.arange(len(owner)), 0)
-    return canvas * _light(table["light"], x, y)
+    return canvas.transpose(0, 3, 1, 2) * _light(table["light"], x, y)
 
 
 def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:

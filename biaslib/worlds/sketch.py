@@ -111,23 +111,23 @@ class Sketch:
         """Lays the things and their shadows on pictures, in place.
 
         Args:
-            canvas: (N, 3, size, size).
-            owner: (N, size, size) whose pixel it is; it becomes `number` where a thing covers more than half of it.
+            canvas: (N, size, size, 3), contiguous.
+            owner: (N, size, size), contiguous: whose pixel it is; `number` where a thing covers more than half of it.
             rows: (n,) the pictures of the things.
             number: the things' own number.
         """
+        shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
-        visible = inside[0][:, :, None] & inside[1][:, None, :]
-        at = np.broadcast_arrays(rows[:, None, None], self._rows[:, :, None], self._columns[:, None, :])
-        place = tuple(index[visible] for index in at)
-        cover = self._cover[visible][:, None]
-        below = canvas[place[0], :, place[1], place[2]]
-        below *= 1.0 - _DARK * self._shadow()[visible][:, None] * (1.0 - cover)
-        below *= 1.0 - cover
-        below += self._colour.transpose(0, 2, 3, 1)[visible]
-        canvas[place[0], :, place[1], place[2]] = below
-        mine = cover[:, 0] > 0.5
-        owner[tuple(index[mine] for index in place)] = number
+        touched = ((self._cover > 0) | (shadow > 0)) & inside[0][:, :, None] & inside[1][:, None, :]
+        k, i, j = np.nonzero(touched)
+        at = (rows[k] * self._size + self._rows[k, i]) * self._size + self._columns[k, j]
+        cover = self._cover[k, i, j]
+        pixels = canvas.reshape(-1, 3)
+        below = pixels[at]
+        below *= ((1.0 - cover) * (1.0 - _DARK * shadow[k, i, j] * (1.0 - cover)))[:, None]
+        below += self._colour.transpose(0, 2, 3, 1)[k, i, j]
+        pixels[at] = below
+        owner.reshape(-1)[at[cover > 0.5]] = number
 
     def _shadow(self) -> Field:
         """The outline, soft and moved away from the light."""

@@ -68,10 +68,10 @@ def key(s: Sketch) -> None:
     bow = circle(s.u, s.v, (0.0, -0.58), 0.38)
     hole = circle(s.u, s.v, (0.0, -0.60 - 0.08 * heart), 0.17)
     s.lay(np.maximum(bow, -hole), metal)
-    s.lay(box(s.u, s.v, (0.0, 0.36), (0.095, 0.60), 0.06), metal)
+    s.lay(box(s.u, s.v, (0.0, 0.36), (0.11, 0.60), 0.06), metal)
     s.lay(box(s.u, s.v, (0.0, -0.14), (0.16, 0.06), 0.04), metal)
-    for at, reach in ((0.86, 0.17), (0.60, 0.13)):
-        s.lay(box(s.u, s.v, (0.15, at), (reach, 0.075), 0.02), metal)
+    for at, reach in ((0.86, 0.20), (0.58, 0.16)):
+        s.lay(box(s.u, s.v, (0.17, at), (reach, 0.085), 0.02), metal)
     s.relief(0.10, 0.45)
     s.mark(np.abs(bow + 0.09) - 0.02, metal * 0.6, 0.7)
 
@@ -147,13 +147,13 @@ def watch(s: Sketch) -> None:
     metal = s.pick([(0.80, 0.81, 0.84), (0.88, 0.72, 0.38)], 3)
     dial = s.pick([(0.97, 0.96, 0.92), (0.97, 0.96, 0.92), (0.12, 0.18, 0.30)], 4)
     hour, minute = s.chance(2)
-    s.lay(box(s.u, s.v, (0.0, 0.0), (0.235 - 0.06 * np.abs(s.v), 0.98), 0.08), strap)
+    s.lay(box(s.u, s.v, (0.0, 0.0), (0.26 - 0.07 * np.abs(s.v), 0.98), 0.08), strap)
     s.relief(0.06, 0.30)
     s.mark(np.abs(np.abs(s.u) - 0.14 + 0.05 * np.abs(s.v)) - 0.012, strap * 1.6 + 0.1, 0.7)
     holes = np.maximum(np.abs(s.u) - 0.03, np.abs((s.v * 8.0) - np.round(s.v * 8.0)) / 8.0 - 0.025)
     s.mark(np.maximum(holes, 0.62 - s.v), strap * 0.35)
-    s.lay(box(s.u, s.v, (0.48, 0.0), (0.07, 0.07), 0.02), metal * 0.85)
-    case = circle(s.u, s.v, (0.0, 0.0), 0.46)
+    s.lay(box(s.u, s.v, (0.51, 0.0), (0.07, 0.07), 0.02), metal * 0.85)
+    case = circle(s.u, s.v, (0.0, 0.0), 0.49)
     s.lay(case, metal * (1.0 + 0.3 * np.clip(s.lit, -1.0, 1.0))[:, None])
     s.mark(case + 0.08, dial)
     ink = np.where(dial.mean(axis=1, keepdims=True) > 0.5, _BLACK, _WHITE)
@@ -182,7 +182,7 @@ def apple(s: Sketch) -> None:
 
 def spoon(s: Sketch) -> None:
     """A spoon, its bowl up."""
-    metal = s.pick([(0.90, 0.92, 0.95), (0.86, 0.88, 0.90), (0.95, 0.80, 0.46)])
+    metal = s.pick([(0.90, 0.92, 0.95), (0.84, 0.87, 0.90), (0.96, 0.93, 0.86)])
     (slim,) = s.chance(1)
     bowl = ellipse(s.u, s.v, (0.0, -0.56), (0.32 + 0.05 * slim, 0.42), column(0.0))
     handle = limb(s.u, s.v, (0.0, -0.16), (0.0, 0.86), (0.07, 0.125))[0]
@@ -272,9 +272,9 @@ THINGS: dict[str, tuple[Callable[[Sketch], None], float]] = {
     "leaf": (leaf, 0.130),
     "pencil": (pencil, 0.150),
     "scissors": (scissors, 0.142),
-    "key": (key, 0.122),
+    "key": (key, 0.132),
     "spoon": (spoon, 0.145),
-    "watch": (watch, 0.135),
+    "watch": (watch, 0.140),
     "glasses": (glasses, 0.132),
     "shell": (shell, 0.108),
     "camera": (camera, 0.126),

@@ -185,7 +185,7 @@ def test_an_empty_table_gives_no_pictures():
 
 
 def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands():
-    size = 96  # several chunks
+    size = 200  # several chunks
     whole = WORLD.render(TABLE, size=size)
     order = np.random.default_rng(0).permutation(len(TABLE))
     shuffled = WORLD.render(TABLE.iloc[order], size=size)
