@@ -12,6 +12,16 @@ from biaslib.samples import Samples
 
 SPLITS = {"train": 0, "val": 1, "test": 2}
 
+HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
+
+# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
+HAIR_ATTRIBUTES = (
+    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
+    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
+    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
+    "Young",
+)  # fmt: skip
+
 
 def load(split: str, *, size: int, root: Path) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg.
@@ -84,6 +94,19 @@ def attributes(root: Path) -> pd.DataFrame:
             dataset, path, f"it announces {n} images and has {len(table)}, or values other than 1, -1"
         )
     return (table == 1).reset_index(drop=True)
+
+
+def hair_colour(table: pd.DataFrame) -> np.ndarray:
+    """The group that paper B takes: 0, 1, 2 for black, blond, brown hair as annotated.
+
+    Args:
+        table: N rows with the three columns `HAIR`.
+
+    Returns:
+        (N,) int; -1 where not exactly one of the three is given.
+    """
+    hair = table[list(HAIR)].to_numpy()
+    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
 
 
 def hq_to_celeba(root: Path) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Amplification of the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025), by paper B's metrics."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -9,7 +10,8 @@ import pandas as pd
 import scipy.stats
 
 from biaslib import parallel
-from biaslib.datasets import published
+from biaslib.datasets import celeba, published
+from biaslib.datasets.celeba import HAIR_ATTRIBUTES as ATTRIBUTES
 from biaslib.metrics.amplification import Amplification, Labels, bias_amplification
 from biaslib.metrics.amplification.scores import Kind
 from biaslib.statistics import holm, interval
@@ -17,16 +19,6 @@ from biaslib.statistics import holm, interval
 Grouping = Literal["hair", "Male"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
-
-# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
-ATTRIBUTES = (
-    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
-    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
-    "Young",
-)  # fmt: skip
-
 # what is reported of each: which sets, and whether changes keep their signs
 MEASURES = (("single", "signed"), ("single", "absolute"), ("all", "absolute"), ("2+", "absolute"))
 
@@ -39,8 +31,7 @@ def group_of(table: pd.DataFrame, grouping: Grouping) -> np.ndarray:
     """
     if grouping == "Male":
         return table["Male"].to_numpy().astype(np.int64)
-    hair = table[list(HAIR)].to_numpy()
-    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
+    return celeba.hair_colour(table)
 
 
 def labels(table: pd.DataFrame, grouping: Grouping, keep: np.ndarray) -> Labels:
@@ -122,7 +113,7 @@ def amplification(root: Path | None = None, *, models: int = 20, seed: int = 0) 
             jobs = [executor.submit(of_one_model, train, test, model, grouping) for model in [test, *predictions]]
             (perfect, _, n_test), *found = [job.result() for job in jobs]
         rows, cells, kept = zip(*found, strict=True)
-        values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
+        values.append(over_models(rows, perfect, seed).assign(grouping=grouping))
         single.append(_single_over_models(cells, seed).assign(grouping=grouping))
         n_train = int((group_of(train, grouping) >= 0).sum())
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
@@ -135,6 +126,27 @@ def amplification(root: Path | None = None, *, models: int = 20, seed: int = 0) 
     }
 
 
+def over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The rows of `measure` of several models as one table, with intervals over models, beside a faultless prediction.
+
+    Returns:
+        kind, sets, sign, value (mean over models), low, high, models, perfect, p (t test of the models' values against
+        `perfect`, not corrected), n_sets and n_never_predicted (means over models).
+    """
+    table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
+    values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
+    spans = [interval(column, seed=seed) for column in values.T]
+    table["value"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    table["models"] = len(rows)
+    for name in ("n_sets", "n_never_predicted"):
+        table[name] = np.mean([model[name] for model in rows], axis=0)
+    with warnings.catch_warnings():
+        # scipy warns where models agree to the last digits, or there is one: p is then 0 or NaN
+        warnings.simplefilter("ignore", RuntimeWarning)
+        table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
+    return table
+
+
 def _row(kind: str, sets: str, sign: str, found: Amplification) -> dict[str, object]:
     return {
         "kind": kind,
@@ -144,18 +156,6 @@ def _row(kind: str, sets: str, sign: str, found: Amplification) -> dict[str, obj
         "n_sets": found.n_sets,
         "n_never_predicted": found.n_never_predicted,
     }
-
-
-def _over_models(rows: tuple[pd.DataFrame, ...], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
-    table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
-    values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
-    spans = [interval(column, seed=seed) for column in values.T]
-    table["value"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
-    table["models"] = len(rows)
-    for name in ("n_sets", "n_never_predicted"):
-        table[name] = np.mean([model[name] for model in rows], axis=0)
-    table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
-    return table
 
 
 def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:

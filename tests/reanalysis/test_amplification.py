@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from biaslib.datasets import coco, imsitu
+from biaslib.datasets import celeba, coco, imsitu
 from biaslib.reanalysis import amplification, faces, scenes
 from tests import layouts
 
@@ -24,7 +24,7 @@ def drawn(n, seed):
     rng = np.random.default_rng(seed)
     hair = rng.integers(3, size=n)
     table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in faces.ATTRIBUTES}
-    table |= {name: hair == i for i, name in enumerate(faces.HAIR)}
+    table |= {name: hair == i for i, name in enumerate(celeba.HAIR)}
     return pd.DataFrame(table)
 
 
