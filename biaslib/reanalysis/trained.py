@@ -23,7 +23,7 @@ def missing(root: Path | None = None) -> list[str]:
     return [path for path in NEEDED if not (data_root(root) / path).exists()]
 
 
-def compute(*, models: int = 4, epochs: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
+def compute(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Trains the models where the store lacks them, and measures them; the faces are read from the folder of all data.
 
     Args:
