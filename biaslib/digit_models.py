@@ -2,15 +2,13 @@
 
 import functools
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from tqdm import tqdm
 
-from biaslib import datasets, parallel, store, training
+from biaslib import datasets, parallel, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
 from biaslib.training import TrainingConfig
@@ -110,12 +108,8 @@ def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None)
     """
     for source in {experiment.source for experiment in experiments}:
         _scans(source)  # what is missing is said here, and not by a worker
-    missing = [e for e in experiments if not store.contains("digits", e, functools.partial(run, e))]
-    if missing:
-        with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
-            done = waiting.map(functools.partial(_stored, executor=executor), missing)
-            list(tqdm(done, total=len(missing), desc="training models", unit="model"))
-    return [_outcome(_stored(experiment)) for experiment in experiments]
+    found = parallel.stored("digits", experiments, run, scheduler=scheduler)
+    return [_outcome(arrays) for arrays in found]
 
 
 def run(experiment: Experiment) -> Arrays:
@@ -137,14 +131,6 @@ def _run(experiment: Experiment) -> Arrays:
         "logits": training.predict(model, test.images),
         "effect": np.where(table["top_left"] == 1, white, -white),
     }
-
-
-def _stored(experiment: Experiment, executor: Executor | None = None) -> Arrays:
-    def compute() -> Arrays:
-        return executor.submit(run, experiment).result() if executor else run(experiment)
-
-    found: Arrays = store.get_or_compute("digits", experiment, compute)
-    return found
 
 
 def _outcome(arrays: Arrays) -> Outcome:

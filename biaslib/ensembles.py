@@ -2,14 +2,12 @@
 
 import functools
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
-from biaslib import models, parallel, store, training, worlds
+from biaslib import models, parallel, training, worlds
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
 
@@ -46,12 +44,8 @@ def trained(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> list[
     Returns:
         Models on the CPU, in evaluation mode.
     """
-    missing = [recipe for recipe in recipes if not store.contains("model", recipe, functools.partial(train, recipe))]
-    if missing:
-        with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
-            states = waiting.map(functools.partial(_stored, executor=executor), missing)
-            list(tqdm(states, total=len(missing), desc="training models", unit="model"))
-    return [_model(recipe, _stored(recipe)) for recipe in recipes]
+    states = parallel.stored("model", recipes, train, scheduler=scheduler)
+    return [_model(recipe, state) for recipe, state in zip(recipes, states, strict=True)]
 
 
 def train(recipe: Recipe) -> State:
@@ -70,13 +64,6 @@ def _train(recipe: Recipe) -> State:
     samples = training_samples(recipe.world, recipe.strength, recipe.images, recipe.size, recipe.data_seed)
     target = samples.labels[worlds.get(recipe.world).target]
     return dict(training.fit(samples, target, recipe.config).state_dict())
-
-
-def _stored(recipe: Recipe, executor: Executor | None = None) -> State:
-    def compute() -> State:
-        return executor.submit(train, recipe).result() if executor else train(recipe)
-
-    return store.get_or_compute("model", recipe, compute)
 
 
 def _model(recipe: Recipe, state: State) -> nn.Module:

@@ -1,15 +1,12 @@
 """Joint classifiers of attributes and hair colour, trained and asked on CelebA's faces, through the store."""
 
-import functools
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from tqdm import tqdm
 
-from biaslib import datasets, fingerprint, parallel, store, training
+from biaslib import datasets, fingerprint, parallel, training
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES, hair_colour
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.objectives import Joint
@@ -87,12 +84,13 @@ def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None)
     # what is missing is said here, and not by a worker; other pictures are another result
     seen = {size: _fingerprint(size) for size in {experiment.size for experiment in experiments}}
     keys = [(experiment, seen[experiment.size]) for experiment in experiments]
-    missing = [key for key in keys if not store.contains("faces", key, functools.partial(run, key[0]))]
-    if missing:
-        with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
-            done = waiting.map(functools.partial(_stored, executor=executor), missing)
-            list(tqdm(done, total=len(missing), desc="training models", unit="model"))
-    return [_outcome(_stored(key)) for key in keys]
+    found = parallel.stored("faces", keys, run_keyed, scheduler=scheduler)
+    return [_outcome(arrays) for arrays in found]
+
+
+def run_keyed(key: tuple[Experiment, str]) -> Arrays:
+    """`run` of the experiment; the second part of the key names the pictures."""
+    return run(key[0])
 
 
 def run(experiment: Experiment) -> Arrays:
@@ -127,14 +125,6 @@ def _run(experiment: Experiment) -> Arrays:
         "validation_logits": training.predict(model, validation[0].images),
         "test_logits": training.predict(model, test[0].images),
     }
-
-
-def _stored(key: tuple[Experiment, str], executor: Executor | None = None) -> Arrays:
-    def compute() -> Arrays:
-        return executor.submit(run, key[0]).result() if executor else run(key[0])
-
-    found: Arrays = store.get_or_compute("faces", key, compute)
-    return found
 
 
 def _fingerprint(size: int) -> str:

@@ -126,7 +126,7 @@ class Joint:
         return attributes_and_group(targets, self.attributes, self.groups)
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
-        """Mean binary cross-entropy of the attributes, and the group's cross-entropy beside it."""
+        """Mean over the A + 1 targets: the attributes' binary cross-entropies and the group's cross-entropy."""
         check_attributes(targets[:, :-1])
         return _Joint()
 
@@ -207,4 +207,5 @@ class _Joint(nn.Module):
     def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
         attributes, group = targets[:, :-1], targets[:, -1].long()
         width = attributes.shape[1]
-        return binary_cross_entropy_with_logits(logits[:, :width], attributes) + cross_entropy(logits[:, width:], group)
+        binary = binary_cross_entropy_with_logits(logits[:, :width], attributes)
+        return (width * binary + cross_entropy(logits[:, width:], group)) / (width + 1)

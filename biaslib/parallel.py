@@ -1,13 +1,17 @@
 """Where independent work runs: on this machine's cores, or on the workers of a Dask cluster."""
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
+from tqdm import tqdm
+
+from biaslib import store
 from biaslib.errors import BiaslibError
 
 PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
@@ -58,6 +62,31 @@ def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
     address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
     with _dask(address) if address else _processes() as found:
         yield found
+
+
+def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, scheduler: str | None = None) -> list[Any]:
+    """`compute(key)` for every key, from the store; what it lacks is computed side by side.
+
+    Each result is stored when it is ready, so that a killed call goes on where it was.
+
+    Args:
+        kind: what the results are, see `store.get_or_compute`.
+        keys: everything each result depends on; they go to the workers and name the entries.
+        compute: a function of a module, so that a worker can import it.
+        scheduler: see `workers`.
+
+    Returns:
+        The results in the keys' order.
+    """
+    missing = [key for key in dict.fromkeys(keys) if not store.contains(kind, key, functools.partial(compute, key))]
+    if missing:
+        with workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+
+            def one(key: Any) -> Any:
+                return store.get_or_compute(kind, key, lambda: executor.submit(compute, key).result(), code=compute)
+
+            list(tqdm(waiting.map(one, missing), total=len(missing), desc=f"computing {kind}", unit="run"))
+    return [store.get_or_compute(kind, key, functools.partial(compute, key)) for key in keys]
 
 
 @contextlib.contextmanager

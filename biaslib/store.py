@@ -54,13 +54,16 @@ def root() -> Path:
     return Path.home() / ".cache" / "biaslib" / "store"
 
 
-def get_or_compute(kind: str, config: Any, compute: Callable[[], Any]) -> Any:
+def get_or_compute(
+    kind: str, config: Any, compute: Callable[[], Any], *, code: Callable[..., Any] | None = None
+) -> Any:
     """The result stored for this configuration and code, computed and stored first where it is missing.
 
     Args:
         kind: what the result is, such as "model"; a folder of the store.
         config: everything the result depends on, as plain values (see `fingerprint.of_value`).
         compute: gives the result: an array or a mapping of arrays, a DataFrame, a mapping of tensors, or JSON values.
+        code: the function whose source the result depends on; None: `compute`, which may also just fetch the result.
 
     Returns:
         The result as read back from the store, so that a first and a later call give the same.
@@ -71,7 +74,7 @@ def get_or_compute(kind: str, config: Any, compute: Callable[[], Any]) -> Any:
     A second process that asks for the same entry waits for the first instead of computing it again.
     A damaged entry is reported by a `DamagedEntryWarning` and computed again.
     """
-    key = fingerprint.of_value([config, fingerprint.of_code(compute)])
+    key = fingerprint.of_value([config, fingerprint.of_code(code or compute)])
     entry = root() / kind / key
     with _locked(kind, key):
         if entry.exists():

@@ -9,7 +9,7 @@ from biaslib.objectives import Binary, CrossEntropy, Joint
 MAPS = torch.zeros(1, 4, 2, 2)
 
 
-def test_joint_is_the_sum_of_the_two_losses():
+def test_joint_is_the_mean_over_all_targets():
     targets = np.array([[1, 0, 2], [0, 1, 0], [1, 1, 1]])
     logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     objective = Joint(attributes=2, groups=3)
@@ -17,7 +17,7 @@ def test_joint_is_the_sum_of_the_two_losses():
     loss = objective.criterion(checked, MAPS)(logits, checked, None)
     attributes = binary_cross_entropy_with_logits(logits[:, :2], torch.tensor(targets[:, :2]).float())
     assert objective.outputs == 5
-    torch.testing.assert_close(loss, attributes + cross_entropy(logits[:, 2:], torch.tensor([2, 0, 1])))
+    torch.testing.assert_close(loss, (2 * attributes + cross_entropy(logits[:, 2:], torch.tensor([2, 0, 1]))) / 3)
 
 
 def test_balanced_losses_weigh_rare_answers_by_hand():

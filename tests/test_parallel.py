@@ -84,3 +84,13 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch):
     while is_alive(worker) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not is_alive(worker)
+
+
+def squared(key):
+    return {"value": key**2}
+
+
+def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
+    assert parallel.stored("squares", [3, 1, 3], squared) == [{"value": 9}, {"value": 1}, {"value": 9}]
+    monkeypatch.setattr(parallel, "workers", lambda scheduler: pytest.fail("nothing is missing"))
+    assert parallel.stored("squares", [1, 3], squared) == [{"value": 1}, {"value": 9}]

@@ -55,6 +55,21 @@ def test_attribute_errors_that_follow_the_group_lose_it():
     assert bias_amplification(test, test, predicted, kind=kind).mean == pytest.approx(1 / 4)
 
 
+def test_dealt_one_by_one_each_attribute_keeps_its_rates_where_no_two_images_have_the_same():
+    rng = np.random.default_rng(0)
+    attributes = np.unique(rng.random((300, 12)) < 0.4, axis=0)
+    groups = rng.integers(0, 2, len(attributes))
+    test = Labels(attributes, groups)
+    predicted = Labels(attributes ^ (rng.random(attributes.shape) < 0.2), groups)
+    together = independent_errors(test, predicted, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(together.attributes, predicted.attributes)
+    dealt = independent_errors(test, predicted, rng=np.random.default_rng(1), together=False)
+    assert (dealt.attributes != predicted.attributes).any(axis=0).all()
+    for truth, said, anew in zip(attributes.T, predicted.attributes.T, dealt.attributes.T, strict=True):
+        assert anew[truth].sum() == said[truth].sum()
+        assert anew[~truth].sum() == said[~truth].sum()
+
+
 def test_predictions_of_another_length_are_refused():
     with pytest.raises(BiaslibError, match="3 predictions for 4 test images"):
         independent_errors(_labels(0, 4), _labels(0, 3), rng=np.random.default_rng(0))

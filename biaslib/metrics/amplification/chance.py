@@ -6,7 +6,7 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics.amplification.labels import Labels
 
 
-def independent_errors(test: Labels, predicted: Labels, *, rng: np.random.Generator) -> Labels:
+def independent_errors(test: Labels, predicted: Labels, *, rng: np.random.Generator, together: bool = True) -> Labels:
     r"""The same predictions dealt anew, so that errors about attributes and errors about groups are unrelated.
 
     Predicted attributes change places among the images of exactly the same true attributes, predicted groups among
@@ -15,10 +15,15 @@ def independent_errors(test: Labels, predicted: Labels, *, rng: np.random.Genera
     the true group. Amplification that is left is that of mere errors: they wash associations out, and absolute changes
     count that. Attributes are predicted of one image together, so which errors go with which is kept.
 
+    Where there are many attributes, hardly two images have exactly the same ones, and nothing could change places. Then
+    deal each attribute for itself (`together=False`) among the images that agree in it: every attribute keeps its rates
+    of misses and false alarms, and errors about different attributes become unrelated, too.
+
     Args:
         test: labels of the test images.
         predicted: what the model says of them, in their order.
         rng: deals.
+        together: deal all attributes of an image at once.
 
     Returns:
         Predictions for the same images.
@@ -28,8 +33,12 @@ def independent_errors(test: Labels, predicted: Labels, *, rng: np.random.Genera
     """
     if len(predicted) != len(test):
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
-    patterns = np.unique(test.attributes, axis=0, return_inverse=True)[1].ravel()
-    attributes = predicted.attributes[_dealt(patterns, rng)]
+    if together:
+        patterns = np.unique(test.attributes, axis=0, return_inverse=True)[1].ravel()
+        attributes = predicted.attributes[_dealt(patterns, rng)]
+    else:
+        pairs = zip(test.attributes.T, predicted.attributes.T, strict=True)
+        attributes = np.column_stack([said[_dealt(true, rng)] for true, said in pairs])
     return Labels(attributes, predicted.groups[_dealt(test.groups, rng)], predicted.names)
 
 
