@@ -115,6 +115,10 @@ def run(
     """
     from biaslib import book, project
 
+    if out is not None and (record or open_page):
+        raise BiaslibError(
+            f"--out makes no page, so there is nothing to {'record' if record else 'open'}: leave one out."
+        )
     here = project.find()
     given = book.read_parameters(here, notebook, parameter or ())
     if out is not None:

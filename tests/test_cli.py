@@ -54,6 +54,13 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(monkeypatch, capsys):
     assert capsys.readouterr().err == "biaslib: celeba is damaged: fetch it again.\n"
 
 
+@pytest.mark.parametrize("option", ["record", "open"])
+def test_a_run_without_a_page_is_not_silently_recorded_or_opened(monkeypatch, capsys, tmp_path, option):
+    assert call(monkeypatch, "run", "digits", f"--{option}", "--out", str(tmp_path / "digits.ipynb")) == 2
+    assert f"nothing to {option}: leave one out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_used_is_one_sentence(monkeypatch, capsys, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(datasets, "fetch", lambda name: (tmp_path / "file" / name).mkdir())
