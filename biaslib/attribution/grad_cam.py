@@ -1,17 +1,14 @@
 """Grad-CAM for many targets at the price of one forward pass."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
 from biaslib.attribution._frozen import frozen
-from biaslib.errors import BiaslibError
+from biaslib.attribution._inputs import Head, check_outputs, checked_targets, split
 from biaslib.models import to_tensor
-
-Head = Callable[[torch.Tensor], torch.Tensor]
 
 
 def grad_cam(
@@ -48,16 +45,7 @@ def grad_cam(
         BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
             without a map.
     """
-    if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
-        raise BiaslibError(
-            f"{type(model).__name__} cannot be split into a map and a head: give it the methods forward_features and "
-            "forward_head, as the models of biaslib.models.build have."
-        )
-    if len(images) == 0:
-        raise BiaslibError("There are no images to explain: give at least one.")
-    if batch < 1:
-        raise BiaslibError(f"batch must be at least 1, not {batch}.")
-    chosen = _targets(targets, len(images))
+    chosen = checked_targets(images, targets, batch)
     like = next(model.parameters(), torch.zeros(()))
     maps = []
     with frozen(model):
@@ -65,49 +53,16 @@ def grad_cam(
             pixels = to_tensor(images[start : start + batch], like.device)
             # in this memory order convolutions are about a fifth faster on a CPU
             pixels = pixels.to(like.dtype, memory_format=torch.channels_last)
-            features, head = _split(model, pixels)
+            features, head = split(model, pixels)
             maps.append(_maps(features, head, chosen[start : start + batch].to(like.device), absolute))
     return torch.cat(maps)
-
-
-def _targets(targets: Any, n: int) -> torch.Tensor:
-    """The targets of every image, (N, T)."""
-    chosen = torch.as_tensor(targets)
-    if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
-        raise BiaslibError(f"targets must be whole numbers (indices of logits), not {chosen.dtype}.")
-    if chosen.ndim == 1:
-        chosen = chosen.expand(n, -1)
-    if chosen.ndim != 2 or len(chosen) != n or chosen.shape[1] == 0:
-        raise BiaslibError(
-            f"targets must be (T,) for all images or ({n}, T) for each of the {n} images, with T >= 1, "
-            f"not {tuple(torch.as_tensor(targets).shape)}."
-        )
-    return chosen.long()
-
-
-@torch.no_grad()
-def _split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
-    """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
-    features = model.forward_features(pixels)
-    if not isinstance(features, torch.Tensor) or features.ndim != 4:
-        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
-        raise BiaslibError(
-            f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
-            "Grad-CAM needs a convolutional architecture."
-        )
-    if getattr(model, "output_fmt", "NCHW") == "NHWC":
-        return features.movedim(3, 1), lambda map_: model.forward_head(map_.movedim(1, 3))
-    return features, model.forward_head
 
 
 def _maps(features: torch.Tensor, head: Head, targets: torch.Tensor, absolute: bool) -> torch.Tensor:
     mean = features.mean((2, 3), keepdim=True)
     with torch.no_grad():
         logits = head(features.clone())  # a head may begin with an activation in place
-    if targets.min() < 0 or targets.max() >= logits.shape[1]:
-        wrong = targets.min() if targets.min() < 0 else targets.max()
-        raise BiaslibError(f"There is no target {wrong}: the model has {logits.shape[1]} outputs, counted from 0.")
-
+    check_outputs(targets, logits)
     point = mean if _sees_only_the_mean(head, mean, logits) else features
     shift = torch.zeros_like(mean, requires_grad=True)
     with torch.enable_grad():
