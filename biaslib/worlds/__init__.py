@@ -3,12 +3,14 @@
 from biaslib.errors import BiaslibError
 from biaslib.worlds.birds import Birds
 from biaslib.worlds.digits import Digits
+from biaslib.worlds.fruits import Fruits
+from biaslib.worlds.pets import Pets
 from biaslib.worlds.protocol import World
 from biaslib.worlds.scenes import Scenes
 
 __all__ = ["World", "get", "names"]
 
-_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits(), Scenes())}
+_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits(), Scenes(), Pets(), Fruits())}
 
 
 def names() -> tuple[str, ...]:

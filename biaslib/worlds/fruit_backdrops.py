@@ -1,0 +1,218 @@
+"""Where fruits are shown: in front of an apple tree, or on tables, cloths, grass and straw, some on a dish."""
+
+import numpy as np
+
+from biaslib.worlds import table_tops
+from biaslib.worlds.drawing import (
+    Field,
+    Number,
+    box,
+    circle,
+    clouds,
+    column,
+    coverage,
+    limb,
+    mix,
+    noise,
+    paint,
+    ramp,
+    rgb,
+    uniform,
+)
+
+_LEAVES = [(0.42, 0.62, 0.20), (0.30, 0.54, 0.20), (0.24, 0.46, 0.26), (0.52, 0.58, 0.20)]
+_SKIES = [(0.66, 0.82, 0.94), (0.86, 0.92, 0.94), (0.96, 0.90, 0.74), (0.58, 0.78, 0.94)]
+_CHECKS = [(0.80, 0.22, 0.22), (0.22, 0.40, 0.66), (0.30, 0.52, 0.34), (0.90, 0.66, 0.26)]
+_GLAZES = [(0.95, 0.94, 0.91), (0.62, 0.74, 0.80), (0.80, 0.60, 0.46), (0.86, 0.88, 0.80)]
+_BOARDS = [(0.80, 0.62, 0.42), (0.62, 0.44, 0.29), (0.88, 0.76, 0.58), (0.50, 0.36, 0.26)]
+
+
+def _along(palette: list[tuple[float, float, float]], at: np.ndarray) -> Field:
+    """The colour at `at` in [0, 1] along the palette, (n, 3, 1, 1)."""
+    knots = np.linspace(0.0, 1.0, len(palette))
+    return rgb(np.stack([np.interp(at, knots, channel) for channel in np.array(palette).T], axis=-1))
+
+
+def scatter(
+    seeds: np.ndarray, stream: int, x: Field, y: Field, cells: float, width: float, turn: tuple[float, float]
+) -> tuple[Field, Field, Field, Field]:
+    """Leaves or blades strewn over the picture: one in each cell of a slanted lattice, never touching the next.
+
+    Args:
+        seeds: (n,) whole numbers, one a picture.
+        stream: which of the seed's independent layers.
+        x: (1, 1, W) coordinates of the pixels.
+        y: (1, H, 1) coordinates of the pixels.
+        cells: leaves along the side of the picture.
+        width: half of a leaf's width, in cells; it is .9 of a cell long.
+        turn: from and to which angle leaves point, in radians.
+
+    Returns:
+        Each (n, H, W): the distance to the leaf in cells, the place along it ([-1, 1]) and across it (in cells), and a
+        random number in [0, 1) of its own.
+    """
+    slant, shift_u, shift_v = (column(values) for values in uniform(seeds, stream, 3).T)
+    slant = 6.2832 * slant
+    cos, sin = np.cos(slant) * np.float32(cells), np.sin(slant) * np.float32(cells)
+    u = (x - 0.5) * cos + (y - 0.5) * sin + shift_u
+    v = (y - 0.5) * cos - (x - 0.5) * sin + shift_v
+    side = 2 * int(np.ceil(0.75 * cells)) + 4
+    column_number, row_number = np.floor(u), np.floor(v)
+    cell = ((row_number + side // 2) * side + column_number + side // 2).astype(np.intp).reshape(len(seeds), -1)
+    chance = uniform(seeds, stream + 1, 2 * side * side)
+    number, angle = (
+        np.take_along_axis(part, cell, axis=1).reshape(u.shape)
+        for part in (chance[:, : side * side], chance[:, side * side :])
+    )
+    angle = turn[0] + (turn[1] - turn[0]) * angle - slant
+    u, v = u - column_number - 0.5, v - row_number - 0.5
+    cos, sin = np.cos(angle), np.sin(angle)
+    along, across = (u * cos + v * sin) * (1 / 0.45), v * cos - u * sin
+    # A lens with a pointed tip: wide at a third of its length.
+    outline = width * (1.0 - along * along) * (1.0 - 0.28 * along)
+    return np.abs(across) - outline, along, across, number
+
+
+def apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+    """The crown of an apple tree: sky out of focus, boughs, and five layers of leaves, the nearest the brightest.
+
+    No apple is drawn on it, so that the tree is a background and nothing of the fruit.
+
+    Returns:
+        Canvas (n, 3, H, W).
+    """
+    pixel = 1.0 / x.shape[-1]
+    chance = uniform(seeds, 1, 24)
+    leaf, sky = _along(_LEAVES, tone), _along(_SKIES, chance[:, 0])
+    young = mix(leaf, rgb((0.62, 0.68, 0.26)), 0.3)
+    gaps = clouds(seeds, 2, x, y, (3, 3), 2)
+    canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
+    for i in range(4):
+        middle = column(chance[:, 4 + i]), column(0.8 * chance[:, 9 + i])
+        disc = circle(x, y, middle, column(0.05 + 0.06 * chance[:, 14 + i]))
+        paint(canvas, mix(sky, leaf * 1.5, 0.3), 0.45 * ramp(disc, 0.012, -0.012))
+    for layer in range(5):
+        if layer in (1, 3):
+            _bough(canvas, chance[:, 19 + layer - 1 : 21 + layer - 1], x, y, pixel, 0.020 + 0.006 * layer)
+        cells = 8.6 - 0.8 * layer
+        distance, along, across, number = scatter(seeds, 10 + 2 * layer, x, y, cells, 0.25, (-0.5, 3.6))
+        # Where the sky shines through there are few leaves.
+        distance = distance + 2.0 * np.maximum(number + 0.9 * gaps - 1.22, 0.0)
+        light = (0.46 + 0.15 * layer) * (0.78 + 0.44 * np.mod(7.0 * number, 1.0))
+        light *= np.where(across < 0, np.float32(0.86), np.float32(1.14))
+        light += 0.16 * along + 0.12 * np.clip(1.4 - 40.0 * np.abs(across), 0.0, 1.0)
+        canvas *= (1.0 - 0.45 * ramp(distance, 0.10, -0.05))[:, None]
+        paint(canvas, (leaf if layer % 2 else young) * light[:, None], coverage(distance, cells * pixel))
+    return canvas
+
+
+def _bough(canvas: Field, chance: np.ndarray, x: Field, y: Field, pixel: float, thick: float) -> None:
+    """A bough across the picture, with a twig."""
+    left, right = column(0.15 + 0.8 * chance[:, 0]), column(0.05 + 0.8 * chance[:, 1])
+    bough, _ = limb(x, y, (-0.1, left), (1.1, right), (1.7 * thick, thick))
+    twig, _ = limb(x, y, (0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
+    bark = rgb((0.36, 0.27, 0.20))
+    upper = y - mix(left, right, x)
+    for part in (twig, bough):
+        light = 1.05 - 16.0 * upper + 0.10 * np.sin(90.0 * x + 160.0 * upper)
+        paint(canvas, bark * np.clip(light, 0.45, 1.5)[:, None], coverage(part, pixel))
+
+
+def gingham(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+    """A checked picnic cloth with soft folds; canvas (n, 3, H, W)."""
+    chance = uniform(seeds, 61, 3)
+    count = column(5.0 + 4.0 * chance[:, 0])
+    share: Field = np.zeros((len(seeds), y.shape[1], x.shape[2]), np.float32)
+    for along, shift in ((x, chance[:, 1]), (y, chance[:, 2])):
+        place = along * count + column(shift)
+        share = share + 0.5 * ramp(np.abs(np.mod(place, 1.0) - 0.5), 0.22, 0.28)
+    fold = clouds(seeds, 62, x, y, (2, 2), 2)
+    thread = noise(seeds, 63, x, y, (70, 70))
+    cloth = mix(rgb((0.95, 0.94, 0.90)), _along(_CHECKS, tone), (0.85 * share)[:, None])
+    return cloth * (0.88 + 0.26 * (fold - 0.5) + 0.08 * thread)[:, None]
+
+
+def meadow(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+    """Short grass from above, blade over blade; canvas (n, 3, H, W)."""
+    green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), column(tone)[:, None])
+    patch = clouds(seeds, 70, x, y, (4, 4), 3)
+    canvas = green * (0.50 + 0.45 * patch)[:, None]
+    _strew(canvas, seeds, 71, x, y, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
+    return canvas
+
+
+def straw(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+    """Straw in a market crate, in every direction; canvas (n, 3, H, W)."""
+    gold = mix(rgb((0.84, 0.70, 0.42)), rgb((0.70, 0.54, 0.34)), column(tone)[:, None])
+    canvas = gold * (0.46 + 0.40 * clouds(seeds, 80, x, y, (6, 6), 2))[:, None]
+    _strew(canvas, seeds, 81, x, y, gold, ((7.0, 0.09), (5.5, 0.08), (4.2, 0.06)), (0.0, 3.1416))
+    return canvas
+
+
+def _strew(
+    canvas: Field,
+    seeds: np.ndarray,
+    stream: int,
+    x: Field,
+    y: Field,
+    colour: Field,
+    layers: tuple[tuple[float, float], ...],
+    turn: tuple[float, float],
+) -> None:
+    """Layers of blades over the canvas, in place, each as (blades along the side, half width in cells)."""
+    for layer, (cells, width) in enumerate(layers):
+        distance, along, _, number = scatter(seeds, stream + 2 * layer, x, y, cells, width, turn)
+        light = (0.84 + 0.15 * layer) * (0.75 + 0.5 * np.mod(7.0 * number, 1.0)) + 0.14 * along
+        canvas *= (1.0 - 0.35 * ramp(distance, 0.07, -0.03))[:, None]
+        paint(canvas, colour * light[:, None], coverage(distance, cells / x.shape[-1]))
+
+
+BACKDROPS = {
+    "wood": table_tops.wood,
+    "linen": table_tops.linen,
+    "slate": table_tops.slate,
+    "painted": table_tops.painted,
+    "gingham": gingham,
+    "meadow": meadow,
+    "straw": straw,
+}
+
+
+def lay_dish(
+    canvas: Field, seeds: np.ndarray, kind: np.ndarray, middle: tuple[Number, Number], x: Field, y: Field
+) -> None:
+    """Lays a plate (kind 1), a wooden board (2) or nothing (0) and its shadow on the canvas, in place."""
+    pixel = 1.0 / x.shape[-1]
+    chance = uniform(seeds, 90, 3)
+    for rows, colours in ((kind == 1, _GLAZES), (kind == 2, _BOARDS)):
+        if not rows.any():
+            continue
+        colour, part = _along(colours, chance[rows, 0]), canvas[rows]
+        centre = tuple(np.broadcast_to(place, (len(seeds), 1, 1))[rows] for place in middle)
+        dx, dy = x - centre[0], y - centre[1]
+        size = column(0.36 + 0.08 * chance[rows, 1])
+        if colours is _GLAZES:
+            outline = circle(dx, dy, (0.0, 0.0), size)
+            well = outline + 0.085
+            slope = np.clip(5.0 * (dx + dy), -1.0, 1.0)
+            light = 1.06 - 0.10 * (dx + dy) - 0.20 * ramp(np.abs(well), 0.022, 0.0) * slope
+            light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
+        else:
+            outline = box(dx, dy, (0.0, 0.0), (size * 1.06, size * 0.90), 0.06)
+            grain = noise(seeds[rows], 91, x, y, (4, 60))
+            light = (
+                0.92
+                + 0.20 * (grain - 0.5)
+                - 0.16 * ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * (dx + dy), -1, 1)
+            )
+        shadow = ramp(_like(outline, dx, dy, colours is _GLAZES, size), 0.05, -0.03)
+        part *= (1.0 - 0.42 * shadow)[:, None]
+        paint(part, colour * light[:, None], coverage(outline, pixel))
+        canvas[rows] = part
+
+
+def _like(outline: Field, dx: Field, dy: Field, round_: bool, size: Field) -> Field:
+    """The same outline moved away from the light."""
+    if round_:
+        return circle(dx, dy, (0.018, 0.028), size)
+    return np.asarray(box(dx, dy, (0.018, 0.028), (size * 1.06, size * 0.90), 0.06) + 0.0 * outline)

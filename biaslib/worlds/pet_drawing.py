@@ -1,0 +1,324 @@
+"""Cats and dogs that sit, lie or stand: told apart by ears, muzzle, eyes, whiskers and tail, never by the coat."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from biaslib.worlds.drawing import (
+    Field,
+    Number,
+    Point,
+    circle,
+    column,
+    ellipse,
+    join,
+    limb,
+    mix,
+    noise,
+    polygon,
+    ramp,
+    rgb,
+    uniform,
+)
+from biaslib.worlds.sketch import Place, Sketch
+
+POSES = ("sitting", "lying", "standing")
+PATTERNS = ("plain", "striped", "patched", "bib", "points")
+COATS: dict[str, tuple[float, float, float]] = {
+    "black": (0.20, 0.19, 0.20),
+    "grey": (0.56, 0.57, 0.60),
+    "ginger": (0.84, 0.54, 0.26),
+    "cream": (0.92, 0.82, 0.66),
+    "white": (0.95, 0.94, 0.92),
+    "brown": (0.50, 0.35, 0.23),
+    "chocolate": (0.36, 0.24, 0.18),
+    "golden": (0.82, 0.65, 0.39),
+}
+# How far an animal of size 1 reaches from its middle: behind it, in front of it, up, by pose; and its size in a pose.
+REACH = np.array([(0.98, 0.76), (1.09, 1.04), (1.04, 1.09)], np.float32)
+SIZES = np.array([1.0, 0.83, 0.83], np.float32)
+FEET = 0.90  # how far below the middle the feet are
+_NOD = 0.30  # how far a head is tilted at most, in radians
+
+_WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
+_ROSE = rgb((0.86, 0.56, 0.54))
+
+# Places of the joints of (cat, dog), each sitting, lying and standing; the animal looks to the right.
+_JOINTS: dict[str, list[list[tuple[float, float]]]] = {
+    "hip": [[(-0.22, 0.52), (-0.46, 0.60), (-0.46, 0.24)], [(-0.20, 0.50), (-0.46, 0.58), (-0.44, 0.20)]],
+    "chest": [[(0.10, 0.04), (0.20, 0.56), (0.22, 0.22)], [(0.12, 0.00), (0.22, 0.52), (0.24, 0.18)]],
+    "haunch": [[(-0.20, 0.58), (-0.46, 0.64), (-0.46, 0.34)], [(-0.22, 0.58), (-0.46, 0.62), (-0.46, 0.30)]],
+    "head": [[(0.15, -0.34), (0.44, 0.14), (0.50, -0.14)], [(0.17, -0.42), (0.48, 0.08), (0.52, -0.24)]],
+    "rump": [[(-0.46, 0.76), (-0.72, 0.72), (-0.64, 0.16)], [(-0.46, 0.72), (-0.72, 0.66), (-0.64, 0.10)]],
+    "tail": [[(-0.78, 0.78), (-0.95, 0.84), (-0.90, -0.02)], [(-0.66, 0.62), (-0.86, 0.58), (-0.80, -0.08)]],
+    "tip": [[(-0.86, 0.42), (-0.72, 0.86), (-0.82, -0.46)], [(-0.76, 0.42), (-0.96, 0.42), (-0.80, -0.30)]],
+    "shoulder": [[(0.10, 0.16), (0.20, 0.70), (0.18, 0.30)], [(0.10, 0.14), (0.22, 0.68), (0.20, 0.28)]],
+    "paw": [[(0.10, 0.84), (0.56, 0.84), (0.18, 0.84)], [(0.10, 0.83), (0.60, 0.83), (0.20, 0.83)]],
+    "far_shoulder": [[(0.24, 0.16), (0.34, 0.66), (0.34, 0.30)], [(0.26, 0.14), (0.36, 0.64), (0.36, 0.28)]],
+    "far_paw": [[(0.29, 0.82), (0.74, 0.79), (0.37, 0.81)], [(0.30, 0.81), (0.78, 0.78), (0.39, 0.80)]],
+    "knee": [[(-0.08, 0.78), (-0.36, 0.78), (-0.52, 0.40)], [(-0.10, 0.78), (-0.36, 0.76), (-0.50, 0.38)]],
+    "foot": [[(0.00, 0.85), (-0.20, 0.85), (-0.50, 0.84)], [(0.02, 0.84), (-0.18, 0.84), (-0.48, 0.83)]],
+    "far_knee": [[(-0.1, 0.7), (-0.36, 0.7), (-0.32, 0.40)], [(-0.1, 0.7), (-0.36, 0.7), (-0.30, 0.38)]],
+    "far_foot": [[(-0.1, 0.8), (-0.30, 0.8), (-0.30, 0.81)], [(-0.1, 0.8), (-0.30, 0.8), (-0.28, 0.80)]],
+}
+_PLACES = {name: np.array(places, np.float32) for name, places in _JOINTS.items()}
+
+
+class Upright(Sketch):
+    """A sketch of something that stands on the ground, whose shadow is therefore not behind it."""
+
+    def __init__(self, place: Place, seeds: np.ndarray, size: int, reach: float | None = None) -> None:
+        """Finds the patches.
+
+        Args:
+            place: where the things are.
+            seeds: (n,) the seeds of their own colours and shapes.
+            size: pixels a side of the picture.
+            reach: how far a thing reaches from its middle, in units of its scale; None: over the whole picture.
+        """
+        if reach is not None:
+            super().__init__(Place(place.x, place.y, place.scale * np.float32(reach), place.angle), seeds, size)
+            zoom: Number = reach
+        else:
+            middle, zero = np.full(len(seeds), 0.5, np.float32), np.zeros(len(seeds), np.float32)
+            super().__init__(Place(middle, middle, middle, zero), seeds, size)
+            zoom = 0.5 / column(place.scale)
+            self.u -= 2.0 * (column(place.x) - 0.5)
+            self.v -= 2.0 * (column(place.y) - 0.5)
+        self.u *= zoom
+        self.v *= zoom
+        self.lit *= zoom
+        self.pixel = self.pixel * zoom
+
+    def _shadow(self) -> Field:
+        """No shadow on what is behind."""
+        return np.zeros_like(self._cover)
+
+
+@dataclass(frozen=True)
+class _Coat:
+    """Colours of n animals, (n, 3, 1, 1), and their pattern, (n, 1, 1)."""
+
+    base: Field
+    second: Field
+    pattern: Field
+    phase: list[Field]
+
+    def markings(self, u: Field, v: Field) -> Field:
+        """The share of the second colour in a striped or a patched coat, (n, P, P)."""
+        a, b, c = self.phase
+        stripe = 0.75 * ramp(np.sin(25.0 * u + 2.0 * np.sin(4.0 * v + a) + b), 0.10, 0.95)
+        patch = ramp(np.sin(4.1 * u + a) * np.sin(3.7 * v + b) + 0.5 * np.sin(2.6 * (u - v) + c), 0.10, 0.22)
+        return np.where(self.pattern == 1, stripe, np.where(self.pattern == 2, patch, np.float32(0.0)))
+
+    def fur(self, markings: Field, tip: Field, light: Field) -> Field:
+        """The colour under this light, of a place that is 1 on paws, breast, blaze or ears in `tip`."""
+        share = np.where(self.pattern >= 3, tip, markings)
+        return mix(self.base, self.second, share[:, None]) * light[:, None]
+
+
+def _point(places: np.ndarray) -> Point:
+    """Places (n, 2) as coordinates to draw with."""
+    return column(places[:, 0]), column(places[:, 1])
+
+
+def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
+    """The coats of the table's rows."""
+    palette = np.array(list(COATS.values()), np.float32)
+    shade = 0.86 + 0.24 * factors["shade"][:, None]
+    base = palette[factors["coat"].astype(np.intp)] * shade
+    pattern = factors["pattern"][:, None]
+    bright = base.mean(axis=1, keepdims=True) > 0.45
+    chance = uniform(factors["pet_seed"], 1, 5)
+    spots = np.where(bright, palette[(chance[:, 3] * 8).astype(np.intp)] * 0.62, np.float32(0.93))
+    second = np.select(
+        [pattern == 1, pattern == 2, pattern == 3],
+        [np.where(bright, base * 0.56, base * 1.7 + 0.10), spots, np.full_like(base, 0.94)],
+        np.where(bright, base * 0.38, base * 0.5 + 0.40),
+    )
+    return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
+
+
+def draw(
+    factors: Mapping[str, np.ndarray],
+    place: Place,
+    canvas: Field,
+    owner: np.ndarray,
+    size: int,
+) -> None:
+    """Draws one animal a picture, in place.
+
+    Args:
+        factors: the animal's columns of the table, each (n,).
+        place: where they are; the feet are `FEET` * scale below.
+        canvas: (n, size, size, 3), contiguous.
+        owner: (n, size, size), contiguous; becomes 1 where the animal covers more than half of a pixel.
+        size: pixels a side.
+    """
+    flip = np.where(factors["facing"] > 0, 1.0, -1.0).astype(np.float32)
+    for cat in (0, 1):
+        rows = np.flatnonzero(factors["cat"] == cat)
+        if not len(rows):
+            continue
+        own = {name: values[rows] for name, values in factors.items()}
+        at = Place(place.x[rows], place.y[rows], place.scale[rows], place.angle[rows])
+        pose = own["pose"].astype(np.intp)
+        joint = {name: _point(places[1 - cat][pose]) for name, places in _PLACES.items()}
+        coat = _coat(own)
+        body = Upright(at, own["pet_seed"], size)
+        body.u *= column(flip[rows])
+        large = 0.37 if cat else 0.36
+        _body(body, coat, joint, own, cat == 1, large)
+        body.put(canvas, owner, rows, 1)
+        nod, neck = at.scale * flip[rows], _PLACES["head"][1 - cat][pose]
+        head = Upright(
+            Place(
+                at.x + nod * neck[:, 0],
+                at.y + at.scale * neck[:, 1],
+                at.scale * np.float32(large),
+                own["tilt"] * np.float32(_NOD),
+            ),
+            own["pet_seed"],
+            size,
+            reach=1.36,
+        )
+        (_cat_head if cat else _dog_head)(head, coat, own, column(flip[rows]))
+        head.put(canvas, owner, rows, 1)
+
+
+def _round(s: Sketch, distance: Field, depth: float, strands: Number = 0.0) -> Field:
+    """The light on something round and furry: darker at its edge, brighter to the light."""
+    rise = np.sqrt(np.clip(distance * (-1.0 / depth), 0.0, 1.0))
+    return 0.66 + 0.36 * rise + 0.13 * np.clip(s.lit, -1.0, 1.0) + strands
+
+
+def _strands(s: Sketch, angle: np.ndarray) -> Field:
+    """Fur: fine differences of light, (n, P, P), on a sketch that is turned by `angle`."""
+    cos, sin = np.cos(column(angle)), np.sin(column(angle))
+    across, down = (s.u * cos - s.v * sin)[:, :1], (s.u * sin + s.v * cos)[:, :, :1]
+    fine = noise(s.seeds, 5, 0.5 + 0.45 * across, 0.5 + 0.45 * down, (44, 26))
+    return 0.17 * (fine - 0.5)
+
+
+def _body(
+    s: Sketch, coat: _Coat, joint: Mapping[str, Point], own: Mapping[str, np.ndarray], cat: bool, head: float
+) -> None:
+    """Tail, far legs, trunk, near legs; darker under the head."""
+    u, v = s.u, s.v
+    plump = column(own["plump"])
+    strands = _strands(s, 0.0 * own["tilt"])
+    marks = coat.markings(u, v)
+    sitting = column(own["pose"] == 0)
+    lying = column(own["pose"] == 1)
+
+    thin = (0.075, 0.070) if cat else (0.095, 0.075)
+    low, _ = limb(u, v, joint["rump"], joint["tail"], (thin[0] + 0.02, thin[0]))
+    high, along = limb(u, v, joint["tail"], joint["tip"], (thin[0], thin[1] if cat else 0.035))
+    tail = join(low, high, 0.10)
+    s.lay(tail, coat.fur(marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, strands)))
+
+    width = (0.088, 0.078) if cat else (0.105, 0.090)
+    far, _ = limb(u, v, joint["far_shoulder"], joint["far_paw"], (width[0] + 0.02, width[1]))
+    behind, _ = limb(u, v, joint["far_knee"], joint["far_foot"], (width[0] + 0.03, width[1]))
+    far = np.minimum(far, behind)
+    s.lay(far, coat.fur(marks, ramp(v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, strands)))
+
+    girth = (0.27, 0.23) if cat else (0.29, 0.28)
+    wide = girth[0] + 0.05 * plump + 0.05 * sitting, girth[1] + 0.03 * plump
+    trunk, _ = limb(u, v, joint["hip"], joint["chest"], wide)
+    neck, _ = limb(u, v, joint["chest"], joint["head"], (wide[1] * 0.9, 0.20 if cat else 0.21))
+    trunk = join(trunk, neck, 0.16)
+    under = circle(u, v, joint["head"], head)
+    # White or dark breast below the head; a dog's or a cat's alike.
+    breast = ramp(circle(u, v, (joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
+    light = _round(s, trunk, 0.30, strands) - 0.20 * ramp(v, 0.2, 1.0) * (1.0 - sitting)
+    s.lay(trunk, coat.fur(marks, breast * (coat.pattern == 3), light))
+
+    haunch = ellipse(u, v, joint["haunch"], (0.30 + 0.03 * plump, 0.30), column(0.0 * own["pose"]))
+    shin, _ = limb(u, v, joint["knee"], joint["foot"], (width[0] + 0.04, width[1] + 0.01))
+    toes, _ = limb(u, v, joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (width[1], width[1] * 0.85))
+    hind = join(join(haunch, shin, 0.08), toes, 0.04)
+    s.tint(0.30 * ramp(hind, 0.07, 0.0), coat.base * 0.30)
+    s.lay(hind, coat.fur(marks, ramp(v, 0.74, 0.80), _round(s, hind, 0.24, strands) - 0.10 * ramp(v, 0.4, 0.9)))
+
+    near, _ = limb(u, v, joint["shoulder"], joint["paw"], (width[0] + 0.03, width[1]))
+    front, _ = limb(u, v, joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (width[1] * 1.1, width[1]))
+    near = join(near, front, 0.05)
+    s.tint(0.30 * ramp(near, 0.06, 0.0) * ramp(v, 0.1, 0.35), coat.base * 0.30)
+    sock = mix(ramp(v, 0.66, 0.72), ramp(u, 0.40, 0.46), lying)
+    s.lay(near, coat.fur(marks, sock, _round(s, near, 0.10, strands)))
+    s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
+
+
+def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
+    """A round face with upright ears, slit eyes, a small nose and whiskers."""
+    turn = 0.16 * flip * column(own["turn"])
+    side, front = np.abs(s.u - 0.3 * turn), s.u - turn
+    a = np.abs(front)
+    size = 0.10 * column(own["ear"])
+    strands = _strands(s, own["tilt"] * np.float32(_NOD))
+    marks = coat.markings(1.3 * s.u, 0.4 * s.v)
+    ear = polygon(side, s.v + size, [(0.16, -0.55), (0.66, -1.20), (0.94, -0.25)]) - 0.04
+    s.lay(ear, coat.fur(marks, 1.0 * (coat.pattern == 4), 0.92 * _round(s, ear, 0.20)))
+    inner = polygon(side, s.v + size, [(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)])
+    s.mark(inner, mix(coat.base * 0.6, _ROSE, 0.6))
+    face = join(ellipse(s.u, s.v, (0.0, 0.0), (0.90, 0.76), turn * 0.0), circle(side, s.v, (0.40, 0.30), 0.48), 0.12)
+    s.tint(0.35 * ramp(face, 0.12, 0.0), coat.base * 0.3)
+    mask = ramp(np.hypot(front * 0.9, s.v - 0.22), 0.62, 0.40) * (coat.pattern == 4)
+    blaze = ramp(a + 0.42 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.34, 0.26) * (coat.pattern == 3)
+    s.lay(face, coat.fur(marks, np.maximum(mask, blaze), _round(s, face, 0.60, strands)))
+    pads = ellipse(a, s.v, (0.17, 0.42), (0.23, 0.18), turn * 0.0)
+    s.tint(0.60 * ramp(pads, 0.06, -0.06), mix(coat.base, _WHITE, 0.65))
+    eye = ellipse(a, s.v, (0.42, -0.02), (0.215, 0.19), turn * 0.0 + 0.15)
+    iris = s.pick([(0.62, 0.72, 0.28), (0.86, 0.68, 0.22), (0.46, 0.68, 0.78), (0.52, 0.66, 0.40)])
+    s.mark(eye - 0.05, _INK, 0.75)
+    s.mark(eye, iris)
+    (wide,) = s.chance(1)
+    s.mark(ellipse(a, s.v, (0.41, -0.02), (0.055 + 0.07 * wide, 0.17), turn * 0.0), _INK)
+    s.mark(circle(a, s.v, (0.36, -0.09), 0.055), _WHITE)
+    s.mark(polygon(front, s.v, [(-0.12, 0.22), (0.12, 0.22), (0.0, 0.36)]) - 0.02, _ROSE * 0.92)
+    mouth = np.minimum(
+        limb(a, s.v, (0.0, 0.36), (0.0, 0.46), (0.02, 0.02))[0],
+        limb(a, s.v, (0.0, 0.47), (0.20, 0.42), (0.024, 0.015))[0],
+    )
+    s.mark(mouth, _INK, 0.75)
+    bright = coat.base.mean(axis=1, keepdims=True)
+    for end, start in (((1.22, 0.26), 0.36), ((1.24, 0.50), 0.44), ((1.12, 0.72), 0.50)):
+        hair = limb(a, s.v, (0.34, start), end, (0.024, 0.010))[0]
+        s.lay(hair, np.where(bright > 0.6, rgb((0.80, 0.78, 0.76)), _WHITE), 0.85)
+
+
+def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
+    """A longer face with hanging ears, a broad muzzle, a large nose and, with some, the tongue out."""
+    turn = 0.20 * flip * column(own["turn"])
+    side, front = np.abs(s.u - 0.2 * turn), s.u - turn
+    a = np.abs(front)
+    strands = _strands(s, own["tilt"] * np.float32(_NOD))
+    panting, _ = s.chance(2)
+    marks = coat.markings(1.3 * s.u, 0.4 * s.v)
+    skull = ellipse(s.u, s.v, (0.0, -0.14), (0.72, 0.74), turn * 0.0)
+    muzzle = ellipse(front, s.v, (0.0, 0.44), (0.46, 0.42), turn * 0.0)
+    face = join(skull, muzzle, 0.24)
+    tongue = limb(front, s.v, (0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)
+    s.lay(tongue, rgb((0.90, 0.44, 0.46)) * (0.9 - 0.3 * ramp(np.abs(front - 0.03), 0.03, 0.0))[:, None])
+    mask = ramp(np.hypot(front * 0.9, s.v - 0.40), 0.66, 0.42) * (coat.pattern == 4)
+    blaze = ramp(a + 0.34 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.40, 0.30) * (coat.pattern == 3)
+    s.lay(face, coat.fur(marks, np.maximum(mask, blaze), _round(s, face, 0.55, strands)))
+    s.tint(0.45 * ramp(muzzle, 0.08, -0.10), mix(coat.base, _WHITE, 0.45))
+    s.tint(0.20 * ramp(np.abs(muzzle), 0.08, 0.0) * ramp(s.v, 0.55, 0.2), coat.base * 0.25)
+    hang = column(own["ear"])
+    ear, along = limb(side, s.v, (0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
+    s.tint(0.40 * ramp(ear, 0.14, 0.0), coat.base * 0.25)
+    dark = coat.fur(marks, 1.0 * (coat.pattern == 4), 0.80 * _round(s, ear, 0.24, strands) + 0.08 * along)
+    s.lay(ear, dark)
+    eye = ellipse(a, s.v, (0.34, -0.12), (0.135, 0.145), turn * 0.0)
+    s.mark(eye - 0.05, coat.base * 0.35, 0.8)
+    s.mark(eye, rgb((0.22, 0.12, 0.07)))
+    s.mark(circle(a, s.v, (0.30, -0.17), 0.05), _WHITE)
+    nose = ellipse(front, s.v, (0.0, 0.26), (0.22, 0.155), turn * 0.0)
+    s.mark(nose, _INK)
+    s.mark(ellipse(front, s.v, (-0.06, 0.20), (0.08, 0.035), turn * 0.0), rgb((0.60, 0.60, 0.62)), 0.8)
+    line = limb(a, s.v, (0.0, 0.38), (0.0, 0.58), (0.022, 0.022))[0]
+    mouth = np.minimum(line, limb(a, s.v, (0.0, 0.60), (0.30, 0.52), (0.028, 0.018))[0])
+    s.mark(mouth, _INK, 0.75)
