@@ -42,6 +42,13 @@ def check_outputs(targets: torch.Tensor, logits: torch.Tensor) -> None:
         raise BiaslibError(f"There is no target {wrong}: the model has {logits.shape[1]} outputs, counted from 0.")
 
 
+def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """(n, outputs), by way of the map where there is one."""
+    if hasattr(model, "forward_features") and hasattr(model, "forward_head"):
+        return model.forward_head(model.forward_features(pixels))
+    return model(pixels)
+
+
 @torch.no_grad()
 def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
     """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in.

@@ -1,10 +1,12 @@
 """A copy of a model for many forward passes: the same function, faster."""
 
 import copy
-from typing import Any
+from typing import cast
 
 import torch
 from torch import nn
+
+from biaslib.attribution._inputs import logits_of
 
 MOST_DIFFERENCE = 5e-5  # of two logits
 
@@ -40,11 +42,6 @@ def lean(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     return copied if same else model
 
 
-def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
-    """(n, outputs), by way of the map."""
-    return model.forward_head(model.forward_features(pixels))
-
-
 def _pairs(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
     """The normalisations whose input is what a convolution has just put out, and the convolution."""
     names = {module: name for name, module in model.named_modules()}
@@ -67,7 +64,7 @@ def _pairs(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.B
     # a layer that runs twice would be folded for one of its two uses only
     once = {id(outputs[0]): module for module, outputs in made.items() if len(outputs) == 1}
     return [
-        (once[id(inputs[0])], module, names[module])
+        (cast(nn.Conv2d, once[id(inputs[0])]), cast(nn.BatchNorm2d, module), names[module])
         for module, inputs in taken.items()
         if len(inputs) == 1 and id(inputs[0]) in once and module.running_mean is not None
     ]
@@ -75,7 +72,8 @@ def _pairs(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.B
 
 def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
     like = convolution.weight
-    assert normalisation.running_mean is not None and normalisation.running_var is not None
+    assert normalisation.running_mean is not None
+    assert normalisation.running_var is not None
     factor = (normalisation.running_var.double() + normalisation.eps).rsqrt()
     if normalisation.weight is not None:
         factor = factor * normalisation.weight

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import check_outputs, checked_targets, split
-from biaslib.attribution._lean import lean, logits_of
+from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of, split
+from biaslib.attribution._lean import lean
 from biaslib.models import to_tensor
 
 

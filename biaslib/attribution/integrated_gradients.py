@@ -1,0 +1,154 @@
+"""Integrated gradients: every pixel's share of what separates the image from a black one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from biaslib.attribution._frozen import frozen
+from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
+from biaslib.attribution._lean import lean
+from biaslib.errors import BiaslibError
+from biaslib.models import to_tensor
+
+
+def integrated_gradients(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    *,
+    steps: int = 64,
+    baseline: np.ndarray | torch.Tensor | None = None,
+    signed: bool = False,
+    batch: int = 8,
+) -> torch.Tensor:
+    r"""Every pixel's share of the difference to a baseline image (Sundararajan et al. 2017, eq. 1).
+
+    $$a_{tc} = (x_c - x'_c) \int_0^1 \frac{\partial y_t(x' + \alpha (x - x'))}{\partial x_c} d\alpha, \qquad
+      \mathrm{map}_t = \sum_c a_{tc}^2$$
+
+    with the logit $y_t$ and colour channels c. The integral is a trapezoid rule of `steps` points, both
+    ends among them. The shares add up to $y_t(x) - y_t(x')$ (completeness) but for the error of that rule, which
+    `completeness_gap` measures: the gradients of rectified units jump, and no rule is exact there. All targets share
+    the forward passes.
+
+    Args:
+        model: as `biaslib.models.build` makes them, or any module that maps images to logits. It comes back as it
+            was: no hook, the same modes, gradients untouched, even after an error.
+        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
+        targets: indices of logits, (T,) for all images or (N, T) for each its own.
+        steps: how many points of the way from the baseline to the image are looked at, at least 2.
+        baseline: the image x' that stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None
+            is black, which is not 0 after normalisation.
+        signed: give the shares $a_{tc}$ themselves, of every colour and with their sign.
+        batch: how many points go through the model at once; bounds the memory. Larger is not faster on a CPU.
+
+    Returns:
+        (N, T, H, W) float32 on the CPU, >= 0, squared shares summed over colours; signed (N, T, 3, H, W).
+
+    Raises:
+        BiaslibError: for images, targets or a baseline of a wrong shape, a target the model does not have, or fewer
+            than two steps.
+    """
+    if steps < 2:
+        raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
+    chosen = checked_targets(images, targets, batch)
+    like = next(model.parameters(), torch.zeros(()))
+    fast: nn.Module | None = None
+    shares = []
+    with frozen(model):
+        for index in range(len(images)):
+            pixels = to_tensor(images[index : index + 1], like.device).to(like.dtype)
+            base = _baseline(baseline, index, len(images), pixels)
+            if fast is None:
+                with torch.no_grad():
+                    check_outputs(chosen, logits_of(model, pixels))
+                fast = lean(model, pixels)
+            mean = _mean_gradient(fast, pixels, base, chosen[index].to(like.device), steps, batch)
+            share = (mean * (pixels - base)).float().cpu()
+            shares.append(share if signed else share.square().sum(1))
+    return torch.stack(shares)
+
+
+def completeness_gap(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    shares: torch.Tensor,
+    *,
+    baseline: np.ndarray | torch.Tensor | None = None,
+    batch: int = 8,
+) -> torch.Tensor:
+    r"""How far signed shares are from adding up to what they explain.
+
+    $$\mathrm{gap} = \frac{\big|\sum_p a_p - (y_t(x) - y_t(x'))\big|}{|y_t(x) - y_t(x')|}$$
+
+    Args:
+        model: the model that was explained; it comes back as it was.
+        images: the images that were explained.
+        targets: the targets that were explained.
+        shares: (N, T, 3, H, W) from `integrated_gradients(..., signed=True)`.
+        baseline: the baseline that was used.
+        batch: how many images go through the model at once.
+
+    Returns:
+        (N, T) float32, >= 0; NaN where image and baseline have the same logit, because then there is nothing to share.
+
+    Raises:
+        BiaslibError: as `integrated_gradients`, and for shares of another shape.
+    """
+    chosen = checked_targets(images, targets, batch)
+    if shares.ndim != 5 or shares.shape[:3] != (*chosen.shape, 3):
+        raise BiaslibError(
+            f"shares must be {(*chosen.shape, 3)} x height x width, not {tuple(shares.shape)}: "
+            "call integrated_gradients with signed=True."
+        )
+    like = next(model.parameters(), torch.zeros(()))
+    differences = []
+    with frozen(model), torch.no_grad():
+        for start in range(0, len(images), batch):
+            pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+            rows = range(start, start + len(pixels))
+            base = torch.cat([_baseline(baseline, row, len(images), pixels[:1]) for row in rows])
+            logits = logits_of(model, pixels)
+            check_outputs(chosen, logits)
+            difference = (logits - logits_of(model, base)).cpu()
+            differences.append(difference.gather(1, chosen[start : start + batch].cpu()))
+    difference = torch.cat(differences).double()
+    gap = (shares.double().sum((2, 3, 4)) - difference).abs() / difference.abs()
+    return gap.where(difference != 0, torch.nan).float()
+
+
+def _baseline(baseline: np.ndarray | torch.Tensor | None, index: int, n: int, pixels: torch.Tensor) -> torch.Tensor:
+    """The baseline of one image, (1, 3, H, W)."""
+    if baseline is None:
+        # by the same arithmetic as the images, so that a black pixel's share is exactly 0
+        return to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8)).to(pixels).expand_as(pixels)
+    given = torch.as_tensor(baseline)
+    size = tuple(pixels.shape[1:])
+    if not given.is_floating_point() or tuple(given.shape) not in (size, (n, *size)):
+        raise BiaslibError(
+            f"baseline must be normalised floats of shape {size} or {(n, *size)}, not {given.dtype} of shape "
+            f"{tuple(given.shape)}; leave it out for black."
+        )
+    return (given if given.ndim == 3 else given[index]).to(pixels)[None]
+
+
+def _mean_gradient(
+    model: nn.Module, pixels: torch.Tensor, base: torch.Tensor, targets: torch.Tensor, steps: int, batch: int
+) -> torch.Tensor:
+    """The mean gradient of each target along the way from the baseline to the image, (T, 3, H, W)."""
+    total = pixels.new_zeros(len(targets), *pixels.shape[1:])
+    ways = torch.linspace(0, 1, steps).to(pixels)
+    weights = torch.full_like(ways, 1 / (steps - 1))
+    weights[[0, -1]] /= 2
+    for way, weight in zip(ways.split(batch), weights.split(batch), strict=True):
+        points = torch.lerp(base, pixels, way[:, None, None, None]).requires_grad_()
+        with torch.enable_grad():
+            logits = logits_of(model, points.clone())  # a model may begin with a change in place
+        for place, target in enumerate(targets):
+            last = place == len(targets) - 1
+            (gradient,) = torch.autograd.grad(logits[:, target], points, weight, retain_graph=not last)
+            total[place] += gradient.sum(0)
+    return total
