@@ -170,7 +170,7 @@ def _backdrop(table: dict[str, np.ndarray], x: Field, y: Field) -> Field:
         fruit_backdrops.lay_dish(part, seeds, table["dish"][rows], middle, x, y)
         reach = column(table["scale"][rows])
         under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
-        part *= (1.0 - 0.30 * ramp(under, 0.10, -0.16))[:, None]
+        part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
         canvas[rows] = part
     return canvas
 

@@ -39,6 +39,7 @@ COATS: dict[str, tuple[float, float, float]] = {
 REACH = np.array([(0.98, 0.76), (1.09, 1.04), (1.04, 1.09)], np.float32)
 SIZES = np.array([1.0, 0.83, 0.83], np.float32)
 FEET = 0.90  # how far below the middle the feet are
+_HEADS = (0.36, 0.37)  # half the width of a dog's and of a cat's head
 _NOD = 0.30  # how far a head is tilted at most, in radians
 
 _WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
@@ -168,15 +169,14 @@ def draw(
         coat = _coat(own)
         body = Upright(at, own["pet_seed"], size)
         body.u *= column(flip[rows])
-        large = 0.37 if cat else 0.36
-        _body(body, coat, joint, own, cat == 1, large)
+        _body(body, cat == 1, joint, coat, own)
         body.put(canvas, owner, rows, 1)
         nod, neck = at.scale * flip[rows], _PLACES["head"][1 - cat][pose]
         head = Upright(
             Place(
                 at.x + nod * neck[:, 0],
                 at.y + at.scale * neck[:, 1],
-                at.scale * np.float32(large),
+                at.scale * np.float32(_HEADS[cat]),
                 own["tilt"] * np.float32(_NOD),
             ),
             own["pet_seed"],
@@ -201,54 +201,85 @@ def _strands(s: Sketch, angle: np.ndarray) -> Field:
     return 0.17 * (fine - 0.5)
 
 
-def _body(
-    s: Sketch, coat: _Coat, joint: Mapping[str, Point], own: Mapping[str, np.ndarray], cat: bool, head: float
-) -> None:
-    """Tail, far legs, trunk, near legs; darker under the head."""
-    u, v = s.u, s.v
-    plump = column(own["plump"])
-    strands = _strands(s, 0.0 * own["tilt"])
-    marks = coat.markings(u, v)
-    sitting = column(own["pose"] == 0)
-    lying = column(own["pose"] == 1)
+@dataclass(frozen=True)
+class _Build:
+    """What a body is drawn from.
 
-    thin = (0.075, 0.070) if cat else (0.095, 0.075)
-    low, _ = limb(u, v, joint["rump"], joint["tail"], (thin[0] + 0.02, thin[0]))
-    high, along = limb(u, v, joint["tail"], joint["tip"], (thin[0], thin[1] if cat else 0.035))
+    Attributes:
+        joint: places of its joints.
+        coat: its colours.
+        marks: where the second colour is, (n, P, P).
+        strands: its fur, (n, P, P).
+        legs: how thick legs are at the top and at the paw.
+        plump: [0, 1], (n, 1, 1).
+        pose: (n, 1, 1).
+    """
+
+    joint: Mapping[str, Point]
+    coat: _Coat
+    marks: Field
+    strands: Field
+    legs: tuple[float, float]
+    plump: Field
+    pose: Field
+
+
+def _body(s: Sketch, cat: bool, joint: Mapping[str, Point], coat: _Coat, own: Mapping[str, np.ndarray]) -> None:
+    """Everything but the head, from the back to the front."""
+    legs = (0.088, 0.078) if cat else (0.105, 0.090)
+    marks, strands = coat.markings(s.u, s.v), _strands(s, 0.0 * own["tilt"])
+    build = _Build(joint, coat, marks, strands, legs, column(own["plump"]), column(own["pose"]))
+    _tail_and_far_legs(s, cat, build)
+    _trunk(s, cat, build)
+    _near_legs(s, build)
+    under = circle(s.u, s.v, joint["head"], _HEADS[cat])
+    s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(s.v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
+
+
+def _tail_and_far_legs(s: Sketch, cat: bool, build: _Build) -> None:
+    """A cat's long even tail or a dog's tapering one; the legs on the other side, in the shade."""
+    joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
+    foot, tip = (0.075, 0.070) if cat else (0.095, 0.035)
+    low, _ = limb(s.u, s.v, joint["rump"], joint["tail"], (foot + 0.02, foot))
+    high, along = limb(s.u, s.v, joint["tail"], joint["tip"], (foot, tip))
     tail = join(low, high, 0.10)
-    s.lay(tail, coat.fur(marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, strands)))
+    s.lay(tail, coat.fur(build.marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, build.strands)))
+    front, _ = limb(s.u, s.v, joint["far_shoulder"], joint["far_paw"], (thigh + 0.02, paw))
+    hind, _ = limb(s.u, s.v, joint["far_knee"], joint["far_foot"], (thigh + 0.03, paw))
+    far = np.minimum(front, hind)
+    s.lay(far, coat.fur(build.marks, ramp(s.v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, build.strands)))
 
-    width = (0.088, 0.078) if cat else (0.105, 0.090)
-    far, _ = limb(u, v, joint["far_shoulder"], joint["far_paw"], (width[0] + 0.02, width[1]))
-    behind, _ = limb(u, v, joint["far_knee"], joint["far_foot"], (width[0] + 0.03, width[1]))
-    far = np.minimum(far, behind)
-    s.lay(far, coat.fur(marks, ramp(v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, strands)))
 
-    girth = (0.27, 0.23) if cat else (0.29, 0.28)
-    wide = girth[0] + 0.05 * plump + 0.05 * sitting, girth[1] + 0.03 * plump
-    trunk, _ = limb(u, v, joint["hip"], joint["chest"], wide)
-    neck, _ = limb(u, v, joint["chest"], joint["head"], (wide[1] * 0.9, 0.20 if cat else 0.21))
+def _trunk(s: Sketch, cat: bool, build: _Build) -> None:
+    """Hips, chest and neck in one outline, with the breast of a bib."""
+    joint, coat, sitting = build.joint, build.coat, build.pose == 0
+    hips, chest = (0.27, 0.23) if cat else (0.29, 0.28)
+    girth = hips + 0.05 * build.plump + 0.05 * sitting, chest + 0.03 * build.plump
+    trunk, _ = limb(s.u, s.v, joint["hip"], joint["chest"], girth)
+    neck, _ = limb(s.u, s.v, joint["chest"], joint["head"], (girth[1] * 0.9, 0.20 if cat else 0.21))
     trunk = join(trunk, neck, 0.16)
-    under = circle(u, v, joint["head"], head)
-    # White or dark breast below the head; a dog's or a cat's alike.
-    breast = ramp(circle(u, v, (joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
-    light = _round(s, trunk, 0.30, strands) - 0.20 * ramp(v, 0.2, 1.0) * (1.0 - sitting)
-    s.lay(trunk, coat.fur(marks, breast * (coat.pattern == 3), light))
+    breast = ramp(circle(s.u, s.v, (joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
+    light = _round(s, trunk, 0.30, build.strands) - 0.20 * ramp(s.v, 0.2, 1.0) * ~sitting
+    s.lay(trunk, coat.fur(build.marks, breast * (coat.pattern == 3), light))
 
-    haunch = ellipse(u, v, joint["haunch"], (0.30 + 0.03 * plump, 0.30), column(0.0 * own["pose"]))
-    shin, _ = limb(u, v, joint["knee"], joint["foot"], (width[0] + 0.04, width[1] + 0.01))
-    toes, _ = limb(u, v, joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (width[1], width[1] * 0.85))
+
+def _near_legs(s: Sketch, build: _Build) -> None:
+    """The haunch with its foot, and the front leg on our side, each with a soft shadow on the trunk."""
+    joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
+    upright = column(np.zeros(len(s.seeds)))
+    haunch = ellipse(s.u, s.v, joint["haunch"], (0.30 + 0.03 * build.plump, 0.30), upright)
+    shin, _ = limb(s.u, s.v, joint["knee"], joint["foot"], (thigh + 0.04, paw + 0.01))
+    toes, _ = limb(s.u, s.v, joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (paw, paw * 0.85))
     hind = join(join(haunch, shin, 0.08), toes, 0.04)
     s.tint(0.30 * ramp(hind, 0.07, 0.0), coat.base * 0.30)
-    s.lay(hind, coat.fur(marks, ramp(v, 0.74, 0.80), _round(s, hind, 0.24, strands) - 0.10 * ramp(v, 0.4, 0.9)))
-
-    near, _ = limb(u, v, joint["shoulder"], joint["paw"], (width[0] + 0.03, width[1]))
-    front, _ = limb(u, v, joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (width[1] * 1.1, width[1]))
-    near = join(near, front, 0.05)
-    s.tint(0.30 * ramp(near, 0.06, 0.0) * ramp(v, 0.1, 0.35), coat.base * 0.30)
-    sock = mix(ramp(v, 0.66, 0.72), ramp(u, 0.40, 0.46), lying)
-    s.lay(near, coat.fur(marks, sock, _round(s, near, 0.10, strands)))
-    s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
+    light = _round(s, hind, 0.24, build.strands) - 0.10 * ramp(s.v, 0.4, 0.9)
+    s.lay(hind, coat.fur(build.marks, ramp(s.v, 0.74, 0.80), light))
+    leg, _ = limb(s.u, s.v, joint["shoulder"], joint["paw"], (thigh + 0.03, paw))
+    toes, _ = limb(s.u, s.v, joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (paw * 1.1, paw))
+    front = join(leg, toes, 0.05)
+    s.tint(0.30 * ramp(front, 0.06, 0.0) * ramp(s.v, 0.1, 0.35), coat.base * 0.30)
+    sock = np.where(build.pose == 1, ramp(s.u, 0.40, 0.46), ramp(s.v, 0.66, 0.72))
+    s.lay(front, coat.fur(build.marks, sock, _round(s, front, 0.10, build.strands)))
 
 
 def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
