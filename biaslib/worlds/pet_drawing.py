@@ -36,10 +36,10 @@ COATS: dict[str, tuple[float, float, float]] = {
     "golden": (0.82, 0.65, 0.39),
 }
 # How far an animal of size 1 reaches from its middle: behind it, in front of it, up, by pose; and its size in a pose.
-REACH = np.array([(0.98, 0.76), (1.09, 1.04), (1.04, 1.09)], np.float32)
-SIZES = np.array([1.0, 0.83, 0.83], np.float32)
+REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
+SIZES = np.array([1.0, 0.82, 0.82], np.float32)
 FEET = 0.90  # how far below the middle the feet are
-_HEADS = (0.36, 0.37)  # half the width of a dog's and of a cat's head
+_HEADS = (0.39, 0.40)  # half the width of a dog's and of a cat's head
 _NOD = 0.30  # how far a head is tilted at most, in radians
 
 _WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
@@ -50,7 +50,7 @@ _JOINTS: dict[str, list[list[tuple[float, float]]]] = {
     "hip": [[(-0.22, 0.52), (-0.46, 0.60), (-0.46, 0.24)], [(-0.20, 0.50), (-0.46, 0.58), (-0.44, 0.20)]],
     "chest": [[(0.10, 0.04), (0.20, 0.56), (0.22, 0.22)], [(0.12, 0.00), (0.22, 0.52), (0.24, 0.18)]],
     "haunch": [[(-0.20, 0.58), (-0.46, 0.64), (-0.46, 0.34)], [(-0.22, 0.58), (-0.46, 0.62), (-0.46, 0.30)]],
-    "head": [[(0.15, -0.34), (0.44, 0.14), (0.50, -0.14)], [(0.17, -0.42), (0.48, 0.08), (0.52, -0.24)]],
+    "head": [[(0.15, -0.34), (0.44, 0.12), (0.50, -0.16)], [(0.17, -0.42), (0.48, 0.06), (0.52, -0.26)]],
     "rump": [[(-0.46, 0.76), (-0.72, 0.72), (-0.64, 0.16)], [(-0.46, 0.72), (-0.72, 0.66), (-0.64, 0.10)]],
     "tail": [[(-0.78, 0.78), (-0.95, 0.84), (-0.90, -0.02)], [(-0.66, 0.62), (-0.86, 0.58), (-0.80, -0.08)]],
     "tip": [[(-0.86, 0.42), (-0.72, 0.86), (-0.82, -0.46)], [(-0.76, 0.42), (-0.96, 0.42), (-0.80, -0.30)]],
@@ -341,7 +341,7 @@ def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     hang = column(own["ear"])
     ear, along = limb(side, s.v, (0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
     s.tint(0.40 * ramp(ear, 0.14, 0.0), coat.base * 0.25)
-    dark = coat.fur(marks, 1.0 * (coat.pattern == 4), 0.80 * _round(s, ear, 0.24, strands) + 0.08 * along)
+    dark = coat.fur(marks, 1.0 * (coat.pattern == 4), 0.74 * _round(s, ear, 0.24, strands) + 0.08 * along)
     s.lay(ear, dark)
     eye = ellipse(a, s.v, (0.34, -0.12), (0.135, 0.145), turn * 0.0)
     s.mark(eye - 0.05, coat.base * 0.35, 0.8)
