@@ -26,7 +26,7 @@ def lean(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
         expected = logits_of(model, pixels)
         try:
             copied = copy.deepcopy(model)
-            for convolution, normalisation, name in _pairs(copied, pixels):
+            for convolution, normalisation, name in normalised_convolutions(copied, pixels):
                 _fold(convolution, normalisation)
                 copied.set_submodule(name, _what_remains(normalisation))
             copied = copied.to(memory_format=torch.channels_last)
@@ -42,8 +42,8 @@ def lean(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     return copied if same else model
 
 
-def _pairs(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
-    """The normalisations whose input is what a convolution has just put out, and the convolution."""
+def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
+    """The normalisations whose input is what a convolution has just put out: convolution, normalisation, its name."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[nn.Module, list[torch.Tensor]] = {}
     taken: dict[nn.Module, list[torch.Tensor]] = {}

@@ -66,17 +66,17 @@ def test_equals_captum(architecture: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "steps"),
-    [("small", 64), ("efficientnet_b0", 64), ("mobilenetv1_100", 256)],  # fresh ReLU6 are the most jagged
+    ("architecture", "most"),
+    [("small", 0.01), ("efficientnet_b0", 0.01), ("mobilenetv1_100", 0.02)],  # a fresh MobileNet is the most jagged
 )
-def test_the_shares_add_up(architecture: str, steps: int) -> None:
+def test_the_shares_add_up(architecture: str, most: float) -> None:
     torch.manual_seed(0)
     model = models.build(architecture, 2)
     images = smooth_images(1)
-    shares = integrated_gradients(model, images, [0, 1], signed=True, steps=steps)
+    shares = integrated_gradients(model, images, [0, 1], signed=True)
     gap = completeness_gap(model, images, [0, 1], shares)
     assert gap.shape == (1, 2)
-    assert gap.max() <= 0.01
+    assert gap.max() <= most
 
 
 def test_a_linear_model_has_gradient_times_difference() -> None:

@@ -1,0 +1,194 @@
+"""What layer-wise relevance propagation needs to know about a model beyond its linear layers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from zennit.canonizers import NamedMergeBatchNorm
+from zennit.types import Activation, AvgPool, BatchNorm, Linear, MaxPool
+
+from biaslib.attribution._lean import normalised_convolutions
+from biaslib.errors import BiaslibError
+
+REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
+_KNOWN = (AvgPool, BatchNorm, Linear, MaxPool, nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
+_SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.add_}
+_SUMS |= {torch.Tensor.__iadd__}
+_PRODUCTS = {torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.Tensor.mul_}
+_PRODUCTS |= {torch.Tensor.__imul__}
+_MEANS = {torch.mean, torch.Tensor.mean}
+_SHAPES = {"flatten", "view", "reshape", "view_as", "clone", "contiguous", "permute", "squeeze", "unsqueeze", "detach"}
+_SHAPES |= {"requires_grad_", "to", "double", "__get__", "dropout", "pad"}
+
+
+def merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> None:
+    """Merges every batch normalisation into the convolution before it, in place, as zennit does.
+
+    Raises:
+        BiaslibError: where one follows no convolution; it names the layer.
+    """
+    names = {module: name for name, module in model.named_modules()}
+    with torch.no_grad():
+        found = normalised_convolutions(model, pixels)
+    NamedMergeBatchNorm([([names[convolution]], name) for convolution, _, name in found]).apply(model)
+    merged = {name for _, _, name in found}
+    for name, module in model.named_modules():
+        if isinstance(module, BatchNorm) and name not in merged:
+            raise BiaslibError(
+                f"The layer {name!r} ({type(module).__name__}) does not follow a convolution directly, so it cannot be "
+                f"merged away for LRP: {REMEDY}."
+            )
+
+
+def check_layers(model: nn.Module) -> None:
+    """Refuses a model with a layer that has no rule.
+
+    Raises:
+        BiaslibError: which names the layer.
+    """
+    for name, module in model.named_modules():
+        known = isinstance(module, _KNOWN) or is_activation(module) or next(module.children(), None) is not None
+        if not known or isinstance(module, nn.MultiheadAttention):
+            raise BiaslibError(f"LRP has no rule for the layer {name!r} ({type(module).__name__}): {REMEDY}.")
+
+
+def is_activation(module: nn.Module) -> bool:
+    """Whether a layer changes every number by itself; timm has classes of its own for some such layers."""
+    return isinstance(module, Activation) or type(module).__module__.startswith("timm.layers.activations")
+
+
+class RelevanceMode(TorchFunctionMode):
+    """Gives the sums, products and means that a model writes in Python their rules, and refuses other steps."""
+
+    def __init__(self, model: nn.Module, stabiliser: float) -> None:
+        super().__init__()
+        self.model = model
+        self.stabiliser = stabiliser
+        self.inside = 0
+        self.hooks: list[Any] = []
+
+    def __enter__(self) -> "RelevanceMode":
+        for module in self.model.modules():
+            # inside a layer, the layer's own rule holds; timm's normalisations hold their activation
+            if isinstance(module, BatchNorm) or next(module.children(), None) is None:
+                self.hooks.append(module.register_forward_pre_hook(self._enter_layer))
+                self.hooks.append(module.register_forward_hook(self._leave_layer))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for hook in self.hooks:
+            hook.remove()
+        super().__exit__(*error)
+
+    def _enter_layer(self, *_: Any) -> None:
+        self.inside += 1
+
+    def _leave_layer(self, *_: Any) -> None:
+        self.inside -= 1
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        maps = [value for value in args if isinstance(value, torch.Tensor) and value.requires_grad]
+        if self.inside or not maps:
+            return func(*args, **kwargs)
+        if func in _SUMS:
+            return _Sum.apply(args[0], args[1], self.stabiliser)
+        if func in _PRODUCTS:
+            first, second = sorted(args, key=lambda value: -getattr(value, "numel", lambda: 0)())
+            if isinstance(second, torch.Tensor) and second.requires_grad and second.shape == first.shape:
+                raise BiaslibError(f"LRP has no rule for a product of two maps, as this model has: {REMEDY}.")
+            return _Gated.apply(first, second.detach() if isinstance(second, torch.Tensor) else second)
+        if func in _MEANS:
+            return _Mean.apply(func, args, kwargs, self.stabiliser, args[0])
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.is_floating_point() and func.__name__ not in _SHAPES:
+            raise BiaslibError(
+                f"LRP has no rule for {func.__name__}, which {type(self.model).__name__} calls between its layers: "
+                f"make it a layer (as nn.ReLU for relu), or {REMEDY}."
+            )
+        return result
+
+
+def _stable(values: torch.Tensor, eps: float) -> torch.Tensor:
+    return values + torch.where(values >= 0, eps, -eps)
+
+
+class _Sum(torch.autograd.Function):
+    """a + b, which share the relevance in proportion."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, eps: float) -> torch.Tensor:
+        total = a + b
+        ctx.parts, ctx.total, ctx.eps = (a, b), total, eps
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        share = relevance[0] / _stable(ctx.total, ctx.eps)
+        return *((share * part if isinstance(part, torch.Tensor) else None) for part in ctx.parts), None
+
+
+class _Gated(torch.autograd.Function):
+    """A map times a gate or a number; the relevance is the map's."""
+
+    @staticmethod
+    def forward(ctx: Any, map_: torch.Tensor, gate: Any) -> torch.Tensor:
+        return map_ * gate
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        return relevance[0], None
+
+
+class _Mean(torch.autograd.Function):
+    """A mean over places, which share the relevance in proportion."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Any, args: Any, kwargs: Any, eps: float, map_: torch.Tensor) -> torch.Tensor:
+        result = mean(map_, *args[1:], **kwargs)
+        with torch.enable_grad():
+            again = map_.detach().requires_grad_()
+            ctx.again, ctx.result = again, mean(again, *args[1:], **kwargs)
+        ctx.eps = eps
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        share = relevance[0] / _stable(ctx.result.detach(), ctx.eps)
+        (gradient,) = torch.autograd.grad(ctx.result, ctx.again, share, retain_graph=True)
+        return None, None, None, None, gradient * ctx.again.detach()
+
+
+class ToolboxActivation(nn.Module):
+    """A nonlinearity whose gradient is out / (in + eps sign(in)) (DeepExplain's epsilon-LRP)."""
+
+    names = ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus")
+
+    def __init__(self, activation: nn.Module, eps: float) -> None:
+        super().__init__()
+        self.activation = activation
+        self.eps = eps
+
+    @classmethod
+    def knows(cls, module: nn.Module) -> bool:
+        """Whether the toolbox has its own gradient for this nonlinearity."""
+        return type(module).__name__ in cls.names
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The nonlinearity itself; only its gradient differs."""
+        with torch.no_grad():
+            ratio = self.activation(inputs.clone()) / _stable(inputs, self.eps)
+        return _Ratio.apply(inputs, self.activation(inputs.detach().clone()), ratio)
+
+
+class _Ratio(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: torch.Tensor, outputs: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
+        ctx.ratio = ratio
+        return outputs.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: torch.Tensor) -> Any:
+        return gradient[0] * ctx.ratio, None, None

@@ -1,0 +1,159 @@
+"""Layer-wise relevance propagation with the epsilon rule, and the variant of a widely used toolbox."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from zennit.core import Composite
+from zennit.rules import Epsilon, Norm, Pass
+from zennit.types import AvgPool, BatchNorm, Linear
+
+from biaslib.attribution._frozen import frozen
+from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
+from biaslib.attribution._relevance import (
+    RelevanceMode,
+    ToolboxActivation,
+    check_layers,
+    is_activation,
+    merge_normalisations,
+)
+from biaslib.errors import BiaslibError
+from biaslib.models import to_tensor
+
+STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
+
+
+def epsilon_lrp(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    *,
+    eps: float = 1e-6,
+    rule: Literal["epsilon", "toolbox"] = "epsilon",
+    signed: bool = False,
+    scaled: bool = False,
+    batch: int = 8,
+) -> torch.Tensor:
+    r"""Every pixel's part in a logit, handed back layer by layer (Bach et al. 2015, eq. 58).
+
+    $$R_j = \sum_k \frac{a_j w_{jk}}{z_k + \epsilon\, \mathrm{sign}(z_k)} R_k, \qquad z_k = b_k + \sum_j a_j w_{jk},
+      \qquad \mathrm{map} = \sum_c R_c^2$$
+
+    from the logit itself at the output to the image's colours c. `rule="epsilon"` is zennit's: batch normalisations
+    are merged into their convolutions; activations hand relevance through; sums (residual connections) and means
+    share it in proportion; maxima give it to the winner; a gate that multiplies a map (squeeze and excitation) gets
+    none. Without biases and as eps goes to 0 the relevance adds up to the logit and, where all activations are ReLU,
+    equals gradient times input.
+
+    `rule="toolbox"` is that of DeepExplain, with which Schaaf et al. (2021) made their maps with eps = 10: the
+    gradient of each nonlinearity becomes out / (in + eps sign(in)), everything else has its plain gradient, and the
+    relevance is that gradient times the input. It knows the modules ReLU, ELU, sigmoid, tanh and softplus; any other
+    nonlinearity (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so that MobileNet's maps are
+    gradient times input whatever eps is.
+
+    eps is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer.
+    Everything is computed in float64.
+
+    Args:
+        model: any module of layers that the rule knows; it comes back as it was, because a copy is worked on.
+        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
+        targets: indices of logits, (T,) for all images or (N, T) for each its own.
+        eps: the stabiliser, > 0.
+        rule: "epsilon" or "toolbox".
+        signed: give the relevance R itself, of every colour and with its sign.
+        scaled: divide every map by its largest absolute value, for relevance that leaves float32's range.
+        batch: how many images go through the model at once; bounds the memory.
+
+    Returns:
+        (N, T, H, W) float32 on the CPU, >= 0, squared relevance summed over colours; signed (N, T, 3, H, W).
+
+    Raises:
+        BiaslibError: for images or targets of a wrong shape, a target the model does not have, an eps that is not
+            positive, an unknown rule, a layer or a step between layers that "epsilon" has no rule for, or relevance
+            too small for float32.
+    """
+    if not eps > 0:
+        raise BiaslibError(f"eps must be positive, not {eps}.")
+    if rule not in ("epsilon", "toolbox"):
+        raise BiaslibError(f"There is no rule {rule!r}: choose 'epsilon' or 'toolbox'.")
+    chosen = checked_targets(images, targets, batch)
+    like = next(model.parameters(), torch.zeros(()))
+    maps = []
+    with frozen(model):
+        prepared: nn.Module | None = None
+        for start in range(0, len(images), batch):
+            pixels = to_tensor(images[start : start + batch], like.device).double()
+            if prepared is None:
+                prepared = _prepared(model, pixels[:1], rule, eps)
+                with torch.no_grad():
+                    check_outputs(chosen, logits_of(prepared, pixels[:1]))
+            wanted = chosen[start : start + batch].to(like.device)
+            relevance = (_by_rule if rule == "epsilon" else _by_toolbox)(prepared, pixels, wanted, eps)
+            maps.append(_finished(relevance, signed, scaled).cpu())
+    return torch.cat(maps)
+
+
+def _prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> nn.Module:
+    copied = copy.deepcopy(model).double()
+    if rule == "epsilon":
+        check_layers(copied)
+        merge_normalisations(copied, pixels)
+    else:
+        for name, module in list(copied.named_modules()):
+            if ToolboxActivation.knows(module):
+                copied.set_submodule(name, ToolboxActivation(module, eps))
+    return copied
+
+
+def _by_rule(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    """Relevance (n, T, 3, H, W)."""
+    stabiliser = min(eps, STABILISER)
+    composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
+    pixels = pixels.clone().requires_grad_()
+    with composite.context(model) as registered, torch.enable_grad():
+        with RelevanceMode(registered, stabiliser):
+            logits = logits_of(registered, pixels * 1)
+        return _backwards(logits, logits.detach(), pixels, targets)
+
+
+def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
+    if is_activation(layer) or isinstance(layer, BatchNorm):  # a merged normalisation does nothing
+        return Pass()
+    if isinstance(layer, AvgPool):
+        return Norm(stabiliser)
+    return Epsilon(eps) if isinstance(layer, Linear) else None
+
+
+def _by_toolbox(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    """Relevance (n, T, 3, H, W)."""
+    pixels = pixels.clone().requires_grad_()
+    with torch.enable_grad():
+        logits = logits_of(model, pixels.clone())
+        return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
+
+
+def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """What reaches the pixels from each target's logit, where it sets out as `start`."""
+    found = []
+    for target in targets.T:
+        seed = torch.zeros_like(logits).scatter_(1, target[:, None], start.gather(1, target[:, None]))
+        found.append(torch.autograd.grad(logits, pixels, seed, retain_graph=True)[0])
+    return torch.stack(found, 1)
+
+
+def _finished(relevance: torch.Tensor, signed: bool, scaled: bool) -> torch.Tensor:
+    peak = relevance.abs().amax((2, 3, 4), keepdim=True)
+    if scaled:
+        relevance = relevance / peak.where(peak > 0, 1)
+    result = relevance if signed else relevance.square().sum(2)
+    # a map whose peak is this near to the smallest float32 has lost its lesser values
+    smallest = result.abs().amax(tuple(range(2, result.ndim)))
+    if ((smallest < 1e-30) & (peak[:, :, 0, 0, 0] > 0)).any():
+        raise BiaslibError(
+            f"With this eps the relevance shrinks to {float(peak[peak > 0].min()):.0e}, too small for a float32 map: "
+            "pass scaled=True, or a smaller eps."
+        )
+    return result.float()
