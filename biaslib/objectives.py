@@ -93,6 +93,8 @@ class Binary:
             raise BiaslibError(
                 f"the binary loss takes (N, {self.outputs}) booleans, not {array.dtype} of shape {array.shape}."
             )
+        if not np.isin(array, (0, 1)).all():
+            raise BiaslibError("the binary loss takes 0 and 1 only; for classes take cross-entropy.")
         return torch.tensor(array, dtype=torch.float32)
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
@@ -128,6 +130,7 @@ class Joint:
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean over the A + 1 targets: the attributes' binary cross-entropies and the group's cross-entropy."""
         check_attributes(targets[:, :-1])
+        check_groups(targets[:, -1], self.groups)
         return _Joint()
 
 
@@ -160,6 +163,20 @@ def check_attributes(targets: torch.Tensor) -> None:
         raise BiaslibError(
             f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
         )
+
+
+def check_groups(groups: torch.Tensor, n_groups: int) -> None:
+    """Refuses groups that no training image is of.
+
+    Raises:
+        BiaslibError: names the first of them.
+    """
+    for group in range(n_groups):
+        if not (groups == group).any():
+            raise BiaslibError(
+                f"no training image is of group {group}, so nothing can be learned of it: leave it out and number the "
+                "others from 0."
+            )
 
 
 def check_classes(classes: torch.Tensor, outputs: int) -> None:

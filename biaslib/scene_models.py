@@ -201,6 +201,9 @@ def constrained(outcome: Outcome, *, margin: float = 0.05) -> Constrained:
     """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
     validation, test = object_scores(outcome)
     thresholds = calibrated_thresholds(outcome.validation.attributes, validation)
+    if not np.isfinite(thresholds).all():
+        name = OBJECTS[int(np.argmin(thresholds))]
+        raise BiaslibError(f"every validation picture has {name}, so it has no threshold: take more validation images.")
     return corpus_constraints(test - thresholds, maker_scores(outcome), outcome.train, margin=margin)
 
 

@@ -119,7 +119,7 @@ def fit(
     answers = _checked_targets(samples, targets, config, objective)
     if validation is None and (config.keep == "best" or config.patience is not None):
         raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
-    held_out = None if validation is None else (validation[0], objective.checked(validation[1]))
+    held_out = None if validation is None else (validation[0], _checked_targets(*validation, config, objective))
     checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
     with torch.random.fork_rng():
         run = _Run.start(samples, answers, config, objective)
@@ -259,9 +259,10 @@ class _Run:
 
 
 def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The last map and the logits."""
+    """The last map, (N, C, h, w) where the architecture has one, and the logits."""
     maps = model.forward_features(images)
-    return maps, model.forward_head(maps)
+    logits = model.forward_head(maps)
+    return maps.permute(0, 3, 1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else maps, logits
 
 
 def _named_objective(config: TrainingConfig) -> Objective:

@@ -38,9 +38,15 @@ def test_balanced_losses_weigh_rare_answers_by_hand():
         (np.array([[2, 0, 0]]), "attributes must be 0 or 1"),
         (np.array([[1, 0, 3]]), "from 3 to 3 but the model has 3 outputs"),
         (np.array([[1, 0, 0], [1, 1, 0]]), "column 0 has one value only"),
+        (np.array([[1, 0, 0], [0, 1, 2]]), "no training image is of group 1"),
     ],
 )
 def test_targets_that_do_not_fit_are_refused(targets, sentence):
     objective = Joint(attributes=2, groups=3)
     with pytest.raises(BiaslibError, match=sentence):
         objective.criterion(objective.checked(targets), MAPS)
+
+
+def test_classes_are_no_binary_targets():
+    with pytest.raises(BiaslibError, match="0 and 1 only"):
+        Binary(outputs=1).checked(np.array([[0], [3], [2], [1]]))

@@ -179,6 +179,10 @@ def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
         (lambda s: training.fit(s, np.ones((96, 2), bool), config(loss="binary")), "column 0, 1 has one value only"),
         (lambda s: training.fit(s, s.labels["bright"], config(loss="binary")), "takes .N, 2. booleans"),
         (lambda s: training.fit(s, s.labels["bright"], config(keep="best")), "give `validation="),
+        (
+            lambda s: training.fit(s, s.labels["bright"], config(), validation=(s, s.labels["bright"][:6])),
+            "96 images but 6 targets",
+        ),
         (lambda s: config(optimiser="adamx"), "optimiser must be one of adamw"),
         (lambda s: config(augmentation=("spin",)), "augmentation knows flip, crop, not spin"),
         (lambda s: config(epochs=0), "epochs must be at least 1"),
@@ -188,6 +192,22 @@ def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call(bright_or_dark())
+
+
+def test_an_objective_sees_channels_first_whatever_the_architecture_has():
+    class ChannelsLast(torch.nn.Module):
+        output_fmt = "NHWC"
+
+        def forward_features(self, images):
+            return images.permute(0, 2, 3, 1)
+
+        def forward_head(self, maps):
+            return maps.mean((1, 2))
+
+    images = torch.rand(2, 3, 4, 5)
+    maps, logits = training._forward(ChannelsLast(), images)
+    torch.testing.assert_close(maps, images)
+    assert logits.shape == (2, 3)
 
 
 def test_auto_precision_learns_as_float32_does():

@@ -67,6 +67,7 @@ class RelevanceMode(TorchFunctionMode):
         self.model = model
         self.stabiliser = stabiliser
         self.inside = 0
+        self.seen: set[nn.Module] = set()
         self.hooks: list[Any] = []
 
     def __enter__(self) -> "RelevanceMode":
@@ -82,7 +83,14 @@ class RelevanceMode(TorchFunctionMode):
             hook.remove()
         super().__exit__(*error)
 
-    def _enter_layer(self, *_: Any) -> None:
+    def _enter_layer(self, layer: nn.Module, *_: Any) -> None:
+        # a rule remembers one input a layer
+        if isinstance(layer, Linear | AvgPool) and layer in self.seen:
+            raise BiaslibError(
+                f"LRP has no rule for a layer that runs twice, as a {type(layer).__name__} of this model does: give "
+                f"each use a layer of its own, or {REMEDY}."
+            )
+        self.seen.add(layer)
         self.inside += 1
 
     def _leave_layer(self, *_: Any) -> None:
@@ -90,9 +98,15 @@ class RelevanceMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        maps = [value for value in args if isinstance(value, torch.Tensor) and value.requires_grad]
+        given = (*args, *kwargs.values())
+        maps = [value for value in given if isinstance(value, torch.Tensor) and value.requires_grad]
         if self.inside or not maps:
             return func(*args, **kwargs)
+        if kwargs and func in _SUMS | _PRODUCTS:
+            raise BiaslibError(
+                f"LRP has no rule for {func.__name__} with {', '.join(kwargs)}=, as this model has: write it with + or "
+                f"*, or {REMEDY}."
+            )
         if func in _SUMS:
             return _Sum.apply(args[0], args[1], self.stabiliser)
         if func in _PRODUCTS:

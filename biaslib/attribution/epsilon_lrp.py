@@ -13,7 +13,9 @@ from zennit.types import AvgPool, BatchNorm, Linear
 
 from biaslib.attribution._frozen import frozen
 from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
+from biaslib.attribution._lean import lean
 from biaslib.attribution._relevance import (
+    REMEDY,
     RelevanceMode,
     ToolboxActivation,
     check_layers,
@@ -100,9 +102,14 @@ def _prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> 
     copied = copy.deepcopy(model).double()
     if rule == "epsilon":
         check_layers(copied)
+        if lean(copied, pixels) is copied:
+            raise BiaslibError(
+                "With its batch normalisations merged away the model says something else, so that LRP would explain "
+                f"another model: {REMEDY}."
+            )
         merge_normalisations(copied, pixels)
     else:
-        for name, module in list(copied.named_modules()):
+        for name, module in list(copied.named_modules(remove_duplicate=False)):
             if ToolboxActivation.knows(module):
                 copied.set_submodule(name, ToolboxActivation(module, eps))
     return copied

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import Targets, attributes_and_group, check_attributes, class_weights
+from biaslib.objectives import Targets, attributes_and_group, check_attributes, check_groups, class_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,7 @@ class Adversarial:
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """The attributes' mean binary cross-entropy plus the adversary's loss behind a reversal."""
         check_attributes(targets[:, :-1])
+        check_groups(targets[:, -1], self.groups)
         if maps.ndim != 4:
             raise BiaslibError("the adversary reads a map (N, C, h, w), which this architecture does not have.")
         weights = class_weights(targets[:, -1].long(), self.groups)
@@ -86,6 +87,8 @@ class AdversarialLoss(nn.Module):
         loss = binary_cross_entropy_with_logits(logits, targets[:, :-1])
         if maps is None:
             return loss
+        if self.training and len(maps) < 2:
+            raise BiaslibError("the adversary compares the images of a batch: give batches of at least 2.")
         features, group = maps.mean((2, 3)), targets[:, -1].long()
         guessing = math.log(len(self.class_weight))
         fooled = bool(self._adversary_loss(features.detach(), group) >= guessing)

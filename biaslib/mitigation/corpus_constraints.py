@@ -72,7 +72,8 @@ def corpus_constraints(
     for number in range(1, rounds + 1):
         attributes, groups = _decided(scores, by_group, _shifts(multipliers, wanted, margin))
         reached = _ratios(attributes, groups, by_group.shape[1])
-        excess = np.nan_to_num(np.stack([reached - wanted, wanted - reached]) - margin, nan=0.0)
+        # an attribute that is never predicted breaks nothing, and must not be pushed either
+        excess = np.nan_to_num(np.stack([reached - wanted, wanted - reached]) - margin, nan=-margin)
         violation = np.clip(excess, 0, None).sum()
         if violation < smallest:
             met = np.asarray((excess <= 0).all(axis=(0, 2)))

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import Targets, attributes_and_group, check_attributes
+from biaslib.objectives import Targets, attributes_and_group, check_attributes, check_groups
 
 RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 
@@ -42,6 +42,7 @@ class DomainIndependent:
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean binary cross-entropy of the true group's block."""
         check_attributes(targets[:, :-1])
+        check_groups(targets[:, -1], self.groups)
         return DomainIndependentLoss(self.groups)
 
 

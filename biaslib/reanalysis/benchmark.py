@@ -10,6 +10,7 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from biaslib import models, parallel, training
+from biaslib.errors import BiaslibError
 from biaslib.metrics import (
     Labels,
     bias_amplification,
@@ -156,7 +157,7 @@ def run(setting: Setting) -> pd.DataFrame:
                     (kind, measure, reference, 100 * value.mean, chance, none, value.n_sets, value.n_never_predicted)
                 )
         if len(one.train) == len(one.original):  # nothing was resampled: the same once more
-            rows += [(*row[:2], "original", *row[3:]) for row in rows]
+            rows += [(*row[:2], "original", row[3], np.nan, np.nan, *row[6:]) for row in rows]
             break
     rows += [("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in _quality(setting, it).items()]
     columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
@@ -176,6 +177,8 @@ def adversary_accuracy(experiment: Experiment) -> float:
     Raises:
         BiaslibError: where the objective has no adversary.
     """
+    if experiment.training != "adversarial":
+        raise BiaslibError(f"{experiment.training} training has no adversary: ask an adversarial model.")
     (found,) = parallel.stored("scenes-adversary", [experiment], run_adversary)
     return float(found)
 
@@ -240,6 +243,4 @@ def _baselines(
 ) -> tuple[float, float]:
     """Amplification x 100 of unrelated errors, and of no errors."""
     values = [bias_amplification(train, test, dealt, kind=kind, **options).mean for dealt in dealings]
-    if kind != "undirected":
-        return 100 * float(np.mean(values)), 0.0
     return 100 * float(np.mean(values)), 100 * bias_amplification(train, test, test, kind=kind, **options).mean

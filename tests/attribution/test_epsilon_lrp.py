@@ -250,3 +250,63 @@ def test_wrong_input_gets_one_sentence(targets: Any, options: dict[str, Any], me
     torch.manual_seed(0)
     with pytest.raises(BiaslibError, match=message):
         epsilon_lrp(models.build("small", 2), torch.randn(1, 3, 32, 32), targets, **options)
+
+
+class Residual(nn.Module):
+    """A normalisation beside the very map that it normalises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.normalisation = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.head = nn.Sequential(nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        first = self.convolution(images)
+        return self.head(self.normalisation(first) + first)
+
+
+class Weighted(nn.Module):
+    """A sum with a weight, which torch takes as a keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(4 * 36, 2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.add(self.one(images), self.other(images), alpha=0.1))
+
+
+def repeated() -> nn.Sequential:
+    shared = nn.Conv2d(3, 3, 3, padding=1)
+    return nn.Sequential(shared, nn.ReLU(), shared, nn.ReLU(), nn.Flatten(), nn.Linear(3 * 64, 2))
+
+
+def norm_after_inplace_relu() -> nn.Sequential:
+    body = [nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.BatchNorm2d(4)]
+    return shaken(nn.Sequential(*body, nn.Flatten(), nn.Linear(4 * 36, 2)))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: shaken(Residual()), "says something else"),
+        (norm_after_inplace_relu, "says something else"),
+        (lambda: Weighted().eval(), "with alpha="),
+        (lambda: repeated().eval(), "a layer that runs twice"),
+    ],
+)
+def test_a_model_that_would_be_explained_as_another_is_refused(model: Any, message: str) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(BiaslibError, match=message):
+        epsilon_lrp(model(), torch.randn(2, 3, 8, 8), [0])
+
+
+def test_the_toolbox_finds_an_activation_under_both_its_names() -> None:
+    torch.manual_seed(0)
+    first, second, last, shared = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3), nn.Linear(4 * 16, 2), nn.ReLU()
+    images = torch.randn(2, 3, 8, 8)
+    once = nn.Sequential(first, shared, second, shared, nn.Flatten(), last).eval()
+    apart = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last).eval()
+    found, expected = (epsilon_lrp(net, images, [0, 1], rule="toolbox", eps=0.5, scaled=True) for net in (once, apart))
+    torch.testing.assert_close(found, expected)

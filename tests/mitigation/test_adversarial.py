@@ -109,3 +109,5 @@ def test_bad_input_is_one_sentence():
     objective = Adversarial(attributes=1, groups=2)
     with pytest.raises(BiaslibError, match="does not have"):
         objective.criterion(objective.checked(np.array([[1, 0], [0, 1]])), torch.zeros(1, 5, 4))
+    with pytest.raises(BiaslibError, match="batches of at least 2"):
+        loss_of(1.0)(torch.zeros(1, 1), torch.zeros(1, 2), torch.zeros(1, 4, 2, 2))

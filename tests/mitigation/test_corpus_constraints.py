@@ -91,6 +91,16 @@ def test_an_attribute_that_is_never_predicted_breaks_nothing():
     assert found.met.tolist() == [True]
 
 
+def test_an_attribute_that_is_never_predicted_stays_so_while_others_are_corrected():
+    scores, by_group, train = amplifying()
+    never = np.column_stack([scores, np.full(len(scores), -0.1)])
+    labels = Labels(np.column_stack([train.attributes, train.attributes[:, 0]]), train.groups)
+    found = corpus_constraints(never, by_group, labels)
+    assert found.rounds > 1
+    assert found.met.all()
+    assert not found.attributes[:, -1].any()
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
 from biaslib.reanalysis import benchmark
 from biaslib.reanalysis.benchmark import METHODS, RULES, Setting
@@ -73,6 +74,11 @@ def test_no_errors_cost_nothing_in_a_direction(found):
     assert (compared[compared.kind != "undirected"].no_errors == 0).all()
     assert (compared[compared.kind == "undirected"].no_errors != 0).all()
     assert compared.unrelated.notna().all()
+
+
+def test_a_model_without_an_adversary_is_not_asked_for_one():
+    with pytest.raises(BiaslibError, match="original training has no adversary"):
+        benchmark.adversary_accuracy(Experiment(**TINY))
 
 
 def test_quality_says_which_numbers_there_are(found):
