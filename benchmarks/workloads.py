@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from biaslib import models
-from biaslib.attribution import grad_cam
+from biaslib.attribution import grad_cam, integrated_gradients, score_cam
 from biaslib.metrics import Labels, attention_iou, bias_amplification
 
 THREADS = 2
+SIZE = 224
 TARGETS = 40
 KINDS = ("undirected", "group_to_attribute", "attribute_to_group")
 
@@ -26,6 +27,41 @@ def classifier(batch: int) -> tuple[nn.Module, torch.Tensor]:
     """Paper A's ResNet-50 with its two-layer head (untrained: the weights do not change the cost) and images."""
     torch.manual_seed(0)
     return models.build("resnet50", TARGETS, hidden=2048).eval(), torch.randn(batch, 3, 224, 224)
+
+
+def efficientnet(size: int = SIZE) -> tuple[nn.Module, torch.Tensor]:
+    """Paper C's EfficientNet-B0 (untrained: the weights do not change the cost) and an image."""
+    torch.manual_seed(0)
+    return models.build("efficientnet_b0", 2).eval(), torch.randn(1, 3, size, size)
+
+
+def score_cam_ours(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    return score_cam(model, images, [1])[:, 0]
+
+
+def score_cam_library(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """The grad-cam library's map before it is scaled and resized."""
+    from pytorch_grad_cam import ScoreCAM  # here, so that it is in no other workload's memory
+    from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
+
+    layer = model.get_submodule("bn2")
+    with ScoreCAM(model, [layer]) as library, torch.no_grad():
+        library.activations_and_grads(images)
+        activations = library.activations_and_grads.activations[0].numpy()
+        targets = [ClassifierOutputTarget(1)] * len(images)
+        return torch.from_numpy(library.get_cam_image(images, layer, targets, activations, None)).clamp(min=0)
+
+
+def integrated_gradients_ours(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    return integrated_gradients(model, images, [1], signed=True)[:, 0]
+
+
+def integrated_gradients_captum(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """All 64 steps at once, as captum does unless it is told otherwise."""
+    from captum.attr import IntegratedGradients
+
+    black = models.to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8)).expand_as(images)
+    return IntegratedGradients(model).attribute(images, black, 1, n_steps=64, method="riemann_trapezoid")
 
 
 def maps_of_a_test_set() -> np.ndarray:
@@ -118,6 +154,14 @@ LABELS: dict[str, Callable[[], LabelTriple]] = {
 }
 
 
+ATTRIBUTIONS: dict[str, Callable[[nn.Module, torch.Tensor], torch.Tensor]] = {
+    "score_cam_ours": score_cam_ours,
+    "score_cam_library": score_cam_library,
+    "integrated_gradients_ours": integrated_gradients_ours,
+    "integrated_gradients_captum": integrated_gradients_captum,
+}
+
+
 def _prepare(name: str) -> Callable[[], Any]:
     if name in LABELS:
         labels = LABELS[name]()
@@ -125,6 +169,9 @@ def _prepare(name: str) -> Callable[[], Any]:
     if name in ("forward", "explain"):
         model, images = classifier(batch=32)
         return lambda: (forward if name == "forward" else explain)(model, images)
+    if name in ATTRIBUTIONS:
+        efficient, image = efficientnet()
+        return lambda: ATTRIBUTIONS[name](efficient, image)
     maps = maps_of_a_test_set()
     return lambda: (all_pairs if name == "all_pairs" else pair_by_pair)(maps)
 

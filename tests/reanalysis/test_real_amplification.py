@@ -33,3 +33,16 @@ def test_captions_of_images_labelled_woman_name_the_other_gender_more_often(tabl
 def test_constraints_lower_amplification(tables):
     cut = tables["constraints"].query("source == 'after'").set_index("corpus")["cut"]
     assert cut.round(3).to_dict() == {"COCO": 0.317, "imSitu": 0.522}
+
+
+def test_networks_trained_here_exaggerate_single_attributes_where_no_errors_change_nothing():
+    record = recorded.get("real_amplification", "real")
+    assert record is not None
+    own = record["values"]["trained"]
+    joint = own["joint"].set_index(["kind", "sets", "sign"])
+    assert set(joint["models"]) == {6}
+    single = joint.loc[("group_to_attribute", "single", "signed")]
+    assert single["perfect"] == 0 < single["low"]
+    every = joint.loc[("undirected", "all", "absolute")]
+    assert every["n_never_predicted"] > 0.2 * every["n_sets"]  # a set that is never said counts as no change
+    assert own["joint_quality"].set_index("what").loc["Black_Hair", "low"] > 0.8
