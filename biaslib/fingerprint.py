@@ -163,7 +163,10 @@ def _imports(path: Path) -> tuple[Path, ...]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in members if name.split(".")[0] == PACKAGE and _is_module(name)}
+            # a folder's front door counts only for those who take something from it, not from the rooms behind
+            names |= modules if modules == members else modules | {node.module}
     inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
     return tuple(_module_path(name) for name in inside if _is_module(name))
 

@@ -141,6 +141,27 @@ def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_n
     assert before != edited
 
 
+@pytest.mark.parametrize(
+    ("taken", "counts"), [("from biaslib.room import tool", False), ("from biaslib.room import other", True)]
+)
+def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_door(tmp_path, taken, counts):
+    room = tmp_path / "biaslib" / "room"
+    room.mkdir(parents=True)
+    (tmp_path / "biaslib" / "__init__.py").write_text("")
+    (tmp_path / "biaslib" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    (room / "__init__.py").write_text("from biaslib.room.neighbour import other\n")
+    (room / "tool.py").write_text("value = 1\n")
+    (tmp_path / "biaslib" / "upper.py").write_text(f"{taken}\ndef run():\n    return 0\n")
+
+    def printed(body):
+        (room / "neighbour.py").write_text(body)
+        program = "from biaslib import fingerprint, upper; print(fingerprint.of_code(upper.run))"
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert (printed("other = 1\n") != printed("other = 2\n")) == counts
+
+
 def test_the_package_counts_its_style_sheets(tmp_path):
     package = tmp_path / "biaslib"
     package.mkdir()
