@@ -1,15 +1,12 @@
 """Waterbirds and landbirds on water and on land: a diffuse cue whose strength is a dial."""
 
-from numbers import Integral
-
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds import bird_drawing, landscapes
 from biaslib.worlds.drawing import chunks, grid, mix, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, halves, read
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
@@ -76,8 +73,7 @@ class Birds:
         agrees = agreement(waterbird, strength, rng)
         typical = rng.random(n) < _TYPICAL_PLUMAGE
         table = {"waterbird": waterbird, "background": (waterbird == agrees).astype(np.int8)}
-        for name, factor in (_BIRD | _SCENE).items():
-            table[name] = factor.draw(n, rng)
+        table |= drawn(_BIRD | _SCENE, n, rng)
         table["plumage"] = (table["plumage"] % 4 + 4 * (waterbird == typical)).astype(np.int8)
         return pd.DataFrame(table)
 
@@ -95,8 +91,7 @@ class Birds:
         Raises:
             BiaslibError: a column is missing or a value is out of range; size below 8.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_size(size)
         table = read(factors, _ATTRIBUTES | _BIRD | _SCENE)
         images = np.empty((len(factors), size, size, 3), np.uint8)
         bird = np.empty(images.shape[:3], bool)

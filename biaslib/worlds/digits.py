@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.factors import CHOICE, Factor, check_draw, halves, read
+from biaslib.worlds.factors import CHOICE, Factor, check_draw, check_size, halves, read
 
 Split = Literal["train", "test"]
 
@@ -169,8 +169,7 @@ class Digits:
         Raises:
             BiaslibError: a column is missing or a value is out of range; size below 8.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_size(size)
         scans = self.scans
         known = {
             "group": CHOICE,

@@ -6,6 +6,7 @@ Every operation works on each picture alone: a picture never depends on its neig
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -206,6 +207,38 @@ def paint(canvas: Field, colour: Field, cover: Field) -> None:
     layer = colour - canvas
     layer *= cover[:, None]
     canvas += layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daylight:
+    """Light from the upper left, from a warm dim one to a cool bright one.
+
+    Attributes:
+        warm: colour of the dimmest light.
+        cool: colour of the brightest.
+        dim: brightness of the dimmest light.
+        gain: how much brighter the brightest is.
+        top: brightness at the upper left.
+        fall: how much darker it is at the lower right.
+        slope: how much faster it falls downwards than to the right.
+        span: from where to where on x + slope * y it falls.
+    """
+
+    warm: tuple[float, float, float]
+    cool: tuple[float, float, float]
+    dim: float
+    gain: float
+    top: float
+    fall: float
+    slope: float = 1.0
+    span: tuple[float, float] = (0.2, 2.0)
+
+    def over(self, light: np.ndarray, x: Field, y: Field) -> Field:
+        """What to multiply a canvas by, (n, 3, H, W), for `light` (n,) in [0, 1]."""
+        warm, cool = np.array(self.warm, np.float32), np.array(self.cool, np.float32)
+        tint = rgb(warm + (cool - warm) * light[:, None])
+        fall = self.top - self.fall * ramp(x + self.slope * y, *self.span)
+        return tint * (column(self.dim + self.gain * light) * fall)[:, None]
 
 
 def to_uint8(canvas: Field) -> np.ndarray:

@@ -53,6 +53,21 @@ def check_draw(n: int, strength: float, seed: int) -> None:
         raise BiaslibError(f"seed must be a whole number from 0 on, not {seed!r}.")
 
 
+def check_size(size: int) -> None:
+    """Refuses pictures too small to draw.
+
+    Raises:
+        BiaslibError: size is no whole number of at least 8 pixels.
+    """
+    if not isinstance(size, Integral) or size < 8:
+        raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+
+
+def drawn(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A column of n values for every factor, independent of each other, in the mapping's order."""
+    return {name: factor.draw(n, rng) for name, factor in known.items()}
+
+
 def halves(n: int, rng: np.random.Generator) -> np.ndarray:
     """N values in random order, half of them True (the smaller half where n is odd)."""
     return rng.permutation(np.arange(n) % 2 == 1)

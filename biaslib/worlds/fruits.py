@@ -1,15 +1,12 @@
 """Five fruits, and apples on apple trees: a diffuse cue whose strength is a dial."""
 
-from numbers import Integral
-
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds import fruit_backdrops
-from biaslib.worlds.drawing import Field, chunks, column, ellipse, grid, ramp, rgb, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, read
+from biaslib.worlds.drawing import Daylight, Field, chunks, column, ellipse, grid, ramp, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, read
 from biaslib.worlds.fruit_backdrops import BACKDROPS
 from biaslib.worlds.fruit_drawing import FRUITS
 from biaslib.worlds.sketch import Place, Sketch
@@ -33,6 +30,7 @@ _SCENE = {
     "light": SHARE,
     "scene_seed": SEED,
 }
+_DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.90), cool=(0.97, 1.0, 1.05), dim=0.90, gain=0.22, top=1.04, fall=0.16)
 # Where the fruits lie around the middle and how much smaller they are, by how many there are.
 _LAYOUTS = (
     ((0.0, 0.0, 1.0),),
@@ -86,8 +84,7 @@ class Fruits:
         fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
         agrees = agreement(fruit, strength, rng)
         table = {"fruit": fruit, "tree": ((fruit == APPLE) == agrees).astype(np.int8)}
-        for name, factor in (_FRUIT | _SCENE).items():
-            table[name] = factor.draw(n, rng)
+        table |= drawn(_FRUIT | _SCENE, n, rng)
         return pd.DataFrame(table)
 
     def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
@@ -104,8 +101,7 @@ class Fruits:
         Raises:
             BiaslibError: a column is missing or a value is out of range; size below 8.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_size(size)
         table = read(factors, _ATTRIBUTES | _FRUIT | _SCENE)
         images = np.empty((len(factors), size, size, 3), np.uint8)
         owner = np.zeros(images.shape[:3], np.uint8)
@@ -122,7 +118,7 @@ def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
     x, y = grid(size)
     canvas = np.ascontiguousarray(_backdrop(table, x, y).transpose(0, 2, 3, 1))
     _lay_fruits(table, canvas, owner, size)
-    return canvas.transpose(0, 3, 1, 2) * _light(table["light"], x, y)
+    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
 
 
 def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, owner: np.ndarray, size: int) -> None:
@@ -173,10 +169,3 @@ def _backdrop(table: dict[str, np.ndarray], x: Field, y: Field) -> Field:
         part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
         canvas[rows] = part
     return canvas
-
-
-def _light(light: np.ndarray, x: Field, y: Field) -> Field:
-    """Daylight from the upper left: from a warm dim one to a cool bright one, (n, 3, H, W)."""
-    warm, cool = np.array([1.05, 1.0, 0.90], np.float32), np.array([0.97, 1.0, 1.05], np.float32)
-    tint = rgb(warm + (cool - warm) * light[:, None])
-    return tint * (column(0.90 + 0.22 * light) * (1.04 - 0.16 * ramp(x + y, 0.2, 2.0)))[:, None]

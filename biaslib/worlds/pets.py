@@ -1,19 +1,18 @@
 """Cats and dogs, some with a ball beside them: a small object as a cue, whose strength is a dial."""
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds import pet_drawing, rooms
 from biaslib.worlds.balls import BALLS
-from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rgb, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, halves, read
-from biaslib.worlds.pet_drawing import FEET, REACH, SIZES, Upright
+from biaslib.worlds.drawing import Daylight, Field, chunks, column, grid, ramp, to_uint8
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
+from biaslib.worlds.pet_drawing import FEET, REACH, SIZES
 from biaslib.worlds.sketch import Place
+from biaslib.worlds.upright import Upright
 
 _ATTRIBUTES = {"cat": CHOICE, "ball": CHOICE}
 _ANIMAL = {
@@ -49,6 +48,7 @@ _SCENE = {
     "light": SHARE,
     "scene_seed": SEED,
 }
+_DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, gain=0.20, top=1.03, fall=0.12)
 # Between animal, ball and frame, shares of the picture's side.
 _GAP, _MARGIN = 0.03, 0.015
 
@@ -98,8 +98,7 @@ class Pets:
         rng = np.random.default_rng(seed)
         cat = halves(n, rng)
         table = {"cat": cat, "ball": (cat == agreement(cat, strength, rng)).astype(np.int8)}
-        for name, factor in (_ANIMAL | _BALL | _SCENE).items():
-            table[name] = factor.draw(n, rng)
+        table |= drawn(_ANIMAL | _BALL | _SCENE, n, rng)
         return pd.DataFrame(table)
 
     def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
@@ -116,8 +115,7 @@ class Pets:
         Raises:
             BiaslibError: a column is missing or a value is out of range; size below 8.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_size(size)
         table = read(factors, _ATTRIBUTES | _ANIMAL | _BALL | _SCENE)
         images = np.empty((len(factors), size, size, 3), np.uint8)
         owner = np.zeros(images.shape[:3], np.uint8)
@@ -186,7 +184,7 @@ def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
             sketch = Upright(at, table["ball_seed"][rows[own]], size, reach=1.0)
             draw(sketch)
             sketch.put(canvas, owner, rows[own], 2)
-    return canvas.transpose(0, 3, 1, 2) * _light(table["light"], x, y)
+    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
 
 
 def _shade(
@@ -195,10 +193,3 @@ def _shade(
     """The shadow on the ground under something, in place: dark where it touches, soft around."""
     away = np.hypot((x - column(middle)) / column(half), (y - column(ground)) * np.float32(1.0 / flat))
     canvas *= (1.0 - 0.34 * ramp(away, 1.25, 0.35) - 0.22 * ramp(away, 0.9, 0.1))[:, None]
-
-
-def _light(light: np.ndarray, x: Field, y: Field) -> Field:
-    """Light from the upper left: from a warm dim one to a cool bright one, (n, 3, H, W)."""
-    warm, cool = np.array([1.05, 1.0, 0.91], np.float32), np.array([0.97, 1.0, 1.04], np.float32)
-    tint = rgb(warm + (cool - warm) * light[:, None])
-    return tint * (column(0.94 + 0.20 * light) * (1.03 - 0.12 * ramp(x + y, 0.2, 2.0)))[:, None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -11,8 +11,8 @@ import pandas as pd
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds import toy_robots
-from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rgb, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, read
+from biaslib.worlds.drawing import Daylight, Field, chunks, grid, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, read
 from biaslib.worlds.sketch import Place, Sketch
 from biaslib.worlds.table_tops import TABLE_TOPS
 from biaslib.worlds.things import THINGS
@@ -78,6 +78,9 @@ _NUISANCES = {
     "table_seed": SEED,
     "light": SHARE,
 }
+_DAYLIGHT = Daylight(
+    warm=(1.04, 1.0, 0.93), cool=(0.98, 1.0, 1.04), dim=0.86, gain=0.20, top=1.0, fall=0.16, slope=1.2, span=(0.3, 2.4)
+)
 # Five columns and four rows of slots; the robot has the place of two by two.
 _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
@@ -164,8 +167,7 @@ class Scenes:
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
         table = {"maker": maker.astype(np.int8)}
-        for name, factor in _NUISANCES.items():
-            table[name] = factor.draw(n, rng)
+        table |= drawn(_NUISANCES, n, rng)
         if robot_size is not None:
             table["robot_size"] = np.full(n, robot_size, np.float32)
         for number, leaning in enumerate(LEANINGS):
@@ -191,8 +193,7 @@ class Scenes:
         Raises:
             BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_size(size)
         wanted = self.regions if regions is None else tuple(regions)
         for region in wanted:
             if region not in self.regions:
@@ -254,7 +255,7 @@ def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
     sketch = Sketch(robot, table["robot_seed"], size)
     toy_robots.draw(sketch, table["maker"])
     sketch.put(canvas, owner, np.arange(len(owner)), 0)
-    return canvas.transpose(0, 3, 1, 2) * _light(table["light"], x, y)
+    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
 
 
 def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:
@@ -279,11 +280,3 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
         0.5 * (uniform(seeds, 4, 1)[:, 0] - 0.5),
     )
     return places.astype(np.float32), robot
-
-
-def _light(light: np.ndarray, x: Field, y: Field) -> Field:
-    """A window at the upper left: from a warm dim one to a cool bright one, (n, 3, H, W)."""
-    warm = np.array([1.04, 1.0, 0.93], np.float32), np.array([0.98, 1.0, 1.04], np.float32)
-    tint = rgb(warm[0] + (warm[1] - warm[0]) * light[:, None])
-    fall = 1.0 - 0.16 * ramp(x + 1.2 * y, 0.3, 2.4)
-    return tint * (column(0.86 + 0.20 * light) * fall)[:, None]
