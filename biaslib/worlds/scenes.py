@@ -173,8 +173,8 @@ class Scenes:
         for number, leaning in enumerate(LEANINGS):
             own = np.random.default_rng([seed, number])
             dial = dials[leaning.dial] if leaning.dial else 0.0
-            drawn = _cue(maker, dial, own) if number == 0 else _objects(leaning, maker, dial, own)
-            table |= dict(zip(leaning.objects, drawn.astype(np.int8), strict=True))
+            present = _cue(maker, dial, own) if number == 0 else _objects(leaning, maker, dial, own)
+            table |= dict(zip(leaning.objects, present.astype(np.int8), strict=True))
         return pd.DataFrame(table)[[*self.attributes, *_NUISANCES]]
 
     def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
