@@ -11,92 +11,9 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from biaslib import tfjs
 from biaslib.errors import BiaslibError
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-
-
-class SmallCNN(nn.Module):
-    """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train.
-
-    It has the two methods of a timm model that this package uses.
-
-    Args:
-        outputs: the number of logits.
-    """
-
-    pretrained_cfg = {"classifier": "fc"}  # noqa: RUF012 (timm's name for: where the last layer is)
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        self.features = nn.Sequential(
-            _conv(3, 16, stride=2),
-            _conv(16, 32, stride=2),
-            _conv(32, 64),
-            _conv(64, 96, stride=2),
-            _conv(96, 128, kernel=1),
-        )
-        self.fc = nn.Linear(128, outputs)
-
-    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) -> the last map (N, 128, H/8, W/8)."""
-        return self.features(images)
-
-    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
-        """The last map -> logits (N, outputs)."""
-        return self.fc(features.mean((2, 3)))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) -> logits (N, outputs)."""
-        return self.forward_head(self.forward_features(images))
-
-
-class LeNet5(nn.Module):
-    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress.
-
-    Rectified units and maximum pooling stand for the original's sigmoids and averages, and full connections for its
-    partial ones. It has the two methods of a timm model that this package uses.
-
-    Args:
-        outputs: the number of logits.
-    """
-
-    pretrained_cfg = {"classifier": "fc"}  # noqa: RUF012 (timm's name for: where the last layer is)
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()
-        )
-        self.hidden = nn.Sequential(
-            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()
-        )
-        self.fc = nn.Linear(84, outputs)
-
-    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10).
-
-        Raises:
-            BiaslibError: for pictures of another size.
-        """
-        if images.shape[2:] != (28, 28):
-            raise BiaslibError(
-                f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
-                "choose size 28, or the architecture 'small'."
-            )
-        return self.features(images.mean(1, keepdim=True))
-
-    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
-        """The last map -> logits (N, outputs)."""
-        return self.fc(self.hidden(features))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, 28, 28) -> logits (N, outputs)."""
-        return self.forward_head(self.forward_features(images))
-
-
-_OURS: dict[str, type[nn.Module]] = {"small": SmallCNN, "lenet5": LeNet5}
+from biaslib.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 
 
 def build(
@@ -108,11 +25,13 @@ def build(
     to repeat.
 
     Args:
-        architecture: "small" (ours, for quick runs), "lenet5" (for digits of 28 pixels) or any name that timm knows.
+        architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
+            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows.
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
-            (`.safetensors`, or a torch file without code in it). Where such a file differs from the model in the
-            last layer only, everything else is taken from it and the last layer stays as initialised.
+            (`.safetensors`, or a torch file without code in it) or, for MobileNetV1, of a folder of TensorFlow.js
+            (`tfjs.mobilenet_state`). Where such weights differ from the model in the last layer only, everything
+            else is taken from them and the last layer stays as initialised.
         hidden: width of a hidden layer: Linear-ReLU-Dropout(0.5)-Linear takes the place of the last linear layer
             (Serianni et al. 2025, supplement C: 2,048).
 
@@ -124,11 +43,11 @@ def build(
     """
     if outputs < 1:
         raise BiaslibError(f"A model needs at least one output, not {outputs}.")
-    if architecture in _OURS and weights == "imagenet":
+    if architecture in OURS and weights == "imagenet":
         raise BiaslibError(
             f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
         )
-    model = _OURS[architecture](outputs) if architecture in _OURS else _timm_model(architecture, outputs, weights)
+    model = OURS[architecture](outputs) if architecture in OURS else _timm_model(architecture, outputs, weights)
     if hidden is not None:
         _add_hidden_layer(model, architecture, hidden, outputs)
     if weights is not None and weights != "imagenet":
@@ -168,19 +87,28 @@ def to_tensor(images: np.ndarray | torch.Tensor, device: torch.device | str | No
     raise BiaslibError(f"images must be uint8 (N, H, W, 3) or normalised float (N, 3, H, W), not {kind}.")
 
 
-def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(inplace=True),
-    )
+def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
+    """The layers with weights up to the given number of convolutions, as the model lists them.
+
+    Args:
+        model: any network.
+        convolutions: how many; with the last of them comes what is listed before the next one.
+
+    Raises:
+        BiaslibError: where the model has no more convolutions than that, so that only the classifier is left.
+    """
+    layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
+    places = [index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    if convolutions and convolutions >= len(places):
+        raise BiaslibError(f"the model has {len(places)} convolutions: {convolutions} of them cannot be its first.")
+    return layers[: places[convolutions]] if convolutions else []
 
 
 def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
     import timm  # takes as long to import as torch, and the small model does without
 
     if not timm.is_model(architecture):
-        near = difflib.get_close_matches(architecture, [*_OURS, *timm.list_models()], n=3)
+        near = difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)
         hint = (
             f"did you mean {' or '.join(map(repr, near))}?"
             if near
@@ -238,6 +166,8 @@ def _load(model: nn.Module, path: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, torch.Tensor]:
+    if path.is_dir():
+        return tfjs.mobilenet_state(path)
     if not path.is_file():
         raise BiaslibError(f"There is no weights file {path}: give a .safetensors or .pt file, or 'imagenet'.")
     try:

@@ -16,76 +16,17 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from biaslib import augmentation, fingerprint, models, objectives, store
+from biaslib import augmentation, fingerprint, models, objectives, optimisation, store
 from biaslib.errors import BiaslibError
 from biaslib.objectives import Objective, Targets
 from biaslib.samples import Samples
+from biaslib.training_config import TrainingConfig
 
-LOSSES = ("cross_entropy", "binary")
-OPTIMISERS = ("adamw", "adam", "sgd", "rmsprop")
-SCHEDULES = ("one_cycle", "cosine", "constant")
-PRECISIONS = ("auto", "float32", "bfloat16")
+__all__ = ["DamagedCheckpointWarning", "TrainingConfig", "fit", "fit_with_criterion", "predict"]
 
 
 class DamagedCheckpointWarning(UserWarning):
     """A checkpoint could not be read, and the training it belongs to starts anew."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How a classifier is trained; equal configurations and data give equal weights on one machine.
-
-    Attributes:
-        architecture: a name that `models.build` knows.
-        outputs: classes for cross-entropy, attributes for the binary loss.
-        hidden: width of a hidden layer before the last one, or None.
-        weights: None, "imagenet" or a local file.
-        loss: "cross_entropy" (one class an image) or "binary" (one yes or no an attribute).
-        balanced: weigh classes inversely to their frequency; for the binary loss, weigh the positive images of each
-            attribute by (1 - p) / p.
-        epochs: passes over the training images.
-        batch: images a step.
-        optimiser: one of adamw, adam, sgd, rmsprop.
-        learning_rate: its peak.
-        weight_decay: of the optimiser.
-        momentum: of sgd and rmsprop.
-        schedule: one_cycle, cosine or constant.
-        augmentation: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3).
-        precision: float32, bfloat16 for the forward pass, or auto: bfloat16 where the machine computes with it.
-        keep: "last" epoch, or the "best" on the validation loss.
-        patience: stop after so many epochs without a better validation loss; None never stops.
-        seed: of initial weights, order, augmentation and dropout.
-    """
-
-    architecture: str = "small"
-    outputs: int = 2
-    hidden: int | None = None
-    weights: str | None = None
-    loss: str = "cross_entropy"
-    balanced: bool = True
-    epochs: int = 6
-    batch: int = 64
-    optimiser: str = "adamw"
-    learning_rate: float = 4e-3
-    weight_decay: float = 1e-4
-    momentum: float = 0.9
-    schedule: str = "one_cycle"
-    augmentation: tuple[str, ...] = ("flip",)
-    precision: str = "auto"
-    keep: str = "last"
-    patience: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        choices = {"loss": LOSSES, "optimiser": OPTIMISERS, "schedule": SCHEDULES, "precision": PRECISIONS}
-        for name, known in {**choices, "keep": ("last", "best")}.items():
-            if getattr(self, name) not in known:
-                raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
-        if unknown := set(self.augmentation) - set(augmentation.KINDS):
-            raise BiaslibError(f"augmentation knows {', '.join(augmentation.KINDS)}, not {', '.join(sorted(unknown))}.")
-        for name in ("outputs", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")
 
 
 def fit(
@@ -112,8 +53,23 @@ def fit(
 
     Raises:
         BiaslibError: where the set is empty, the targets do not fit the images, hold one class only, or an attribute
-            is the same everywhere; where the objective needs other outputs than the configuration has; or where the
-            validation set that the configuration needs is missing.
+            is the same everywhere; where the objective needs other outputs than the configuration has; where as many
+            convolutions are frozen as there are; or where the validation set that the configuration needs is missing.
+    """
+    return fit_with_criterion(samples, targets, config, objective=objective, validation=validation)[0]
+
+
+def fit_with_criterion(
+    samples: Samples,
+    targets: Targets,
+    config: TrainingConfig,
+    *,
+    objective: Objective | None = None,
+    validation: tuple[Samples, Targets] | None = None,
+) -> tuple[nn.Module, nn.Module]:
+    """As `fit`, and the trained criterion with it: an objective's own layers, such as an adversary, as they ended.
+
+    The criterion is that of the last epoch, on the CPU and in evaluation mode.
     """
     objective = objective or _named_objective(config)
     answers = _checked_targets(samples, targets, config, objective)
@@ -141,7 +97,9 @@ def fit(
         checkpoint.unlink(missing_ok=True)
         if config.keep == "best" and run.best is not None:
             run.model.load_state_dict(run.best)
-    return run.model.cpu().to(memory_format=torch.contiguous_format).eval()
+    for parameter in run.model.parameters():
+        parameter.requires_grad_(True)
+    return run.model.cpu().to(memory_format=torch.contiguous_format).eval(), run.criterion.cpu().eval()
 
 
 @torch.inference_mode()
@@ -175,6 +133,7 @@ class _Run:
 
     config: TrainingConfig
     model: nn.Module
+    frozen: list[nn.Module]
     criterion: nn.Module
     optimiser: torch.optim.Optimizer
     steps: int
@@ -193,20 +152,31 @@ class _Run:
             maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1])))
         criterion = objective.criterion(targets, maps.clone()).to(device)
         model = model.to(device).to(memory_format=torch.channels_last)
-        optimiser = _optimiser([*model.parameters(), *criterion.parameters()], config)
+        frozen = models.first_layers(model, config.frozen)
+        for module in frozen:
+            module.requires_grad_(False)
+        trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
+        optimiser = optimisation.optimiser(
+            trained, kind=config.optimiser, learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay, momentum=config.momentum,
+        )  # fmt: skip
         steps = config.epochs * math.ceil(len(samples) / config.batch)
-        return cls(config, model, criterion, optimiser, steps, device)
+        return cls(config, model, frozen, criterion, optimiser, steps, device)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
         seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
         torch.manual_seed(seed)
         self.model.train()
+        for module in self.frozen:
+            module.eval()
         self.criterion.train()
         step = self.epoch * math.ceil(len(samples) / self.config.batch)
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
-                group["lr"] = _learning_rate(step, self.steps, self.config)
+                group["lr"] = optimisation.learning_rate(
+                    step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
+                )
             images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
             with _autocast(self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
@@ -291,38 +261,16 @@ def _checkpoint_path(
     held_out: tuple[Samples, torch.Tensor] | None,
 ) -> Path:
     chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
-    weights = Path(config.weights) if config.weights not in (None, "imagenet") else None
-    start = hashlib.sha256(weights.read_bytes()).hexdigest() if weights is not None and weights.is_file() else None
+    start = None if config.weights in (None, "imagenet") else _digest(Path(config.weights))
     code = [fingerprint.of_code(fit), fingerprint.of_code(type(objective))]
     described = [config, objective, targets.numpy(), samples.images, chosen_by, start, code]
     return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
 
 
-def _optimiser(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    common: dict[str, Any] = {
-        "params": parameters,
-        "lr": config.learning_rate,
-        "weight_decay": config.weight_decay,
-    }
-    match config.optimiser:
-        case "adamw":
-            return torch.optim.AdamW(**common)
-        case "adam":
-            return torch.optim.Adam(**common)
-        case "sgd":
-            return torch.optim.SGD(**common, momentum=config.momentum)
-        case _:
-            return torch.optim.RMSprop(**common, momentum=config.momentum)
-
-
-def _learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
-    """Of one step: one_cycle rises linearly over the first 30 % and then follows a cosine to zero (Smith 2018)."""
-    if config.schedule == "constant":
-        return config.learning_rate
-    warm = 0.3 * steps if config.schedule == "one_cycle" else 0.0
-    if step < warm:
-        return config.learning_rate * (0.04 + 0.96 * step / warm)
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
+def _digest(weights: Path) -> str:
+    """Of a file, or of the files of a folder; the same for all that are missing."""
+    files = sorted(weights.iterdir()) if weights.is_dir() else [weights] if weights.is_file() else []
+    return fingerprint.of_value([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
 
 
 def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarray]:

@@ -36,6 +36,16 @@ def test_small_sees_23_pixels() -> None:
     assert rows.max() - rows.min() + 1 == 23
 
 
+@pytest.mark.parametrize("architecture", ["small_mobilenet", "small_efficientnet"])
+def test_the_small_relatives_have_the_same_map_and_few_weights(architecture: str) -> None:
+    model = models.build(architecture, 5).eval()
+    images = torch.randn(2, 3, 64, 64)
+    features = model.forward_features(images)
+    assert features.shape == (2, 128, 8, 8)
+    torch.testing.assert_close(model.forward_head(features), model(images))
+    assert sum(parameter.numel() for parameter in model.parameters()) < 50_000
+
+
 def test_the_seed_decides_the_weights() -> None:
     def build() -> nn.Module:
         torch.manual_seed(3)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from biaslib import store, training
+from biaslib import models, optimisation, store, training, training_config
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
@@ -32,7 +32,7 @@ def same_weights(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
 
 
-@pytest.mark.parametrize("optimiser", training.OPTIMISERS)
+@pytest.mark.parametrize("optimiser", optimisation.OPTIMISERS)
 def test_every_optimiser_learns_brightness(optimiser):
     samples = bright_or_dark()
     rate = {"sgd": 0.05, "rmsprop": 1e-3}.get(optimiser, 4e-3)
@@ -212,7 +212,27 @@ def test_an_objective_sees_channels_first_whatever_the_architecture_has():
 
 def test_auto_precision_learns_as_float32_does():
     samples = bright_or_dark()
-    for precision in training.PRECISIONS:
+    for precision in training_config.PRECISIONS:
         model = training.fit(samples, samples.labels["bright"], config(precision=precision, epochs=6))
         assert (training.predict(model, samples.images).argmax(1) == samples.labels["bright"]).mean() > 0.95
         assert next(model.parameters()).dtype == torch.float32
+
+
+def test_frozen_layers_keep_weights_and_statistics_and_the_rest_learns():
+    samples = bright_or_dark()
+    settings = config(architecture="small", frozen=2)
+    torch.manual_seed(settings.seed)
+    start = models.build("small", 2).state_dict()
+    model = training.fit(samples, samples.labels["bright"], settings)
+    for name, value in model.state_dict().items():
+        kept = name.startswith(("features.0", "features.1"))
+        assert torch.equal(value, start[name]) == kept, name
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_freezing_every_convolution_is_refused():
+    samples = bright_or_dark()
+    with pytest.raises(BiaslibError, match="the model has 5 convolutions: 5 of them cannot be its first"):
+        training.fit(samples, samples.labels["bright"], config(frozen=5))
+    with pytest.raises(BiaslibError, match="frozen is a number of convolutions"):
+        config(frozen=-1)

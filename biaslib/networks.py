@@ -1,0 +1,154 @@
+"""Networks of our own: small ones for quick runs, and those whose published weights timm does not have."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from biaslib.errors import BiaslibError
+
+# of pixels in [0, 1]: every network here sees them less this mean, divided by this deviation
+IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
+IMAGENET_STD: Final = (0.229, 0.224, 0.225)
+
+
+class Split(nn.Module):
+    """A network with the two methods of a timm model that this package uses: `features`, averaged, then `fc`."""
+
+    pretrained_cfg: Final = {"classifier": "fc"}  # timm's name for: where the last layer is
+    features: nn.Module
+    fc: nn.Module
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> the last map (N, C, h, w)."""
+        return self.features(images)
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """The last map -> logits (N, outputs)."""
+        return self.fc(features.mean((2, 3)))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> logits (N, outputs)."""
+        return self.forward_head(self.forward_features(images))
+
+
+class SmallCNN(Split):
+    """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train.
+
+    Args:
+        outputs: the number of logits.
+    """
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            _conv(3, 16, stride=2),
+            _conv(16, 32, stride=2),
+            _conv(32, 64),
+            _conv(64, 96, stride=2),
+            _conv(96, 128, kernel=1),
+        )
+        self.fc = nn.Linear(128, outputs)
+
+
+class LeNet5(Split):
+    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress.
+
+    Rectified units and maximum pooling stand for the original's sigmoids and averages, and full connections for its
+    partial ones.
+
+    Args:
+        outputs: the number of logits.
+    """
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()
+        )
+        self.hidden = nn.Sequential(
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()
+        )
+        self.fc = nn.Linear(84, outputs)
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10).
+
+        Raises:
+            BiaslibError: for pictures of another size.
+        """
+        if images.shape[2:] != (28, 28):
+            raise BiaslibError(
+                f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
+                "choose size 28, or the architecture 'small'."
+            )
+        return self.features(images.mean(1, keepdim=True))
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """The last map -> logits (N, outputs)."""
+        return self.fc(self.hidden(features))
+
+
+def small_mobilenet(outputs: int) -> nn.Module:
+    """MobileNetV1's idea (depthwise separable convolutions, ReLU6) at 64 px with an 8 x 8 map; 30,000 weights."""
+    blocks = ["cn_r1_k3_s2_e1_c32", "dsa_r1_k3_s1_c64", "dsa_r1_k3_s2_c96", "dsa_r1_k3_s1_c128"]
+    return _from_blocks(blocks, outputs, stem_size=16, num_features=0, act_layer=nn.ReLU6)
+
+
+def small_efficientnet(outputs: int) -> nn.Module:
+    """EfficientNet's (inverted residuals, squeeze and excitation, SiLU) at 64 px with an 8 x 8 map; 40,000 weights."""
+    blocks = ["cn_r1_k3_s2_e1_c32", "ir_r1_k3_s2_e3_c48_se0.25", "ir_r1_k3_s1_e3_c48_se0.25"]
+    return _from_blocks(blocks, outputs, stem_size=16, num_features=128, act_layer=nn.SiLU)
+
+
+def mobilenetv1(outputs: int, *, width: float) -> nn.Module:
+    """MobileNetV1 (Howard et al. 2017) as TensorFlow pads it and with its epsilon, so that its weights fit.
+
+    Args:
+        outputs: the number of logits.
+        width: multiplies the channels of every layer.
+    """
+    from timm.models._efficientnet_builder import round_channels
+
+    blocks = ["dsa_r1_k3_s1_c64", "dsa_r2_k3_s2_c128", "dsa_r2_k3_s2_c256", "dsa_r6_k3_s2_c512", "dsa_r2_k3_s2_c1024"]
+    return _from_blocks(
+        blocks,
+        outputs,
+        stem_size=32,
+        num_features=0,
+        act_layer=nn.ReLU6,
+        pad_type="same",
+        norm_layer=partial(nn.BatchNorm2d, eps=1e-3),
+        round_chs_fn=partial(round_channels, multiplier=width),
+    )
+
+
+OURS: Final[dict[str, Callable[[int], nn.Module]]] = {
+    "small": SmallCNN,
+    "small_mobilenet": small_mobilenet,
+    "small_efficientnet": small_efficientnet,
+    "lenet5": LeNet5,
+    "mobilenetv1_025": partial(mobilenetv1, width=0.25),
+    "mobilenetv1_075": partial(mobilenetv1, width=0.75),
+}
+
+
+def _from_blocks(blocks: list[str], outputs: int, **options: Any) -> nn.Module:
+    """A network of timm's blocks, in its notation: kind, repeats, kernel, stride, expansion, channels."""
+    # takes as long to import as torch, and the plain networks do without
+    from timm.models._efficientnet_builder import decode_arch_def
+    from timm.models.efficientnet import EfficientNet
+
+    model: Any = EfficientNet(decode_arch_def([[block] for block in blocks]), num_classes=outputs, **options)
+    model.pretrained_cfg = {"classifier": "classifier"}
+    return model
+
+
+def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )
