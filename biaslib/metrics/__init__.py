@@ -3,6 +3,7 @@
 from biaslib.metrics.amplification import Amplification, Labels, bias_amplification, independent_errors
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
+from biaslib.metrics.localisation import at_size, expanded, relevance_mass_accuracy, relevance_rank_accuracy
 from biaslib.metrics.precision import MeanPrecision, mean_average_precision, set_average_precision
 from biaslib.metrics.sensitivity import causal_effect
 from biaslib.metrics.thresholds import calibrated_thresholds
@@ -11,15 +12,19 @@ __all__ = [
     "Amplification",
     "Labels",
     "MeanPrecision",
+    "at_size",
     "attention_iou",
     "bias_amplification",
     "calibrated_thresholds",
     "causal_effect",
+    "expanded",
     "group_accuracy",
     "independent_errors",
     "mask_score",
     "mean_average_precision",
     "normalized_average_precision",
+    "relevance_mass_accuracy",
+    "relevance_rank_accuracy",
     "resize_masks",
     "set_average_precision",
     "worst_group_accuracy",

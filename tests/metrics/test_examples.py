@@ -4,7 +4,9 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("module", ["amplification.scores", "attention_iou", "groups", "precision", "thresholds"])
+@pytest.mark.parametrize(
+    "module", ["amplification.scores", "attention_iou", "groups", "localisation", "precision", "thresholds"]
+)
 def test_examples_in_the_docstrings_hold(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"biaslib.metrics.{module}"))
     assert result.attempted > 0

@@ -1,0 +1,202 @@
+"""Relevance mass and rank accuracy: how much of a map lies in a region (Osman et al. 2022)."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy.ndimage import distance_transform_edt
+from torch.nn.functional import interpolate
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics._arrays import Array, like, to_numpy
+
+
+def relevance_mass_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -> Array:
+    r"""The share of a map's mass that lies in a region (Osman et al. 2022; Schaaf et al. 2021, eq. 1).
+
+    $$\mathrm{RMA} = \frac{\sum_{p \in M} R_p}{\sum_p R_p}$$
+
+    A map that is the same everywhere scores the region's share of the image.
+
+    Args:
+        relevance: maps (..., H, W), >= 0, on the grid of the mask; `at_size` enlarges coarser ones.
+        mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
+
+    Returns:
+        (...) float64 in [0, 1]; NaN where the map is 0 everywhere or holds a NaN or an infinity, and where the region
+        is empty: there is nothing that could be found.
+
+    Raises:
+        BiaslibError: for negative relevance, a mask that is not bool or of another size, leading dimensions that do
+            not broadcast, or no maps.
+
+    Example:
+        >>> float(relevance_mass_accuracy(np.array([[3.0, 1.0]]), np.array([[True, False]])))
+        0.75
+    """
+    return like(_of_each_pair(_mass, relevance, mask), relevance)
+
+
+def relevance_rank_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -> Array:
+    r"""The share of a map's K highest pixels that lie in a region of K pixels (Schaaf et al. 2021, eq. 2).
+
+    $$\mathrm{RRA} = \frac{|\mathrm{top}_K(R) \cap M|}{K}, \qquad K = |M|$$
+
+    Where several pixels share the K-th highest value, which of them belong to the top K is not defined, and a
+    rectified map is full of zeros. The score is then its exact expectation when lots are drawn among them: with a
+    pixels above that value, h of them in the region, and t pixels at it, u of them in the region,
+
+    $$\mathrm{RRA} = \frac{1}{K}\Big(h + (K - a)\frac{u}{t}\Big)$$
+
+    So a map that is the same everywhere scores the region's share of the image, as any order that knows nothing does.
+
+    Args:
+        relevance: maps (..., H, W), >= 0, on the grid of the mask; `at_size` enlarges coarser ones.
+        mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
+
+    Returns:
+        (...) float64 in [0, 1]; NaN as for `relevance_mass_accuracy`: a map that is 0 everywhere ranks nothing, though
+        one that is 1 everywhere has a score.
+
+    Raises:
+        BiaslibError: as `relevance_mass_accuracy`.
+
+    Example:
+        >>> float(relevance_rank_accuracy(np.array([[3.0, 1.0, 1.0]]), np.array([[True, True, False]])))
+        0.75
+    """
+    return like(_of_each_pair(_rank, relevance, mask), relevance)
+
+
+def expanded(mask: Array, *, share: float = 0.5) -> Array:
+    """Regions grown on all sides alike, by a share of their area (Schaaf et al. 2021, section 4.2: 50 %).
+
+    A coarse map cannot meet a small object exactly, so the paper extends the small ones. The pixels nearest to the
+    region (Euclidean distance) are added until the area is reached; among pixels as near, those nearest to the
+    region's centre come first. All of the growth is in the image: a region that the border cuts off grows on the
+    sides that are left.
+
+    Args:
+        mask: (..., H, W) bool, True inside the region.
+        share: how much is added, in areas of the region, >= 0.
+
+    Returns:
+        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all pixels where there are not as many. An
+        empty region stays empty.
+
+    Raises:
+        BiaslibError: for a mask that is not bool or has no pixels, and for a negative share.
+    """
+    fine = _checked_mask(to_numpy(mask))
+    if not 0 <= share < np.inf:
+        raise BiaslibError(f"share must be a finite number >= 0 (0.5 adds half of the area), not {share}.")
+    grown = fine.copy()
+    for place in np.ndindex(fine.shape[:-2]):
+        region = fine[place]
+        if region.any():
+            wanted = round((1 + share) * np.count_nonzero(region))
+            from_centre = np.indices(region.shape) - np.argwhere(region).mean(0)[:, None, None]
+            to_centre = (from_centre**2).sum(0)
+            nearest = np.lexsort((to_centre.ravel(), distance_transform_edt(~region).ravel()))
+            grown[place].flat[nearest[:wanted]] = True
+    return like(grown, mask)
+
+
+def at_size(maps: Array, height: int, width: int) -> Array:
+    """Coarse maps enlarged to the size of the image they explain, as class activation maps are for display and scoring.
+
+    Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's and Pillow's bilinear
+    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0.
+
+    Args:
+        maps: (..., h, w).
+        height: of the image, in pixels, at least h.
+        width: of the image, in pixels, at least w.
+
+    Returns:
+        (..., height, width) float32; float64 for maps of float64.
+
+    Raises:
+        BiaslibError: for maps that are no numbers or have no cell, or that are larger than the image.
+    """
+    coarse = _checked_maps(to_numpy(maps))
+    if height < coarse.shape[-2] or width < coarse.shape[-1]:
+        raise BiaslibError(
+            f"Maps of {_grid(coarse)} cannot be enlarged to {height} x {width}: "
+            "give the size of the image, or make the masks smaller with resize_masks."
+        )
+    dtype = np.float64 if coarse.dtype == np.float64 else np.float32
+    cells = torch.from_numpy(np.array(coarse, dtype, order="C").reshape(-1, 1, *coarse.shape[-2:]))
+    fine = interpolate(cells, size=(height, width), mode="bilinear", align_corners=False)
+    return like(fine.numpy().reshape(*coarse.shape[:-2], height, width), maps)
+
+
+def _mass(values: np.ndarray, region: np.ndarray) -> float:
+    shares = np.divide(values, values.max(), dtype=np.float64)  # so that no sum overflows
+    # both sums in the same order: a region that holds everything scores exactly 1, and none scores more
+    return (shares * region).sum() / shares.sum()
+
+
+def _rank(values: np.ndarray, region: np.ndarray) -> float:
+    size = np.count_nonzero(region)
+    place = len(values) - size
+    least = np.partition(values, place)[place]  # the K-th highest value
+    above, tied = values > least, values == least
+    certain = np.count_nonzero(above & region)
+    left = size - np.count_nonzero(above)
+    return (certain + left * np.count_nonzero(tied & region) / np.count_nonzero(tied)) / size
+
+
+def _of_each_pair(
+    score: Callable[[np.ndarray, np.ndarray], float],
+    relevance: np.ndarray | torch.Tensor,
+    mask: np.ndarray | torch.Tensor,
+) -> np.ndarray:
+    """The score of every map and region, (...), NaN where the map has no finite mass or the region no pixel."""
+    maps, regions = _checked_maps(to_numpy(relevance)), _checked_mask(to_numpy(mask))
+    if maps.shape[-2:] != regions.shape[-2:]:
+        raise BiaslibError(
+            f"The maps are {_grid(maps)} and the masks {_grid(regions)}: enlarge the maps with at_size, "
+            "or make the masks as the maps are."
+        )
+    try:
+        shape = np.broadcast_shapes(maps.shape[:-2], regions.shape[:-2])
+    except ValueError as error:
+        raise BiaslibError(
+            f"The leading dimensions of the maps, {maps.shape[:-2]}, and of the masks, {regions.shape[:-2]}, do not "
+            "broadcast: insert an axis with [:, None] where one is missing."
+        ) from error
+    maps = np.broadcast_to(maps, (*shape, *maps.shape[-2:]))
+    regions = np.broadcast_to(regions, maps.shape)
+    scores = np.full(shape, np.nan)
+    # map by map: the pieces stay in the processor's cache, and nothing as large as the maps is made
+    for place in np.ndindex(shape):
+        values, region = maps[place].ravel(), regions[place].ravel()
+        if (values < 0).any():
+            raise BiaslibError(
+                "The relevance holds negative values: square signed maps (and add up the channels), or clip them."
+            )
+        if 0 < values.max() < np.inf and region.any():
+            scores[place] = score(values, region)
+    return scores
+
+
+def _checked_maps(maps: np.ndarray) -> np.ndarray:
+    if maps.ndim < 2 or maps.size == 0 or maps.dtype.kind not in "fiub":
+        raise BiaslibError(
+            f"Maps must be numbers (..., H, W) with at least one pixel, not {maps.dtype} of shape {maps.shape}."
+        )
+    return maps
+
+
+def _checked_mask(mask: np.ndarray) -> np.ndarray:
+    if mask.dtype != np.bool_ or mask.ndim < 2 or mask.size == 0:
+        raise BiaslibError(
+            f"A mask must be bool (..., H, W) with at least one pixel, not {mask.dtype} of shape {mask.shape}; "
+            "compare it with a threshold first."
+        )
+    return mask
+
+
+def _grid(maps: np.ndarray) -> str:
+    return " x ".join(map(str, maps.shape[-2:]))
