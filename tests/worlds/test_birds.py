@@ -23,13 +23,6 @@ def cover(table, size=64):
     return bird_drawing.draw(read(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
 
 
-def test_the_front_door_knows_its_worlds():
-    assert "birds" in worlds.names()
-    assert worlds.get("birds").name == "birds"
-    with pytest.raises(BiaslibError, match="no world 'bats'; the worlds are birds"):
-        worlds.get("bats")
-
-
 @pytest.mark.parametrize("bias", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 def test_the_dial_is_exact_in_both_classes(bias):
     table = WORLD.factors(400, strength=2 * bias - 1, seed=3)
@@ -37,17 +30,6 @@ def test_the_dial_is_exact_in_both_classes(bias):
     for value in (False, True):
         birds = table[table.waterbird == value]
         assert (birds.background == birds.waterbird).mean() == pytest.approx(bias, abs=1e-9)
-
-
-def test_another_strength_gives_the_same_birds_and_scenes():
-    weak, strong = (WORLD.factors(301, strength=s, seed=5) for s in (0.2, 0.8))
-    assert weak.drop(columns="background").equals(strong.drop(columns="background"))
-    assert 0 < (weak.background != strong.background).sum() < 301
-
-
-def test_seeds_repeat_and_differ():
-    assert WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=1))
-    assert not WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=2))
 
 
 def test_only_the_plumage_hints_at_the_bird_and_nothing_hints_at_the_background():
@@ -60,42 +42,9 @@ def test_only_the_plumage_hints_at_the_bird_and_nothing_hints_at_the_background(
 
 
 @pytest.mark.parametrize("size", [32, 64, 224])
-def test_shapes_labels_and_masks(size):
+def test_the_bird_is_what_it_covers_by_more_than_half(size):
     table = TABLE.head(6)
-    samples = WORLD.render(table, size=size)
-    assert samples.images.shape == (6, size, size, 3)
-    assert list(samples.labels.columns) == list(WORLD.attributes)
-    assert (samples.labels == table[list(WORLD.attributes)]).all(axis=None)
-    assert tuple(samples.masks) == WORLD.regions
-    np.testing.assert_array_equal(samples.masks["bird"], cover(table, size) > 0.5)
-    np.testing.assert_array_equal(samples.masks["background"], ~samples.masks["bird"])
-
-
-def test_an_empty_table_gives_no_pictures():
-    assert len(WORLD.render(TABLE.head(0))) == 0
-
-
-def test_every_size_shows_the_same_composition():
-    small, large = original()[0], WORLD.render(TABLE, size=192)
-    reduced = large.images.reshape(24, 64, 3, 64, 3, 3).mean(axis=(2, 4))
-    difference = np.abs(reduced - small.images).mean(axis=(1, 2, 3))
-    unrelated = np.abs(np.roll(reduced, 1, axis=0) - small.images).mean(axis=(1, 2, 3))
-    assert difference.max() < 8
-    assert difference.mean() < 0.2 * unrelated.mean()
-    areas = [samples.masks["bird"].mean(axis=(1, 2)) for samples in (small, large)]
-    np.testing.assert_allclose(*areas, rtol=0.05)
-
-
-def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands():
-    size = 96  # several chunks
-    whole = WORLD.render(TABLE, size=size)
-    order = np.random.default_rng(0).permutation(len(TABLE))
-    shuffled = WORLD.render(TABLE.iloc[order], size=size)
-    np.testing.assert_array_equal(shuffled.images, whole.images[order])
-    np.testing.assert_array_equal(shuffled.masks["bird"], whole.masks["bird"][order])
-    for row in (0, 17, 23):
-        alone = WORLD.render(TABLE.iloc[[row]], size=size)
-        np.testing.assert_array_equal(alone.images[0], whole.images[row])
+    np.testing.assert_array_equal(WORLD.render(table, size=size).masks["bird"], cover(table, size) > 0.5)
 
 
 def test_the_other_background_leaves_the_bird_and_its_mask_alone():
@@ -152,10 +101,3 @@ def test_birds_are_of_a_size_that_can_be_learnt_and_lie_in_the_picture():
 def test_a_wrong_table_is_refused(change, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         WORLD.render(change(TABLE))
-
-
-def test_a_wrong_size_or_strength_is_refused():
-    with pytest.raises(BiaslibError, match="size must be a whole number of at least 8 pixels, not 4"):
-        WORLD.render(TABLE, size=4)
-    with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
-        WORLD.factors(10, strength=2, seed=0)

@@ -93,13 +93,6 @@ def test_the_corners_show_their_labels_and_a_worn_one_does_not():
         np.testing.assert_array_equal(drawn.labels[corner], factors[corner].astype(bool))
 
 
-def test_the_same_row_is_the_same_picture_in_every_table():
-    factors = table(n=30).assign(blur=np.tile(np.float32([0, 2, 5]), 10))
-    whole = WORLD.render(factors)
-    some = WORLD.render(factors.iloc[[7, 3, 11]])
-    np.testing.assert_array_equal(some.images, whole.images[[7, 3, 11]])
-
-
 def test_blur_keeps_the_digits_weight_and_takes_its_edges():
     factors = table(n=50)
     sharp, blurred = (WORLD.render(factors.assign(blur=blur)) for blur in (0.0, 2.0))
@@ -141,13 +134,11 @@ def test_other_scans_take_the_place_of_the_small_ones():
     [
         (lambda: Digits(-1), "assignment must be a whole number from 0 on, not -1"),
         (lambda: Digits(corner=5), "corner is the side of a corner in pixels of 28, from 1 to 4, not 5"),
-        (lambda: table(strength=1.5), "strength must lie in"),
         (lambda: table(split="val"), "split must be one of train, test, not 'val'"),
         (lambda: table(blur=-1), r"blur is a number of pixels in \[0, 100\], not -1"),
         (lambda: table(worn=2), r"worn is a share of the images in \[0, 1\], not 2"),
         (lambda: WORLD.leaning(10, shares=(0.5, 0.5), seed=0), r"one number in \[0, 1\] for each of top_left"),
         (lambda: WORLD.leaning(10, shares=(0.5, 0.5, 1.5), seed=0), r"one number in \[0, 1\] for each"),
-        (lambda: WORLD.render(table(n=4), size=4), "size must be a whole number of at least 8"),
         (lambda: WORLD.render(table(n=4).assign(scan=1797)), r"factor 'scan' must be a whole number in \[0, 1796\]"),
         (lambda: WORLD.render(table(n=4).drop(columns="worn")), "lacks the factor worn"),
     ],

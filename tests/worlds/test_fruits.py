@@ -62,61 +62,12 @@ def test_full_bias_puts_apples_and_nothing_else_on_apple_trees():
     np.testing.assert_array_equal(table.tree == 1, table.fruit == APPLE)
 
 
-def test_another_strength_gives_the_same_fruits_and_scenes():
-    weak, strong = (WORLD.factors(301, strength=s, seed=5) for s in (0.2, 0.8))
-    assert weak.drop(columns="tree").equals(strong.drop(columns="tree"))
-    assert 0 < (weak.tree != strong.tree).sum() < 301
-
-
-def test_seeds_repeat_and_differ():
-    assert WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=1))
-    assert not WORLD.factors(50, strength=0.3, seed=1).equals(WORLD.factors(50, strength=0.3, seed=2))
-
-
 def test_nothing_hints_at_the_fruit_or_at_the_tree():
     table = WORLD.factors(6000, strength=0.0, seed=0)
     for name in [*_FRUIT, *_SCENE]:
         assert abs(np.corrcoef(table[name], table.tree)[0, 1]) < 0.05, name
         for fruit in range(5):
             assert abs(np.corrcoef(table[name], table.fruit == fruit)[0, 1]) < 0.05, name
-
-
-@pytest.mark.parametrize("size", [32, 64, 224])
-def test_shapes_labels_and_masks(size):
-    table = TABLE.head(6)
-    samples = WORLD.render(table, size=size)
-    assert samples.images.shape == (6, size, size, 3)
-    assert samples.labels.dtypes.to_dict() == {"fruit": np.int8, "tree": bool}
-    np.testing.assert_array_equal(samples.labels.to_numpy(int), table[["fruit", "tree"]].to_numpy(int))
-    assert tuple(samples.masks) == WORLD.regions
-    np.testing.assert_array_equal(samples.masks["background"], ~samples.masks["fruit"])
-
-
-def test_an_empty_table_gives_no_pictures():
-    assert len(WORLD.render(TABLE.head(0))) == 0
-
-
-def test_every_size_shows_the_same_composition():
-    small, large = original(), WORLD.render(TABLE, size=192)
-    reduced = large.images.reshape(30, 64, 3, 64, 3, 3).mean(axis=(2, 4))
-    difference = np.abs(reduced - small.images).mean(axis=(1, 2, 3))
-    unrelated = np.abs(np.roll(reduced, 1, axis=0) - small.images).mean(axis=(1, 2, 3))
-    assert difference.max() < 10
-    assert difference.mean() < 0.2 * unrelated.mean()
-    areas = [samples.masks["fruit"].mean(axis=(1, 2)) for samples in (small, large)]
-    np.testing.assert_allclose(*areas, rtol=0.05)
-
-
-def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands():
-    size = 96  # several chunks
-    whole = WORLD.render(TABLE, size=size)
-    order = np.random.default_rng(0).permutation(len(TABLE))
-    shuffled = WORLD.render(TABLE.iloc[order], size=size)
-    np.testing.assert_array_equal(shuffled.images, whole.images[order])
-    np.testing.assert_array_equal(shuffled.masks["fruit"], whole.masks["fruit"][order])
-    for row in (0, 17, 23):
-        alone = WORLD.render(TABLE.iloc[[row]], size=size)
-        np.testing.assert_array_equal(alone.images[0], whole.images[row])
 
 
 def test_the_mask_is_what_no_background_shines_through():
@@ -206,10 +157,3 @@ def test_every_background_differs_and_dishes_lie_on_it():
 def test_a_wrong_table_is_refused(change, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         WORLD.render(change(TABLE))
-
-
-def test_a_wrong_size_or_strength_is_refused():
-    with pytest.raises(BiaslibError, match="size must be a whole number of at least 8 pixels, not 4"):
-        WORLD.render(TABLE, size=4)
-    with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
-        WORLD.factors(10, strength=2, seed=0)
