@@ -4,6 +4,7 @@ from biaslib.metrics.amplification import Amplification, Labels, bias_amplificat
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.localisation import at_size, expanded, relevance_mass_accuracy, relevance_rank_accuracy
+from biaslib.metrics.perturbation import aopc, perturbation_curves
 from biaslib.metrics.precision import MeanPrecision, mean_average_precision, set_average_precision
 from biaslib.metrics.sensitivity import causal_effect
 from biaslib.metrics.thresholds import calibrated_thresholds
@@ -12,6 +13,7 @@ __all__ = [
     "Amplification",
     "Labels",
     "MeanPrecision",
+    "aopc",
     "at_size",
     "attention_iou",
     "bias_amplification",
@@ -23,6 +25,7 @@ __all__ = [
     "mask_score",
     "mean_average_precision",
     "normalized_average_precision",
+    "perturbation_curves",
     "relevance_mass_accuracy",
     "relevance_rank_accuracy",
     "resize_masks",

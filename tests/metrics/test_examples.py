@@ -5,7 +5,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["amplification.scores", "attention_iou", "groups", "localisation", "precision", "thresholds"]
+    "module",
+    ["amplification.scores", "attention_iou", "groups", "localisation", "perturbation", "precision", "thresholds"],
 )
 def test_examples_in_the_docstrings_hold(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"biaslib.metrics.{module}"))

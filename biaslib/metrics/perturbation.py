@@ -1,0 +1,203 @@
+"""How far a score falls as the most relevant parts of an image are destroyed (Samek et al. 2017)."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from biaslib.errors import BiaslibError
+from biaslib.metrics._arrays import Array, like, to_numpy
+
+
+def perturbation_curves(
+    predict: Callable[[Array], Any],
+    images: Array,
+    relevance: np.ndarray | torch.Tensor | None,
+    targets: Any,
+    *,
+    steps: int = 100,
+    region: int = 9,
+    repeats: int = 1,
+    value_range: tuple[float, float] | None = None,
+    seed: int = 0,
+    batch: int = 64,
+) -> Array:
+    r"""The score of the explained class while an image is destroyed, its most relevant regions first.
+
+    $$c_p = f(x'^{(p)}), \qquad x'^{(0)} = x, \qquad
+      x'^{(p)} = x'^{(p-1)} \text{ with noise for the region of the } p\text{-th largest relevance}$$
+
+    (Samek et al. 2017.) What the papers leave open is settled so: the regions are square tiles that do not overlap,
+    counted from the upper left, smaller at the lower and right edge where the size is no multiple of `region`; a
+    region's relevance is the sum over its pixels; lots are drawn among equal sums; every value of every pixel is drawn
+    anew from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves
+    differ by the order alone.
+
+    Args:
+        predict: images (M, H, W, 3) of the type and kind that `images` has -> scores (M, T), NumPy or torch. The papers
+            take probabilities; logits work too.
+        images: (N, H, W, 3), uint8 or float; may be a memory map.
+        relevance: (N, H, W), larger is more relevant, signed or not; `at_size` enlarges coarser maps. None destroys the
+            regions in random order, the baseline for every other order. A map that is the same everywhere, 0 for
+            example, leaves its order to the lots, too.
+        targets: the index of the explained score of every image, (N,), or one for all.
+        steps: how many regions are destroyed, P in the papers.
+        region: height and width of a region in pixels.
+        repeats: how many times the noise and the lots are drawn; the curve is the mean.
+        value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
+            and the largest value of all images. (0, 0) paints black.
+        seed: of the noise and the lots.
+        batch: how many images go through `predict` at once; bounds the memory.
+
+    Returns:
+        (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance holds a NaN or an
+        infinity.
+
+    Raises:
+        BiaslibError: for images, relevance, targets or scores of a wrong shape or type, more steps than there are
+            regions, a region larger than the image, or a range that the images cannot hold.
+    """
+    pixels = _checked_images(images)
+    n, height, width = pixels.shape[:3]
+    if not 1 <= region <= min(height, width):
+        raise BiaslibError(f"region must be between 1 and {min(height, width)}, the size of the images, not {region}.")
+    tops, lefts = np.arange(0, height, region), np.arange(0, width, region)
+    available = len(tops) * len(lefts)
+    if not 1 <= steps <= available:
+        raise BiaslibError(
+            f"An image of {height} x {width} pixels has {available} regions of {region} x {region}, so steps must be "
+            f"between 1 and {available}, not {steps}: take fewer steps or smaller regions."
+        )
+    if repeats < 1 or batch < 1:
+        raise BiaslibError(f"repeats and batch must be at least 1, not {repeats} and {batch}.")
+    sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)
+    defined = np.isfinite(sums).all(1)
+    chosen = _checked_targets(targets, n)
+    low, high = _checked_range(value_range, pixels)
+    tiles = [np.s_[top : top + region, left : left + region] for top in tops for left in lefts]
+
+    def shown() -> Iterator[tuple[int, int, float, np.ndarray]]:
+        for index in map(int, np.flatnonzero(defined)):
+            yield index, 0, 1.0, pixels[index]
+            for repeat in range(repeats):
+                # not default_rng([0, 0, 0]): that is the stream of default_rng(0), which may have drawn the images
+                rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index, repeat)))
+                noise = _noise(rng, pixels[index], low, high)
+                order = np.lexsort((rng.random(available), -sums[index]))[:steps]
+                image = pixels[index].copy()
+                for step, place in enumerate(order, 1):
+                    image[tiles[place]] = noise[tiles[place]]
+                    yield index, step, 1 / repeats, image.copy()
+
+    curves = np.where(defined[:, None], np.zeros(steps + 1), np.nan)
+    everything = shown()
+    while some := list(islice(everything, batch)):
+        rows, columns, weights, pictures = (np.array(part) for part in zip(*some, strict=True))
+        scores = _checked_scores(to_numpy(predict(like(pictures, images))), len(some), chosen)
+        np.add.at(curves, (rows, columns), weights * scores[np.arange(len(some)), chosen[rows]])
+    return like(curves, images)
+
+
+def aopc(curves: Array) -> Array:
+    r"""The area over the perturbation curve, a mean over its steps (Samek et al. 2017; Schaaf et al. 2021, eq. 3).
+
+    $$\mathrm{AOPC} = \frac{1}{1 + P} \sum_{p=0}^{P} (c_0 - c_p)$$
+
+    Its value alone says little: what an order must beat is the value of the same images in random order,
+    `perturbation_curves(..., relevance=None)`.
+
+    Args:
+        curves: (..., P + 1), as `perturbation_curves` gives them, P >= 1.
+
+    Returns:
+        (...) in the unit of the scores, within [-1, 1] for probabilities; NaN where a curve has one.
+
+    Raises:
+        BiaslibError: for curves without a step.
+
+    Example:
+        >>> float(aopc(np.array([1.0, 0.5, 0.0])))
+        0.5
+    """
+    scores = to_numpy(curves)
+    if scores.ndim < 1 or scores.shape[-1] < 2 or scores.dtype.kind not in "fiu":
+        raise BiaslibError(
+            f"curves must be numbers (..., steps + 1) with at least one step, not {scores.dtype} of shape "
+            f"{scores.shape}."
+        )
+    return like((scores[..., :1] - scores).mean(-1, dtype=np.float64), curves)
+
+
+def _noise(rng: np.random.Generator, image: np.ndarray, low: float, high: float) -> np.ndarray:
+    if image.dtype == np.uint8:
+        return rng.integers(int(low), int(high), image.shape, np.uint8, endpoint=True)
+    return rng.uniform(low, high, image.shape).astype(image.dtype)
+
+
+def _region_sums(
+    relevance: np.ndarray | torch.Tensor | None, shape: tuple[int, ...], tops: np.ndarray, lefts: np.ndarray
+) -> np.ndarray:
+    """The relevance of every region, (N, rows x columns)."""
+    if relevance is None:
+        return np.zeros((shape[0], len(tops) * len(lefts)))
+    maps = to_numpy(relevance)
+    if maps.shape != shape or maps.dtype.kind not in "fiub":
+        raise BiaslibError(
+            f"relevance must be numbers of shape {shape}, as the images have, not {maps.dtype} of shape {maps.shape}; "
+            "at_size enlarges coarser maps."
+        )
+    # map by map: as float64 the maps of a test set would fill the memory
+    return np.stack(
+        [np.add.reduceat(np.add.reduceat(one.astype(np.float64), tops, axis=0), lefts, axis=1).ravel() for one in maps]
+    )
+
+
+def _checked_images(images: np.ndarray | torch.Tensor) -> np.ndarray:
+    pixels = to_numpy(images)
+    if (
+        pixels.ndim != 4
+        or pixels.shape[3] != 3
+        or pixels.size == 0
+        or not (pixels.dtype == np.uint8 or pixels.dtype.kind == "f")
+    ):
+        raise BiaslibError(
+            f"images must be uint8 or float (N, H, W, 3) with N >= 1, not {pixels.dtype} of shape {pixels.shape}."
+        )
+    return pixels
+
+
+def _checked_targets(targets: Any, n: int) -> np.ndarray:
+    chosen = to_numpy(targets)
+    if chosen.dtype.kind not in "iu" or chosen.shape not in ((), (n,)):
+        raise BiaslibError(
+            f"targets must be whole numbers, one for each of the {n} images, not {chosen.dtype} of shape "
+            f"{chosen.shape}."
+        )
+    return np.broadcast_to(chosen, (n,))
+
+
+def _checked_range(value_range: tuple[float, float] | None, pixels: np.ndarray) -> tuple[float, float]:
+    whole = pixels.dtype == np.uint8
+    if value_range is None:
+        return (0, 255) if whole else (float(pixels.min()), float(pixels.max()))
+    low, high = value_range
+    if not (low <= high and np.isfinite([low, high]).all()) or (whole and not 0 <= low <= high <= 255):
+        raise BiaslibError(
+            f"value_range must be a smallest and a largest value{' between 0 and 255' if whole else ''}, "
+            f"not ({low}, {high})."
+        )
+    return low, high
+
+
+def _checked_scores(scores: np.ndarray, n: int, targets: np.ndarray) -> np.ndarray:
+    if scores.ndim != 2 or len(scores) != n:
+        raise BiaslibError(
+            f"predict must give scores of shape ({n}, T) for {n} images, not {scores.shape}: "
+            "leave the axis of the classes in."
+        )
+    if targets.min() < 0 or targets.max() >= scores.shape[1]:
+        wrong = targets.min() if targets.min() < 0 else targets.max()
+        raise BiaslibError(f"There is no target {wrong}: predict gives {scores.shape[1]} scores, counted from 0.")
+    return scores
