@@ -1,0 +1,254 @@
+"""What models with a planted bias answer, where they look, and how much of that lies on what; through the store."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import softmax
+from torch import nn
+
+from biaslib import attribution, metrics, models, parallel, training
+from biaslib.errors import BiaslibError
+from biaslib.planted_models import TEST_SEED, USE_CASES, Setting, known, pictures, trained
+from biaslib.planting.regions import boxes_of_masks, masks_of_boxes
+from biaslib.samples import Samples
+
+Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
+
+# (model, normalised images (N, 3, H, W), targets (N, T)) -> (N, T, h, w); Schaaf et al. 2021, section 3.2
+METHODS: Final[dict[str, Method]] = {
+    "Grad-CAM": attribution.grad_cam,
+    "Score-CAM": attribution.score_cam,
+    "Integrated gradients": functools.partial(attribution.integrated_gradients, steps=64),
+    # relevance shrinks layer by layer where eps is large; shares and ranks of a map do not depend on its scale
+    "ε-LRP": functools.partial(attribution.epsilon_lrp, eps=10.0, scaled=True),
+}
+# what the paper's toolbox computed under the name of the last one
+TOOLBOX: Final = "ε-LRP, toolbox"
+ALL_METHODS: Final = METHODS | {
+    TOOLBOX: functools.partial(attribution.epsilon_lrp, eps=10.0, rule="toolbox", scaled=True)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The images that models are explained on, and what of them is explained.
+
+    Attributes:
+        images: how many.
+        strength: of their bias; the paper explains all models on biased images.
+        explained: the "predicted" class or the "true" one; the same where only correct predictions are used.
+        seed: of the images.
+    """
+
+    images: int = 120
+    strength: float | None = 1.0
+    explained: str = "predicted"
+    seed: int = TEST_SEED
+
+    def __post_init__(self) -> None:
+        if self.explained not in ("predicted", "true"):
+            raise BiaslibError(f"explained must be predicted or true, not {self.explained!r}.")
+
+    def samples(self, setting: Setting) -> Samples:
+        """The images, as large as the model's."""
+        return pictures(setting.use_case, self.images, strength=self.strength, size=setting.size, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """Where an object is taken to be.
+
+    Attributes:
+        boxes: whether boxes around the regions are measured on; None: as in the paper, boxes for cats, dogs and balls,
+            outlines for fruits.
+        extension: by what share of their area the small objects (balls, fruits) are extended.
+        cells: whether class activation maps are enlarged as the squares they are made of, not bilinearly.
+    """
+
+    boxes: bool | None = None
+    extension: float = 0.5
+    cells: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A model's logits for the same test images with the cue and without it.
+
+    Attributes:
+        setting: of the model.
+        truth: (N,) class of each image.
+        with_cue: (N, classes) logits.
+        without: (N, classes) logits; nothing but the cue differs.
+        seed: of the test images.
+    """
+
+    setting: Setting
+    truth: np.ndarray
+    with_cue: np.ndarray
+    without: np.ndarray
+    seed: int
+
+    def logits(self, strength: float | None) -> np.ndarray:
+        """(N, classes), of the test images at a strength of the bias; None: without the cue."""
+        if strength is None:
+            return self.without
+        world = USE_CASES[self.setting.use_case].world
+        cued = world.factors(len(self.truth), strength=strength, seed=self.seed)[world.cue].to_numpy(bool)
+        return np.where(cued[:, None], self.with_cue, self.without)
+
+    def correct(self, strength: float | None) -> np.ndarray:
+        """(N,) whether the likeliest class is the true one, at a strength of the bias."""
+        return self.logits(strength).argmax(axis=1) == self.truth
+
+    @property
+    def effect(self) -> np.ndarray:
+        """(N,) how far the cue raises the probability of the class it was planted with, in [-1, 1]."""
+        favoured = USE_CASES[self.setting.use_case].favoured
+        return softmax(self.with_cue, axis=1)[:, favoured] - softmax(self.without, axis=1)[:, favoured]
+
+
+def answers(
+    settings: Sequence[Setting], *, images: int = 600, seed: int = TEST_SEED, scheduler: str | None = None
+) -> list[Answers]:
+    """What each model says of the same test images with the cue and without it.
+
+    A test at any strength needs no more: the images are the same, and the cue comes or goes.
+
+    Args:
+        settings: of the models, which are trained where the store lacks them.
+        images: how many.
+        seed: of the images.
+        scheduler: see `parallel.workers`.
+    """
+    trained(settings, scheduler=scheduler)
+    keys = [(setting, images, seed) for setting in settings]
+    found = parallel.stored("planted-answers", keys, run_answers, scheduler=scheduler)
+    return [
+        Answers(setting, arrays["truth"], arrays["with_cue"], arrays["without"], seed)
+        for setting, arrays in zip(settings, found, strict=True)
+    ]
+
+
+def run_answers(key: tuple[Setting, int, int]) -> dict[str, np.ndarray]:
+    """`truth` (N,) and the logits `with_cue` and `without`; on one thread."""
+    found: dict[str, np.ndarray] = parallel.single_threaded(_answers, *key)
+    return found
+
+
+def maps(
+    settings: Sequence[Setting], evaluation: Evaluation, *, scheduler: str | None = None
+) -> list[dict[str, np.ndarray]]:
+    """Every method's map of every image, as the method gives it: (N, h, w) float32 under the method's name.
+
+    Beside them `logits` (N, classes), `truth` (N,) and `explained` (N,), the class that the maps explain.
+    """
+    trained(settings, scheduler=scheduler)
+    keys = [(setting, evaluation) for setting in settings]
+    return parallel.stored("planted-maps", keys, run_maps, scheduler=scheduler)
+
+
+def run_maps(key: tuple[Setting, Evaluation]) -> dict[str, np.ndarray]:
+    """The maps of one model; on one thread."""
+    found: dict[str, np.ndarray] = parallel.single_threaded(_maps, *key)
+    return found
+
+
+def scores(
+    settings: Sequence[Setting],
+    evaluation: Evaluation,
+    outline: Outline | None = None,
+    *,
+    scheduler: str | None = None,
+) -> pd.DataFrame:
+    """Relevance mass and rank accuracy of every model, image, object and method.
+
+    Returns:
+        One row each, with `model` (its place among the settings), `image`, `object` (of `UseCase.objects`; an image
+        has those of its own class), `method`, `rma`, `rra` (NaN for a map that is 0 everywhere), `area` (the share of
+        the image that the object takes, which is what a map that knows nothing scores) and `correct` (whether the
+        model is right about the image).
+    """
+    maps(settings, evaluation, scheduler=scheduler)
+    keys = [(setting, evaluation, outline or Outline()) for setting in settings]
+    found = parallel.stored("planted-scores", keys, run_scores, scheduler=scheduler)
+    return pd.concat([table.assign(model=place) for place, table in enumerate(found)], ignore_index=True)
+
+
+def run_scores(key: tuple[Setting, Evaluation, Outline]) -> pd.DataFrame:
+    """The rows of one model."""
+    setting, evaluation, outline = key
+    found = parallel.stored("planted-maps", [(setting, evaluation)], run_maps)[0]
+    correct = found["logits"].argmax(axis=1) == found["truth"]
+    tables = []
+    for name, (rows, masks) in regions(setting.use_case, evaluation.samples(setting), outline).items():
+        for method in ALL_METHODS:
+            fine = _enlarged(found[method][rows], masks.shape[1:], cells=outline.cells)
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "image": rows,
+                        "object": name,
+                        "method": method,
+                        "rma": metrics.relevance_mass_accuracy(fine, masks),
+                        "rra": metrics.relevance_rank_accuracy(fine, masks),
+                        "area": masks.mean(axis=(1, 2)),
+                        "correct": correct[rows],
+                    }
+                )
+            )
+    return pd.concat(tables, ignore_index=True)
+
+
+def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
+    case = USE_CASES[use_case]
+    truth = samples.labels[case.world.target].to_numpy(int)
+    found = {}
+    for name, (region, number) in case.objects.items():
+        every = np.asarray(samples.masks[region])
+        rows = np.flatnonzero((truth == number) & every.any(axis=(1, 2)))
+        masks = every[rows]
+        if case.boxed if outline.boxes is None else outline.boxes:
+            masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
+        if region in case.small:
+            masks = metrics.expanded(masks, share=outline.extension)
+        found[name] = (rows, masks)
+    return found
+
+
+def _answers(setting: Setting, images: int, seed: int) -> dict[str, np.ndarray]:
+    world = USE_CASES[setting.use_case].world
+    model, truth, logits = known(setting), np.empty(0), {}
+    for name, cue in (("with_cue", 1), ("without", 0)):
+        samples = _cued(setting.use_case, images, cue, setting.size, seed)
+        logits[name] = training.predict(model, samples.images)
+        truth = samples.labels[world.target].to_numpy(int)
+    return {"truth": truth, **logits}
+
+
+@functools.lru_cache(maxsize=2)
+def _cued(use_case: str, images: int, cue: int, size: int, seed: int) -> Samples:
+    world = USE_CASES[use_case].world
+    return world.render(world.factors(images, strength=0.0, seed=seed).assign(**{world.cue: cue}), size=size)
+
+
+def _maps(setting: Setting, evaluation: Evaluation) -> dict[str, np.ndarray]:
+    samples, model = evaluation.samples(setting), known(setting)
+    logits = training.predict(model, samples.images)
+    truth = samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
+    explained = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
+    pixels = models.to_tensor(samples.images)
+    found = {name: method(model, pixels, explained[:, None])[:, 0].numpy() for name, method in ALL_METHODS.items()}
+    return found | {"logits": logits, "truth": truth, "explained": explained}
+
+
+def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
+    times = size[0] // coarse.shape[1]
+    if not cells or times * coarse.shape[1] != size[0]:
+        return metrics.at_size(coarse, *size)
+    return coarse.repeat(times, axis=1).repeat(times, axis=2)

@@ -1,0 +1,171 @@
+"""Classifiers with a planted bias: cats beside a ball, apples on apple trees; trained through the store."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+from torch import nn
+
+from biaslib import models, parallel, store, training
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.training_config import TrainingConfig
+from biaslib.worlds.fruits import APPLE, NAMES, Fruits
+from biaslib.worlds.pets import Pets
+from biaslib.worlds.protocol import World
+
+TEST_SEED: Final = 10_000  # of test images, above every seed of training images
+State = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class UseCase:
+    """A target, and a cue that one class of it is made to be seen with (Schaaf et al. 2021, section 3.1).
+
+    Attributes:
+        world: that draws it.
+        classes: words for the classes, in the order of the logits.
+        favoured: the class with the cue.
+        objects: what relevance is measured on: words -> region and class; on images of that class alone, and where the
+            region is there.
+        small: the regions that the paper extends by half of their area.
+        boxed: whether the paper measures on boxes around the regions instead of on their outlines.
+    """
+
+    world: World
+    classes: tuple[str, ...]
+    favoured: int
+    objects: dict[str, tuple[str, int]]
+    small: tuple[str, ...]
+    boxed: bool
+
+
+USE_CASES: Final = {
+    "pets": UseCase(
+        world=Pets(),
+        classes=("dog", "cat"),
+        favoured=1,
+        objects={"Cat": ("animal", 1), "Dog": ("animal", 0), "Ball": ("ball", 1)},
+        small=("ball",),
+        boxed=True,
+    ),
+    "fruits": UseCase(
+        world=Fruits(),
+        classes=NAMES,
+        favoured=APPLE,
+        objects={name.capitalize(): ("fruit", number) for number, name in enumerate(NAMES)},
+        small=("fruit",),
+        boxed=False,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One model and the images it is trained on; the defaults are those of the book's quick runs.
+
+    Attributes:
+        use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
+        architecture: a name that `models.build` knows.
+        weights: None, "imagenet", or a local file or folder.
+        frozen: how many of the first convolutions keep the weights they start with.
+        strength: of the bias, in [0, 1]: at 1 as in the paper's biased images, at 0 the cue lies beside half of every
+            class. None: no image has the cue, as in the paper's unbiased cats and dogs.
+        seed: of the images, the initial weights and the order.
+        images: for training.
+        size: of the images, in pixels.
+        epochs: passes over the training images.
+        batch: images a step.
+        optimiser: a name that `TrainingConfig` knows.
+        learning_rate: its peak.
+        schedule: of the learning rate.
+    """
+
+    use_case: str = "pets"
+    architecture: str = "small_mobilenet"
+    weights: str | None = None
+    frozen: int = 0
+    strength: float | None = 1.0
+    seed: int = 0
+    images: int = 3000
+    size: int = 64
+    epochs: int = 6
+    batch: int = 32
+    optimiser: str = "adamw"
+    learning_rate: float = 1e-2
+    schedule: str = "one_cycle"
+
+    def __post_init__(self) -> None:
+        if self.use_case not in USE_CASES:
+            raise BiaslibError(f"use_case must be {' or '.join(USE_CASES)}, not {self.use_case!r}.")
+        if self.seed >= TEST_SEED:
+            raise BiaslibError(f"seed must be below {TEST_SEED:,}, where those of test images begin, not {self.seed}.")
+
+    def config(self) -> TrainingConfig:
+        """Cross-entropy; mirrored at random; in float32, which is the faster one for these small networks on a CPU."""
+        return TrainingConfig(
+            architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=self.weights,
+            frozen=self.frozen, epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
+            learning_rate=self.learning_rate, schedule=self.schedule, precision="float32", seed=self.seed,
+        )  # fmt: skip
+
+
+def grid(
+    setting: Setting, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
+) -> list[Setting]:
+    """The setting for every architecture, strength and seed 0, 1, ... count - 1, in this order."""
+    return [
+        replace(setting, architecture=architecture, strength=strength, seed=seed)
+        for architecture in architectures
+        for strength in strengths
+        for seed in range(count)
+    ]
+
+
+def trained(settings: Sequence[Setting], *, scheduler: str | None = None) -> list[nn.Module]:
+    """The models of the settings, in their order, trained side by side where the store lacks them.
+
+    Returns:
+        Models on the CPU, in evaluation mode.
+
+    Raises:
+        BiaslibError: as `models.build` and `TrainingConfig` do.
+    """
+    states = parallel.stored("planted-model", settings, train, scheduler=scheduler)
+    return [_model(setting, state) for setting, state in zip(settings, states, strict=True)]
+
+
+def train(setting: Setting) -> State:
+    """The weights of one model, trained on one thread, so that the number of cores does not change them."""
+    return parallel.single_threaded(_train, setting)
+
+
+def known(setting: Setting) -> nn.Module:
+    """The model of one setting, for use inside a worker; trained here where the store lacks it."""
+    state = store.get_or_compute("planted-model", setting, functools.partial(_train, setting), code=train)
+    return _model(setting, state)
+
+
+@functools.lru_cache(maxsize=2)
+def pictures(use_case: str, images: int, *, strength: float | None, size: int, seed: int) -> Samples:
+    """Images of a use case at a strength, as `Setting` says it; the last two sets are kept in memory."""
+    world = USE_CASES[use_case].world
+    table = world.factors(images, strength=strength or 0.0, seed=seed)
+    return world.render(table.assign(**{world.cue: 0}) if strength is None else table, size=size)
+
+
+def _train(setting: Setting) -> State:
+    samples = pictures(
+        setting.use_case, setting.images, strength=setting.strength, size=setting.size, seed=setting.seed
+    )
+    target = samples.labels[USE_CASES[setting.use_case].world.target]
+    return dict(training.fit(samples, target, setting.config()).state_dict())
+
+
+def _model(setting: Setting, state: State) -> nn.Module:
+    config = setting.config()
+    model = models.build(config.architecture, config.outputs)
+    model.load_state_dict(state)
+    return model.eval()
