@@ -251,3 +251,80 @@ RBA_COLUMNS = ("gender_ratio_before_RBA", "gender_ratio_after_RBA")
 
 def _json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def pets(root: Path, *, per_breed: int = 12) -> pd.DataFrame:
+    """Oxford-IIIT Pet: two breeds of cats (red) and one of dogs (blue), a trimap each, a head box on even numbers.
+
+    The rectangle is the animal (1) in a band of 2 pixels that is not classified (3) on ground (2).
+    """
+    folder = root / "oxford-iiit-pet"
+    rows = []
+    for breed, name, species in ((1, "Abyssinian", 1), (6, "Bengal", 1), (9, "beagle", 2)):
+        for i in range(1, per_breed + 1):
+            size = _size(len(rows))
+            picture(
+                folder / f"images/{name}_{i}.jpg", size=size, colour=(200, 30, 30) if species == 1 else (30, 30, 200)
+            )
+            trimap = np.full(size[::-1], 2, np.uint8)
+            top, left = round(size[1] * 0.25), round(size[0] * 0.25)
+            trimap[top - 2 : size[1] - top + 2, left - 2 : size[0] - left + 2] = 3
+            trimap[top : size[1] - top, left : size[0] - left] = 1
+            path = folder / f"annotations/trimaps/{name}_{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(trimap).save(path)
+            if i % 2 == 0:
+                box = "".join(
+                    f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), (4, 8, 20, 16), strict=True)
+                )
+                sides = f"<width>{size[0]}</width><height>{size[1]}</height><depth>3</depth>"
+                text = f"<annotation><size>{sides}</size><object><bndbox>{box}</bndbox></object></annotation>"
+                xml = folder / f"annotations/xmls/{name}_{i}.xml"
+                xml.parent.mkdir(parents=True, exist_ok=True)
+                xml.write_text(text, encoding="ascii")
+            rows.append({"image": f"{name}_{i}", "breed": breed, "species": species})
+    lines = [f"{row['image']} {row['breed']} {row['species']} 1" for row in rows]
+    _lines(folder / "annotations/list.txt", ["#Image CLASS-ID SPECIES BREED ID", "#ID: 1:37 Class ids", *lines])
+    return pd.DataFrame(rows)
+
+
+def cat_and_dog(root: Path, *, each: int = 20) -> None:
+    """Kaggle's cat-and-dog: cats are red, dogs are blue."""
+    for part in ("training_set", "test_set"):
+        for kind, colour in (("cat", (200, 30, 30)), ("dog", (30, 30, 200))):
+            for i in range(each):
+                picture(root / f"cat-and-dog/{part}/{kind}s/{kind}.{i}.jpg", size=_size(i), colour=colour)
+
+
+FRUITS = {"Apple Braeburn 1": (200, 20, 20), "Banana 1": (230, 200, 30), "Peach 2": (230, 140, 60)}
+FRUITS |= {"Corn 1": (240, 220, 90), "Pineapple 1": (120, 90, 40), "Walnut 1": (120, 80, 40)}
+
+
+def fruits360(root: Path, *, each: int = 10, without: tuple[str, ...] = ()) -> None:
+    """Fruits 360: discs of 60 pixels across, with a white spot in the middle and a thin spit below, before white."""
+    x, y = np.arange(100)[None], np.arange(100)[:, None]
+    disc, spot = np.hypot(x - 49.5, y - 49.5) < 30, np.hypot(x - 49.5, y - 49.5) < 6
+    spit = (np.abs(x - 49.5) < 1) & (y > 49)
+    for part in ("Training", "Test"):
+        for name, colour in FRUITS.items():
+            if name in without:
+                continue
+            for i in range(each):
+                pixels = np.full((100, 100, 3), 255, np.uint8)
+                pixels[disc | spit] = colour
+                pixels[spot] = 255
+                path = root / f"fruits-360/{part}/{name}/{i}_100.jpg"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels).save(path, quality=98)
+
+
+SCENES = ("buildings", "forest", "glacier", "mountain", "sea", "street")
+
+
+def scenes(root: Path, *, each: int = 12) -> None:
+    """Intel's scenes: forests are green, each other kind has a grey of its own."""
+    for part in ("train", "test"):
+        for number, kind in enumerate(SCENES):
+            colour = (20, 120, 20) if kind == "forest" else (40 + 30 * number,) * 3
+            for i in range(each):
+                picture(root / f"intel-scenes/{part}/{kind}/{i}.jpg", size=(50, 50), colour=colour, inset=0)  # type: ignore[arg-type]

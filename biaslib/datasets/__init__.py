@@ -3,7 +3,19 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, celeba, coco, imsitu, mnist, published, waterbirds
+from biaslib.datasets import (
+    captions,
+    cat_and_dog,
+    celeba,
+    coco,
+    fruits360,
+    imsitu,
+    mnist,
+    pets,
+    published,
+    scenes,
+    waterbirds,
+)
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
@@ -12,6 +24,14 @@ from biaslib.samples import Samples
 __all__ = ["DatasetWarning", "captions", "check", "coco", "fetch", "imsitu", "listing", "load", "published", "root"]
 
 _root = root
+_LOADERS = {
+    "celeba": celeba.load,
+    "mnist": mnist.load,
+    "pets": pets.load,
+    "cat-and-dog": cat_and_dog.load,
+    "fruits360": fruits360.load,
+    "scenes": scenes.load,
+}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
@@ -20,7 +40,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     Photographs are decoded once into a memory map in the store; a second load reads that.
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "mnist".
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "mnist"; "pets" (Oxford-IIIT
+            Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's).
         split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
@@ -40,8 +61,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     folder = Path(_root(root))
     if name.startswith("waterbirds"):
         return waterbirds.load(name, split, size=size, root=folder)
-    if name == "mnist":
-        return mnist.load(split, size=size, root=folder)
-    if name == "celeba":
-        return celeba.load(split, size=size, root=folder)
-    raise BiaslibError(f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, celeba and mnist.")
+    if name not in _LOADERS:
+        raise BiaslibError(
+            f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
+        )
+    return _LOADERS[name](split, size=size, root=folder)

@@ -1,7 +1,7 @@
 """Pictures decoded once into memory maps in the store, so that a second load reads no JPEG."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +13,9 @@ from biaslib import fingerprint, store
 from biaslib.datasets.registry import Dataset, damaged, require
 
 _CHUNK = 256
+
+# From a picture (H, W) or (H, W, 3) uint8 to the part of it that is meant, (H, W) bool.
+Inside = Callable[[np.ndarray], np.ndarray]
 
 
 def photos(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:
@@ -44,34 +47,62 @@ def segmentations(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.n
     return _decoded(dataset, files, size, mode="L")
 
 
-def _decoded(dataset: Dataset, files: Sequence[Path], size: int, *, mode: str) -> np.ndarray:
+def regions(dataset: Dataset, files: Sequence[Path], inside: Inside, *, size: int, mode: str = "L") -> np.ndarray:
+    """Masks that a function finds in each picture at its own size, True where at least half of a resized pixel is.
+
+    Args:
+        dataset: whom to name where a file is missing or damaged.
+        files: N image files of any format and size.
+        inside: a function of a module (its source is a part of the map's key).
+        size: height and width of the masks.
+        mode: what the function is given: "L" (H, W) or "RGB" (H, W, 3), uint8.
+
+    Returns:
+        (N, size, size) bool, a read-only memory map.
+
+    Raises:
+        BiaslibError: for a missing or damaged file.
+    """
+    return _decoded(dataset, files, size, mode=mode, inside=inside)
+
+
+def _decoded(
+    dataset: Dataset, files: Sequence[Path], size: int, *, mode: str, inside: Inside | None = None
+) -> np.ndarray:
     # one look at the folder entries keys the map, so a picture that was replaced is decoded anew
     states = [require(dataset, file).stat() for file in files]
     seen = [(str(file), state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True)]
-    key = fingerprint.of_value([mode, size, seen, fingerprint.of_code(_decode_all)])
-    target = store.root() / "decoded" / f"{dataset.name}-{mode}-{size}-{key}.npy"
+    parts = [mode, size, seen, fingerprint.of_code(_decode_all), inside and fingerprint.of_code(inside)]
+    kind = mode if inside is None else "region"
+    target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value(parts)}.npy"
     if not target.exists():
         with store.replacing(target) as partial:
-            _decode_all(dataset, files, size, mode, partial)
+            _decode_all(dataset, files, size, mode, inside, partial)
     return np.load(target, mmap_mode="r", allow_pickle=False)
 
 
-def _decode_all(dataset: Dataset, files: Sequence[Path], size: int, mode: str, target: Path) -> None:
-    shape = (len(files), size, size) + ((3,) if mode == "RGB" else ())
-    decoded = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8 if mode == "RGB" else np.bool_, shape=shape)
+def _decode_all(
+    dataset: Dataset, files: Sequence[Path], size: int, mode: str, inside: Inside | None, target: Path
+) -> None:
+    colour = mode == "RGB" and inside is None
+    shape = (len(files), size, size) + ((3,) if colour else ())
+    decoded = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8 if colour else np.bool_, shape=shape)
     bar = tqdm(total=len(files), desc=f"decoding {dataset.name}", unit="image", disable=None)
     with bar, ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(files), _CHUNK):
             chunk = files[start : start + _CHUNK]
-            pictures = list(pool.map(lambda file: _decode(dataset, file, size, mode), chunk))
-            decoded[start : start + len(chunk)] = pictures if mode == "RGB" else np.stack(pictures) >= 128
+            pictures = list(pool.map(lambda file: _decode(dataset, file, size, mode, inside), chunk))
+            decoded[start : start + len(chunk)] = pictures if colour else np.stack(pictures) >= 128
             bar.update(len(chunk))
     decoded.flush()
 
 
-def _decode(dataset: Dataset, file: Path, size: int, mode: str) -> np.ndarray:
+def _decode(dataset: Dataset, file: Path, size: int, mode: str, inside: Inside | None) -> np.ndarray:
     try:
         with Image.open(file) as opened:
-            return np.asarray(opened.convert(mode).resize((size, size), Image.Resampling.BILINEAR))
+            picture = opened.convert(mode)
+            if inside is not None:
+                picture = Image.fromarray(inside(np.asarray(picture)).astype(np.uint8) * 255)
+            return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
     except (UnidentifiedImageError, OSError, SyntaxError) as error:  # Pillow's words for a broken picture
         raise damaged(dataset, file, str(error)) from error
