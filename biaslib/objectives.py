@@ -105,10 +105,8 @@ class Binary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint:
-    """Attributes and the group at once, as paper B trains (Zhao, Andrews and Xiang 2023, section 5.1).
-
-    Targets (N, A + 1): A attributes, 0 or 1, and in the last column the group's number. Logits (N, A + G).
+class AttributesAndGroup:
+    """What objectives with targets (N, A + 1) share: A attributes, 0 or 1, and in the last column the group's number.
 
     Attributes:
         attributes: how many, A.
@@ -118,38 +116,54 @@ class Joint:
     attributes: int
     groups: int
 
+    def checked(self, targets: Targets) -> torch.Tensor:
+        """(N, A + 1), float.
+
+        Raises:
+            BiaslibError: for another shape, attributes that are not 0 or 1, or a group that is not 0 ... G - 1.
+        """
+        array = np.asarray(targets)
+        if array.ndim != 2 or array.shape[1] != self.attributes + 1 or array.dtype.kind not in "bui":
+            raise BiaslibError(
+                f"targets must be (N, {self.attributes + 1}) whole numbers, {self.attributes} attributes and the "
+                f"group, not {array.dtype} of shape {array.shape}."
+            )
+        if not np.isin(array[:, :-1], (0, 1)).all():
+            raise BiaslibError("attributes must be 0 or 1 in every column but the last, which is the group.")
+        check_classes(torch.tensor(array[:, -1], dtype=torch.long), self.groups)
+        return torch.tensor(array, dtype=torch.float32)
+
+    def check_learnable(self, targets: torch.Tensor) -> None:
+        """Refuses attributes that are the same on every image, and groups that no image is of.
+
+        Raises:
+            BiaslibError: names them.
+        """
+        check_attributes(targets[:, :-1])
+        for group in range(self.groups):
+            if not (targets[:, -1] == group).any():
+                raise BiaslibError(
+                    f"no training image is of group {group}, so nothing can be learned of it: leave it out and number "
+                    "the others from 0."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint(AttributesAndGroup):
+    """Attributes and the group at once, as paper B trains (Zhao, Andrews and Xiang 2023, section 5.1).
+
+    Targets as `AttributesAndGroup` takes them; logits (N, A + G).
+    """
+
     @property
     def outputs(self) -> int:
         """One logit for each attribute and one for each group."""
         return self.attributes + self.groups
 
-    def checked(self, targets: Targets) -> torch.Tensor:
-        """(N, A + 1), float."""
-        return attributes_and_group(targets, self.attributes, self.groups)
-
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean over the A + 1 targets: the attributes' binary cross-entropies and the group's cross-entropy."""
-        check_attributes(targets[:, :-1])
-        check_groups(targets[:, -1], self.groups)
+        self.check_learnable(targets)
         return _Joint()
-
-
-def attributes_and_group(targets: Targets, attributes: int, groups: int) -> torch.Tensor:
-    """Targets (N, A + 1), the group last, as floats.
-
-    Raises:
-        BiaslibError: for another shape, attributes that are not 0 or 1, or a group that is not 0 ... G - 1.
-    """
-    array = np.asarray(targets)
-    if array.ndim != 2 or array.shape[1] != attributes + 1 or array.dtype.kind not in "bui":
-        raise BiaslibError(
-            f"targets must be (N, {attributes + 1}) whole numbers, {attributes} attributes and the group, not "
-            f"{array.dtype} of shape {array.shape}."
-        )
-    if not np.isin(array[:, :-1], (0, 1)).all():
-        raise BiaslibError("attributes must be 0 or 1 in every column but the last, which is the group.")
-    check_classes(torch.tensor(array[:, -1], dtype=torch.long), groups)
-    return torch.tensor(array, dtype=torch.float32)
 
 
 def check_attributes(targets: torch.Tensor) -> None:
@@ -163,20 +177,6 @@ def check_attributes(targets: torch.Tensor) -> None:
         raise BiaslibError(
             f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
         )
-
-
-def check_groups(groups: torch.Tensor, n_groups: int) -> None:
-    """Refuses groups that no training image is of.
-
-    Raises:
-        BiaslibError: names the first of them.
-    """
-    for group in range(n_groups):
-        if not (groups == group).any():
-            raise BiaslibError(
-                f"no training image is of group {group}, so nothing can be learned of it: leave it out and number the "
-                "others from 0."
-            )
 
 
 def check_classes(classes: torch.Tensor, outputs: int) -> None:

@@ -18,6 +18,7 @@ from biaslib import models, parallel, resampling, store, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
+from biaslib.mitigation.adversarial import AdversarialLoss
 from biaslib.objectives import Joint, Objective
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
@@ -125,6 +126,7 @@ class Outcome:
         validation_logits: of the model, as its objective orders them.
         test_logits: likewise.
         probe: accuracy, on test images, of a fresh linear classifier of the maker on the model's averaged last map.
+        adversary: accuracy of the adversary that the model was trained against, on the same; NaN where there was none.
     """
 
     experiment: Experiment
@@ -135,6 +137,7 @@ class Outcome:
     validation_logits: np.ndarray
     test_logits: np.ndarray
     probe: float
+    adversary: float
 
 
 def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Outcome]:
@@ -144,7 +147,7 @@ def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None)
 
 
 def run(experiment: Experiment) -> Arrays:
-    """Labels (N, 16), the maker last, of each split, logits, the probe's accuracy and the weights; on one thread."""
+    """Labels (N, 16), the maker last, of each split, logits, accuracies of the maker, and weights; on one thread."""
     arrays: Arrays = parallel.single_threaded(_run, experiment)
     return arrays
 
@@ -247,13 +250,19 @@ def _run(experiment: Experiment) -> Arrays:
     train, validation, test = (world.render(t, size=experiment.size, regions=()) for t in tables.values())
     rows = experiment.rows()
     targets = _labels(tables["train"])[rows]
-    model = training.fit(train.take(rows), targets, experiment.config(len(rows)), objective=experiment.objective())
+    model, criterion = training.fit_with_criterion(
+        train.take(rows), targets, experiment.config(len(rows)), objective=experiment.objective()
+    )
+    adversary = {}
+    if isinstance(criterion, AdversarialLoss):
+        adversary["adversary"] = np.array(_adversary_accuracy(criterion, model, test))
     return {
         **{split: _labels(table) for split, table in tables.items()},
         "rows": rows,
         "validation_logits": training.predict(model, validation.images),
         "test_logits": training.predict(model, test.images),
         "probe": np.array(_probe(model, train, test)),
+        **adversary,
         **{f"{STATE}{name}": value.numpy() for name, value in model.state_dict().items()},
     }
 
@@ -267,6 +276,12 @@ def _probe(model: nn.Module, train: Samples, test: Samples) -> float:
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     probe.fit(_features(model, train.images), train.labels["maker"])
     return float(probe.score(_features(model, test.images), test.labels["maker"]))
+
+
+@torch.inference_mode()
+def _adversary_accuracy(criterion: AdversarialLoss, model: nn.Module, test: Samples) -> float:
+    guesses = criterion.adversary(torch.from_numpy(_features(model, test.images))).argmax(1).numpy()
+    return float((guesses == test.labels["maker"]).mean())
 
 
 @torch.inference_mode()
@@ -289,4 +304,5 @@ def _outcome(experiment: Experiment, arrays: Arrays) -> Outcome:
         validation_logits=arrays["validation_logits"],
         test_logits=arrays["test_logits"],
         probe=float(arrays["probe"]),
+        adversary=float(arrays.get("adversary", np.nan)),
     )

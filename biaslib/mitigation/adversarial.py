@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import Targets, attributes_and_group, check_attributes, check_groups, class_weights
+from biaslib.objectives import AttributesAndGroup, class_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adversarial:
+class Adversarial(AttributesAndGroup):
     r"""Attributes, while an adversary that reads the group from the last map is worked against.
 
     The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed
@@ -24,17 +24,13 @@ class Adversarial:
 
     That this adversary guesses does not show that the group is gone from the map: train a fresh one to find out.
 
-    Targets (N, A + 1) as `objectives.Joint` takes them; logits (N, A).
+    Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
 
     Attributes:
-        attributes: how many, A.
-        groups: how many, G.
         weight: of the reversed gradient, >= 0; 0 leaves an onlooker that changes nothing.
         hidden: width of the adversary's hidden layer.
     """
 
-    attributes: int
-    groups: int
     weight: float = 2.0
     hidden: int = 64
 
@@ -47,14 +43,9 @@ class Adversarial:
         """One logit for each attribute."""
         return self.attributes
 
-    def checked(self, targets: Targets) -> torch.Tensor:
-        """(N, A + 1), float."""
-        return attributes_and_group(targets, self.attributes, self.groups)
-
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """The attributes' mean binary cross-entropy plus the adversary's loss behind a reversal."""
-        check_attributes(targets[:, :-1])
-        check_groups(targets[:, -1], self.groups)
+        self.check_learnable(targets)
         if maps.ndim != 4:
             raise BiaslibError("the adversary reads a map (N, C, h, w), which this architecture does not have.")
         weights = class_weights(targets[:, -1].long(), self.groups)

@@ -8,41 +8,29 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import Targets, attributes_and_group, check_attributes, check_groups
+from biaslib.objectives import AttributesAndGroup
 
 RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainIndependent:
+class DomainIndependent(AttributesAndGroup):
     """A block of A logits for every group; an image trains the block of its own group.
 
     Within a block the group is constant, so that it cannot help to tell the attributes. The model does not predict
     the group: `domain_scores` turns the blocks into one answer.
 
-    Targets (N, A + 1) as `objectives.Joint` takes them; logits (N, G A), group after group.
-
-    Attributes:
-        attributes: how many, A.
-        groups: how many, G.
+    Targets as `objectives.AttributesAndGroup` takes them; logits (N, G A), group after group.
     """
-
-    attributes: int
-    groups: int
 
     @property
     def outputs(self) -> int:
         """One logit for each attribute in each group."""
         return self.groups * self.attributes
 
-    def checked(self, targets: Targets) -> torch.Tensor:
-        """(N, A + 1), float."""
-        return attributes_and_group(targets, self.attributes, self.groups)
-
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean binary cross-entropy of the true group's block."""
-        check_attributes(targets[:, :-1])
-        check_groups(targets[:, -1], self.groups)
+        self.check_learnable(targets)
         return DomainIndependentLoss(self.groups)
 
 

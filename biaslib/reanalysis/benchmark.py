@@ -5,12 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.metrics import f1_score
-from torch import nn
 
-from biaslib import models, parallel, training
-from biaslib.errors import BiaslibError
+from biaslib import parallel
 from biaslib.metrics import (
     Labels,
     bias_amplification,
@@ -18,7 +15,6 @@ from biaslib.metrics import (
     mean_average_precision,
     set_average_precision,
 )
-from biaslib.mitigation import Adversarial
 from biaslib.scene_models import Experiment, Outcome, Training, constrained, maker_scores, object_scores, outcomes
 from biaslib.scene_models import predicted as predicted_by
 from biaslib.worlds.scenes import OBJECTS
@@ -134,8 +130,8 @@ def run(setting: Setting) -> pd.DataFrame:
         independent errors, dealt object by object) and no_errors (that of the test labels themselves), both for
         `COMPARED` and "own" only and not for `RULES`, of which nothing else is measured; n_sets, never (sets that are
         never predicted). And rows of the kind "quality": map and map_sets (mAP*; NaN for RBA, which changes decisions
-        and no scores, mAP* also for `RULES`), f1 (mean over objects), maker (share of right makers), probe, met, all
-        in [0, 1], and images (number of training rows).
+        and no scores, mAP* also for `RULES`), f1 (mean over objects), maker (share of right makers), probe,
+        adversary, met, all in [0, 1], and images (number of training rows).
     """
     it = said(setting)
     one = it.outcome
@@ -171,47 +167,6 @@ def cells(setting: Setting) -> pd.DataFrame:
     return found[found["positive"]].assign(method=setting.method, seed=setting.original.seed)
 
 
-def adversary_accuracy(experiment: Experiment) -> float:
-    """How often the adversary itself, after training with the model, tells the maker of a test image; stored.
-
-    Raises:
-        BiaslibError: where the objective has no adversary.
-    """
-    if experiment.training != "adversarial":
-        raise BiaslibError(f"{experiment.training} training has no adversary: ask an adversarial model.")
-    (found,) = parallel.stored("scenes-adversary", [experiment], run_adversary)
-    return float(found)
-
-
-def run_adversary(experiment: Experiment) -> np.ndarray:
-    """Trains the model again, keeps the adversary, and asks it; on one thread."""
-    found: np.ndarray = parallel.single_threaded(_adversary, experiment)
-    return found
-
-
-def _adversary(experiment: Experiment) -> np.ndarray:
-    kept: list[nn.Module] = []
-
-    class Watched(Adversarial):
-        def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
-            kept.append(super().criterion(targets, maps))
-            return kept[-1]
-
-    plain = experiment.objective()
-    assert isinstance(plain, Adversarial)
-    objective = Watched(attributes=plain.attributes, groups=plain.groups, weight=plain.weight, hidden=plain.hidden)
-    table, test = experiment.table("train"), experiment.table("test")
-    pictures, unseen = (experiment.world().render(rows, size=experiment.size, regions=()) for rows in (table, test))
-    targets = table[[*OBJECTS, "maker"]].to_numpy(np.int8)
-    model = training.fit(pictures, targets, experiment.config(len(table)), objective=objective)
-    adversary = kept[-1].cpu().eval().adversary
-    with torch.inference_mode():
-        starts = range(0, len(unseen), 128)
-        maps = (model.forward_features(models.to_tensor(unseen.images[i : i + 128])) for i in starts)  # type: ignore[operator]
-        guesses = torch.cat([adversary(each.mean((2, 3))).argmax(1) for each in maps]).numpy()  # type: ignore[operator]
-    return np.array((guesses == test["maker"].to_numpy()).mean())
-
-
 def _quality(setting: Setting, it: Said) -> dict[str, float]:
     one = it.outcome
     ranked, sets = setting.method != "RBA", setting.method in METHODS
@@ -222,6 +177,7 @@ def _quality(setting: Setting, it: Said) -> dict[str, float]:
         "f1": float(f1_score(truth, it.predicted.attributes, average="macro", zero_division=0.0)),
         "maker": float((it.predicted.groups == one.test.groups).mean()),
         "probe": one.probe,
+        "adversary": one.adversary,
         "met": it.met,
         "images": float(len(one.train)),
     }

@@ -76,17 +76,14 @@ def test_no_errors_cost_nothing_in_a_direction(found):
     assert compared.unrelated.notna().all()
 
 
-def test_a_model_without_an_adversary_is_not_asked_for_one():
-    with pytest.raises(BiaslibError, match="original training has no adversary"):
-        benchmark.adversary_accuracy(Experiment(**TINY))
-
-
 def test_quality_says_which_numbers_there_are(found):
     _, table, said, _ = found
     quality = table[table.kind == "quality"].pivot(index="method", columns="measure", values="value")
     assert np.isnan(quality.loc["RBA", "map"])
     assert quality["map"].drop("RBA").between(0, 1).all()
     assert quality["met"].notna().tolist() == [method == "RBA" for method in quality.index]
+    assert quality["adversary"].notna().tolist() == [method == "Adversarial" for method in quality.index]
+    assert 0 < quality.loc["Adversarial", "adversary"] < 1
     assert quality.loc["DomInd", "maker"] == 1.0
     assert quality.loc["Data repair", "images"] == TINY["images"] / 2
     # the conditional rule reads another block where the maker is predicted wrongly
@@ -102,8 +99,3 @@ def test_cells_are_counted_from_the_labels_before_resampling(found):
     cells = benchmark.cells(Setting(method="Original", original=original, draws=1))
     assert (cells.train_bias > 0.5).all()
     assert (cells.method == "Original").all()
-
-
-def test_the_adversary_itself_can_be_asked(found):
-    accuracy = benchmark.adversary_accuracy(Experiment(training="adversarial", **TINY))
-    assert 0 < accuracy < 1
