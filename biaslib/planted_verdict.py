@@ -1,0 +1,195 @@
+"""Whether a map gives a planted bias away: one rule for every metric, likeness to unbiased twins, further methods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+import scipy.stats
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from biaslib import attribution, metrics, models, parallel, training
+from biaslib.errors import BiaslibError
+from biaslib.planted_maps import METHODS, Evaluation, Method
+from biaslib.planted_models import USE_CASES, Setting, known
+
+Side = Literal["above", "below"]
+Arrays = dict[str, np.ndarray]
+
+# methods beyond the paper's, by their names in the grad-cam library
+LIBRARY: Final[dict[str, Method]] = {
+    "LayerCAM": attribution.library_cam("LayerCAM"),
+    "Grad-CAM++": attribution.library_cam("GradCAMPlusPlus"),
+    "EigenCAM": attribution.library_cam("EigenCAM"),
+}
+
+
+def limit(twins: Sequence[float] | np.ndarray, *, side: Side, confidence: float = 0.95) -> float:
+    r"""What one more unbiased model would stay within, with this confidence: a one-sided prediction limit.
+
+    $$\bar x \pm t_{m-1}\, s \sqrt{1 + 1/m}$$
+
+    for m twins with mean x and standard deviation s, were their values normal (Hahn and Meeker 1991, section 4.7).
+
+    Args:
+        twins: (m,) the same number of each unbiased model; NaN is left out.
+        side: "above" for the upper limit, "below" for the lower one.
+        confidence: between 0.5 and 1.
+
+    Returns:
+        The limit; NaN with fewer than two twins.
+
+    Raises:
+        BiaslibError: for another side, or a confidence out of range.
+    """
+    if side not in ("above", "below"):
+        raise BiaslibError(f"side must be above or below, not {side!r}.")
+    if not 0.5 <= confidence < 1:
+        raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
+    values = np.asarray(twins, dtype=float)
+    values = values[~np.isnan(values)]
+    m = len(values)
+    if m < 2:
+        return float("nan")
+    width = scipy.stats.t.ppf(confidence, m - 1) * values.std(ddof=1) * np.sqrt(1 + 1 / m)
+    return float(values.mean() + (width if side == "above" else -width))
+
+
+def beyond(
+    values: Sequence[float] | np.ndarray,
+    twins: Sequence[float] | np.ndarray,
+    *,
+    side: Side,
+    confidence: float = 0.95,
+) -> np.ndarray:
+    """Which models an auditor would report: those on the feared side of what unbiased twins do.
+
+    Args:
+        values: (M,) one number for each audited model.
+        twins: (m,) the same number of each unbiased model.
+        side: where a biased model is expected.
+        confidence: of `limit`.
+
+    Returns:
+        (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
+    """
+    bound = limit(twins, side=side, confidence=confidence)
+    found = np.asarray(values, dtype=float)
+    return np.asarray(found > bound if side == "above" else found < bound)
+
+
+def false_alarms(twins: Sequence[float] | np.ndarray, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+    """Which unbiased models the same rule reports when each is audited with all the others as its twins, (m,) bool."""
+    values = np.asarray(twins, dtype=float)
+    others = [np.delete(values, place) for place in range(len(values))]
+    return np.array(
+        [bool(beyond(values[[place]], rest, side=side, confidence=confidence)[0]) for place, rest in enumerate(others)]
+    )
+
+
+def noticed_from(strengths: Sequence[float], shares: Sequence[float]) -> float:
+    """The strength from which on every model is reported, there and at every greater one; NaN where there is none.
+
+    Args:
+        strengths: of the bias, in any order.
+        shares: of the models reported at each, in [0, 1].
+    """
+    found = np.nan
+    for strength, share in sorted(zip(strengths, shares, strict=True), reverse=True):
+        if share < 1:
+            break
+        found = strength
+    return found
+
+
+def likeness(maps: np.ndarray, others: np.ndarray, *, cells: int = 8) -> np.ndarray:
+    """Attention-IoU of two models' maps of the same images, on a grid that every method can be brought to.
+
+    Args:
+        maps: (N, h, w), >= 0.
+        others: (N, h, w), those of another model.
+        cells: along a side of the grid; finer maps are averaged down to it.
+
+    Returns:
+        (N,) in [0, 1]; NaN where one of the maps is 0 everywhere.
+    """
+    return np.asarray(metrics.attention_iou(_pooled(maps, cells), _pooled(others, cells)))
+
+
+def looks(
+    settings: Sequence[Setting], evaluation: Evaluation, *, plain: int = 16, scheduler: str | None = None
+) -> list[Arrays]:
+    """The maps that the paper does not have: other methods, and all methods on images without the cue.
+
+    Args:
+        settings: of the models, which are trained where the store lacks them.
+        evaluation: the images that the paper's methods have maps of.
+        plain: how many images without the cue.
+        scheduler: see `parallel.workers`.
+
+    Returns:
+        For each model, (N, h, w) maps of the evaluation's images under each name of `LIBRARY`; maps of images without
+        the cue under each name of both, with "plain: " before it; and `plain truth` and `plain answers`, (plain,)
+        classes.
+    """
+    keys = [(setting, evaluation, plain) for setting in settings]
+    return parallel.stored("planted-looks", keys, run_looks, scheduler=scheduler)
+
+
+def run_looks(key: tuple[Setting, Evaluation, int]) -> Arrays:
+    """The maps of one model; on one thread."""
+    found: Arrays = parallel.single_threaded(_looks, *key)
+    return found
+
+
+def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct: np.ndarray) -> tuple[float, float]:
+    """Mean relevance mass and rank accuracy of one model's maps, over images it is right about.
+
+    Args:
+        maps: (N, h, w) of all images.
+        rows: (n,) the images that have the object.
+        masks: (n, H, W) where it is.
+        correct: (N,) whether the model is right.
+
+    Returns:
+        Both means; NaN where no image is left.
+    """
+    right = correct[rows]
+    if not right.any():
+        return float("nan"), float("nan")
+    fine = metrics.at_size(maps[rows[right]], *masks.shape[1:])
+    mass = metrics.relevance_mass_accuracy(fine, masks[right])
+    rank = metrics.relevance_rank_accuracy(fine, masks[right])
+    return _mean(mass), _mean(rank)
+
+
+def _mean(values: np.ndarray) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
+
+
+def _pooled(maps: np.ndarray, cells: int) -> np.ndarray:
+    return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
+
+
+def _looks(setting: Setting, evaluation: Evaluation, plain: int) -> Arrays:
+    model = known(setting)
+    found = _explained(model, setting, evaluation, LIBRARY)
+    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1)
+    bare = _explained(model, setting, without, METHODS | LIBRARY)
+    names = {"truth": "plain truth", "answers": "plain answers"}
+    return {name: found[name] for name in LIBRARY} | {
+        names.get(name, f"plain: {name}"): values for name, values in bare.items()
+    }
+
+
+def _explained(
+    model: torch.nn.Module, setting: Setting, evaluation: Evaluation, methods: Mapping[str, Method]
+) -> Arrays:
+    samples = evaluation.samples(setting)
+    answers = training.predict(model, samples.images).argmax(axis=1)
+    pixels = models.to_tensor(samples.images)
+    found = {name: method(model, pixels, answers[:, None])[:, 0].numpy() for name, method in methods.items()}
+    truth = samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
+    return found | {"truth": truth, "answers": answers}

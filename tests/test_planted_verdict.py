@@ -1,0 +1,134 @@
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from biaslib import attribution, metrics, models, parallel, planted_models, training
+from biaslib.errors import BiaslibError
+from biaslib.planted_maps import METHODS, Evaluation
+from biaslib.planted_models import Setting
+from biaslib.planted_verdict import (
+    LIBRARY,
+    beyond,
+    false_alarms,
+    likeness,
+    limit,
+    looks,
+    mass_and_rank,
+    noticed_from,
+)
+
+TINY = Setting(images=64, size=32, epochs=1)
+FEW = Evaluation(images=8)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """A process for every kind of result would take longer than the results."""
+
+    @contextlib.contextmanager
+    def workers(_scheduler):
+        with ThreadPoolExecutor(1) as executor:
+            yield executor, 1
+
+    monkeypatch.setattr(parallel, "workers", workers)
+
+
+def test_the_limit_by_hand():
+    # three twins 1, 2, 3: mean 2, standard deviation 1, t(2) at 95 % is 2.92
+    assert limit([1, 2, 3], side="above") == pytest.approx(2 + 2.919986 * math.sqrt(4 / 3), abs=1e-5)
+    assert limit([1, 2, 3], side="below") == pytest.approx(2 - 2.919986 * math.sqrt(4 / 3), abs=1e-5)
+    assert limit([1, np.nan, 2, 3], side="above") == limit([1, 2, 3], side="above")
+    assert np.isnan(limit([1.0], side="above"))
+    assert limit([0.3, 0.3, 0.3], side="above") == pytest.approx(0.3)
+
+
+def test_one_more_twin_is_reported_as_often_as_the_confidence_says():
+    rng = np.random.default_rng(0)
+    for side in ("above", "below"):
+        hits = [beyond(values[4:], values[:4], side=side, confidence=0.9)[0] for values in rng.normal(size=(4000, 5))]
+        assert np.mean(hits) == pytest.approx(0.1, abs=0.015)
+
+
+def test_a_change_of_unit_changes_no_verdict():
+    rng = np.random.default_rng(1)
+    twins, values = rng.normal(size=4), 3 * rng.normal(size=50)
+    np.testing.assert_array_equal(
+        beyond(values, twins, side="above"), beyond(-7 * values + 2, -7 * twins + 2, side="below")
+    )
+
+
+def test_no_value_and_no_twins_report_nothing():
+    assert beyond([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
+    assert beyond([9.0], [1.0], side="above").tolist() == [False]
+    assert false_alarms([1.0, 2.0], side="above").tolist() == [False, False]
+
+
+def test_false_alarms_leave_each_twin_out():
+    twins = [0.10, 0.11, 0.12, 0.13, 0.90]
+    assert false_alarms(twins, side="above").tolist() == [False, False, False, False, True]
+    assert false_alarms(twins, side="below").tolist() == [False] * 5
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [([0, 1, 1], 0.5), ([1, 1, 1], 0.0), ([0, 0, 1], 1.0), ([1, 0.5, 1], 1.0), ([1, 1, 0.5], None)],
+)
+def test_noticed_from_the_strength_above_which_nothing_is_missed(shares, expected):
+    found = noticed_from([0.0, 0.5, 1.0], shares)
+    assert np.isnan(found) if expected is None else found == expected
+    assert found == noticed_from([1.0, 0.0, 0.5], [shares[2], shares[0], shares[1]]) or expected is None
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
+        (lambda: limit([1, 2], side="above", confidence=1), "confidence must be from 0.5 to below 1, not 1"),
+    ],
+)
+def test_bad_arguments_are_named(call, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        call()
+
+
+def test_likeness_is_attention_iou_on_a_common_grid():
+    rng = np.random.default_rng(2)
+    coarse = rng.random((5, 8, 8)).astype(np.float32)
+    fine = coarse.repeat(4, axis=1).repeat(4, axis=2)
+    np.testing.assert_allclose(likeness(fine, coarse), 1, atol=1e-6)
+    other = rng.random((5, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(likeness(fine, other), metrics.attention_iou(coarse, other), atol=1e-6)
+    assert np.isnan(likeness(np.zeros_like(coarse), other)).all()
+
+
+def test_mass_and_rank_are_means_over_right_answers():
+    maps = np.zeros((3, 4, 4), np.float32)
+    maps[0, 0, 0] = maps[1, 3, 3] = 1
+    masks = np.zeros((2, 4, 4), bool)
+    masks[:, 0, 0] = True
+    rows = np.array([0, 1])
+    assert mass_and_rank(maps, rows, masks, np.array([True, True, True])) == (0.5, 0.5)
+    assert mass_and_rank(maps, rows, masks, np.array([True, False, True])) == (1.0, 1.0)
+    assert np.isnan(mass_and_rank(maps, rows, masks, np.zeros(3, bool))).all()
+    # a map of nothing has no mass anywhere and is left out
+    assert mass_and_rank(maps[[0, 2, 2]], rows, masks, np.ones(3, bool)) == (1.0, 1.0)
+
+
+def test_looks_are_the_methods_maps_with_and_without_the_cue():
+    (found,) = looks([TINY], FEW, plain=4)
+    assert set(found) == {*LIBRARY, *(f"plain: {name}" for name in METHODS | LIBRARY), "plain truth", "plain answers"}
+    model, samples = planted_models.known(TINY), FEW.samples(TINY)
+    answers = training.predict(model, samples.images).argmax(axis=1)
+    expected = attribution.library_cam("LayerCAM")(model, models.to_tensor(samples.images), answers[:, None])
+    np.testing.assert_allclose(found["LayerCAM"], expected[:, 0].numpy(), rtol=1e-5)
+    plain = replace(FEW, images=4, strength=None, seed=FEW.seed + 1).samples(TINY)
+    assert not plain.labels["ball"].any()
+    np.testing.assert_array_equal(found["plain truth"], plain.labels["cat"].to_numpy(int))
+    said = training.predict(model, plain.images).argmax(axis=1)
+    np.testing.assert_array_equal(found["plain answers"], said)
+    by_hand = attribution.grad_cam(model, models.to_tensor(plain.images), said[:, None])[:, 0].numpy()
+    np.testing.assert_allclose(found["plain: Grad-CAM"], by_hand, rtol=1e-5)
