@@ -98,8 +98,7 @@ def plain_corners(
         kind, ball_seed, wanted = int(rng.integers(len(BALLS))), int(rng.integers(2**32)), rng.uniform(*radius)
         near = np.minimum(gap + wanted * (1 + rng.random((4, 2))), 1 - gap - wanted)
         corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
-        steep = ndimage.gaussian_gradient_magnitude(image.mean(axis=-1), 0.007 * size)
-        plain = [steep[np.hypot(x - a, y - b) < wanted].mean() for a, b in corners]
+        plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
         rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
@@ -212,6 +211,15 @@ def _place(
     free = np.flatnonzero(room[top:] >= min(wanted, most))
     row, across = divmod(free[int(which * len(free))], size)
     return kind, (across + 0.5) / size, (top + row + 0.5) / size, min(wanted, most), seed
+
+
+def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: float) -> float:
+    """The mean gradient of the brightness in a disc."""
+    size = len(image)
+    low, high = np.floor((middle - radius) * size - 6).astype(int), np.ceil((middle + radius) * size + 6).astype(int)
+    across, down = (slice(max(0, start), end) for start, end in zip(low, high, strict=True))
+    steep = ndimage.gaussian_gradient_magnitude(image[down, across].mean(axis=-1), 0.007 * size)
+    return float(steep[np.hypot(x[:, across] - middle[0], y[down] - middle[1]) < radius].mean())
 
 
 def _draw(canvas: Field, owner: np.ndarray, table: dict[str, np.ndarray]) -> None:
