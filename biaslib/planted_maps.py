@@ -1,4 +1,4 @@
-"""What models with a planted bias answer, where they look, and how much of that lies on what; through the store."""
+"""What models with a planted bias answer with and without the cue, and where they look; through the store."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import softmax
 from torch import nn
 
-from biaslib import attribution, metrics, models, parallel, training
+from biaslib import attribution, models, parallel, training
 from biaslib.errors import BiaslibError
-from biaslib.planted_models import TEST_SEED, USE_CASES, Setting, known, pictures, trained
-from biaslib.planting.regions import boxes_of_masks, masks_of_boxes
+from biaslib.planted_models import TEST_SEED, USE_CASES, Setting, known, trained, world_of
 from biaslib.samples import Samples
 
 Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
@@ -56,23 +54,7 @@ class Evaluation:
 
     def samples(self, setting: Setting) -> Samples:
         """The images, as large as the model's."""
-        return pictures(setting.use_case, self.images, strength=self.strength, size=setting.size, seed=self.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outline:
-    """Where an object is taken to be.
-
-    Attributes:
-        boxes: whether boxes around the regions are measured on; None: as in the paper, boxes for cats, dogs and balls,
-            outlines for fruits.
-        extension: by what share of their area the small objects (balls, fruits) are extended.
-        cells: whether class activation maps are enlarged as the squares they are made of, not bilinearly.
-    """
-
-    boxes: bool | None = None
-    extension: float = 0.5
-    cells: bool = False
+        return setting.samples("test", self.images, strength=self.strength, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -97,7 +79,7 @@ class Answers:
         """(N, classes), of the test images at a strength of the bias; None: without the cue."""
         if strength is None:
             return self.without
-        world = USE_CASES[self.setting.use_case].world
+        world = self.setting.world("test")
         cued = world.factors(len(self.truth), strength=strength, seed=self.seed)[world.cue].to_numpy(bool)
         return np.where(cued[:, None], self.with_cue, self.without)
 
@@ -158,97 +140,31 @@ def run_maps(key: tuple[Setting, Evaluation]) -> dict[str, np.ndarray]:
     return found
 
 
-def scores(
-    settings: Sequence[Setting],
-    evaluation: Evaluation,
-    outline: Outline | None = None,
-    *,
-    scheduler: str | None = None,
-) -> pd.DataFrame:
-    """Relevance mass and rank accuracy of every model, image, object and method.
-
-    Returns:
-        One row each, with `model` (its place among the settings), `image`, `object` (of `UseCase.objects`; an image
-        has those of its own class), `method`, `rma`, `rra` (NaN for a map that is 0 everywhere), `area` (the share of
-        the image that the object takes, which is what a map that knows nothing scores) and `correct` (whether the
-        model is right about the image).
-    """
-    maps(settings, evaluation, scheduler=scheduler)
-    keys = [(setting, evaluation, outline or Outline()) for setting in settings]
-    found = parallel.stored("planted-scores", keys, run_scores, scheduler=scheduler)
-    return pd.concat([table.assign(model=place) for place, table in enumerate(found)], ignore_index=True)
-
-
-def run_scores(key: tuple[Setting, Evaluation, Outline]) -> pd.DataFrame:
-    """The rows of one model."""
-    setting, evaluation, outline = key
-    found = parallel.stored("planted-maps", [(setting, evaluation)], run_maps)[0]
-    correct = found["logits"].argmax(axis=1) == found["truth"]
-    tables = []
-    for name, (rows, masks) in regions(setting.use_case, evaluation.samples(setting), outline).items():
-        for method in ALL_METHODS:
-            fine = _enlarged(found[method][rows], masks.shape[1:], cells=outline.cells)
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "image": rows,
-                        "object": name,
-                        "method": method,
-                        "rma": metrics.relevance_mass_accuracy(fine, masks),
-                        "rra": metrics.relevance_rank_accuracy(fine, masks),
-                        "area": masks.mean(axis=(1, 2)),
-                        "correct": correct[rows],
-                    }
-                )
-            )
-    return pd.concat(tables, ignore_index=True)
-
-
-def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """For each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
-    case = USE_CASES[use_case]
-    truth = samples.labels[case.world.target].to_numpy(int)
-    found = {}
-    for name, (region, number) in case.objects.items():
-        every = np.asarray(samples.masks[region])
-        rows = np.flatnonzero((truth == number) & every.any(axis=(1, 2)))
-        masks = every[rows]
-        if case.boxed if outline.boxes is None else outline.boxes:
-            masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
-        if region in case.small:
-            masks = metrics.expanded(masks, share=outline.extension)
-        found[name] = (rows, masks)
-    return found
-
-
 def _answers(setting: Setting, images: int, seed: int) -> dict[str, np.ndarray]:
-    world = USE_CASES[setting.use_case].world
-    model, truth, logits = known(setting), np.empty(0), {}
-    for name, cue in (("with_cue", 1), ("without", 0)):
-        samples = _cued(setting.use_case, images, cue, setting.size, seed)
-        logits[name] = training.predict(model, samples.images)
-        truth = samples.labels[world.target].to_numpy(int)
-    return {"truth": truth, **logits}
+    model = known(setting)
+    with_cue, without = (_cued(setting.use_case, setting.source, images, cue, setting.size, seed) for cue in (1, 0))
+    return {
+        "truth": _truth(setting, without),
+        "with_cue": training.predict(model, with_cue.images),
+        "without": training.predict(model, without.images),
+    }
 
 
 @functools.lru_cache(maxsize=2)
-def _cued(use_case: str, images: int, cue: int, size: int, seed: int) -> Samples:
-    world = USE_CASES[use_case].world
+def _cued(use_case: str, source: str, images: int, cue: int, size: int, seed: int) -> Samples:
+    world = world_of(use_case, source, "test")
     return world.render(world.factors(images, strength=0.0, seed=seed).assign(**{world.cue: cue}), size=size)
+
+
+def _truth(setting: Setting, samples: Samples) -> np.ndarray:
+    return samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
 
 
 def _maps(setting: Setting, evaluation: Evaluation) -> dict[str, np.ndarray]:
     samples, model = evaluation.samples(setting), known(setting)
     logits = training.predict(model, samples.images)
-    truth = samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
+    truth = _truth(setting, samples)
     explained = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
     pixels = models.to_tensor(samples.images)
     found = {name: method(model, pixels, explained[:, None])[:, 0].numpy() for name, method in ALL_METHODS.items()}
     return found | {"logits": logits, "truth": truth, "explained": explained}
-
-
-def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
-    times = size[0] // coarse.shape[1]
-    if not cells or times * coarse.shape[1] != size[0]:
-        return metrics.at_size(coarse, *size)
-    return coarse.repeat(times, axis=1).repeat(times, axis=2)

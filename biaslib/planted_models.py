@@ -1,7 +1,7 @@
-"""Classifiers with a planted bias: cats beside a ball, apples on apple trees; trained through the store."""
+"""Classifiers with a planted bias: cats beside a ball, apples on apple trees, drawn or in photos; through the store."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,13 +9,16 @@ import torch
 from torch import nn
 
 from biaslib import models, parallel, store, training
+from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
+from biaslib.planting.photos import FruitPhotos, PetPhotos
 from biaslib.samples import Samples
 from biaslib.training_config import TrainingConfig
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.protocol import World
 
+SOURCES: Final = ("generated", "photos")
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
 State = dict[str, torch.Tensor]
 
@@ -26,6 +29,7 @@ class UseCase:
 
     Attributes:
         world: that draws it.
+        photos: the world of the same in photos of a split.
         classes: words for the classes, in the order of the logits.
         favoured: the class with the cue.
         objects: what relevance is measured on: words -> region and class; on images of that class alone, and where the
@@ -35,6 +39,7 @@ class UseCase:
     """
 
     world: World
+    photos: Callable[[str], World]
     classes: tuple[str, ...]
     favoured: int
     objects: dict[str, tuple[str, int]]
@@ -45,6 +50,7 @@ class UseCase:
 USE_CASES: Final = {
     "pets": UseCase(
         world=Pets(),
+        photos=PetPhotos,
         classes=("dog", "cat"),
         favoured=1,
         objects={"Cat": ("animal", 1), "Dog": ("animal", 0), "Ball": ("ball", 1)},
@@ -53,6 +59,7 @@ USE_CASES: Final = {
     ),
     "fruits": UseCase(
         world=Fruits(),
+        photos=FruitPhotos,
         classes=NAMES,
         favoured=APPLE,
         objects={name.capitalize(): ("fruit", number) for number, name in enumerate(NAMES)},
@@ -68,8 +75,9 @@ class Setting:
 
     Attributes:
         use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
+        source: of the images: "generated" or "photos" (see `planting.photos`).
         architecture: a name that `models.build` knows.
-        weights: None, "imagenet", or a local file or folder.
+        weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
         frozen: how many of the first convolutions keep the weights they start with.
         strength: of the bias, in [0, 1]: at 1 as in the paper's biased images, at 0 the cue lies beside half of every
             class. None: no image has the cue, as in the paper's unbiased cats and dogs.
@@ -80,10 +88,14 @@ class Setting:
         batch: images a step.
         optimiser: a name that `TrainingConfig` knows.
         learning_rate: its peak.
+        momentum: of sgd and rmsprop.
         schedule: of the learning rate.
+        validation: how many images the epoch is chosen by, of the same strength; 0 keeps the last epoch.
+        patience: stop after so many epochs without a better validation loss; None never stops.
     """
 
     use_case: str = "pets"
+    source: str = "generated"
     architecture: str = "small_mobilenet"
     weights: str | None = None
     frozen: int = 0
@@ -95,32 +107,51 @@ class Setting:
     batch: int = 32
     optimiser: str = "adamw"
     learning_rate: float = 1e-2
+    momentum: float = 0.0
     schedule: str = "one_cycle"
+    validation: int = 0
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         if self.use_case not in USE_CASES:
             raise BiaslibError(f"use_case must be {' or '.join(USE_CASES)}, not {self.use_case!r}.")
+        if self.source not in SOURCES:
+            raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {self.source!r}.")
         if self.seed >= TEST_SEED:
             raise BiaslibError(f"seed must be below {TEST_SEED:,}, where those of test images begin, not {self.seed}.")
 
     def config(self) -> TrainingConfig:
         """Cross-entropy; mirrored at random; in float32, which is the faster one for these small networks on a CPU."""
+        weights = self.weights
+        if weights not in (None, "imagenet"):
+            weights = str(registry.root() / weights)
         return TrainingConfig(
-            architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=self.weights,
+            architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=weights,
             frozen=self.frozen, epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, schedule=self.schedule, precision="float32", seed=self.seed,
+            learning_rate=self.learning_rate, momentum=self.momentum, schedule=self.schedule, precision="float32",
+            keep="best" if self.validation else "last", patience=self.patience, seed=self.seed,
         )  # fmt: skip
+
+    def samples(self, split: str, images: int, *, strength: float | None, seed: int) -> Samples:
+        """Images of a split ("train", "val" or "test") at a strength, as large as the model's."""
+        return pictures(
+            self.use_case, images, strength=strength, size=self.size, seed=seed, source=self.source, split=split
+        )
+
+    def world(self, split: str) -> World:
+        """What the images of a split are drawn by."""
+        return world_of(self.use_case, self.source, split)
 
 
 def grid(
     setting: Setting, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
 ) -> list[Setting]:
-    """The setting for every architecture, strength and seed 0, 1, ... count - 1, in this order."""
+    """The setting for every architecture and strength with its own and the next count - 1 seeds, in this order."""
     return [
-        replace(setting, architecture=architecture, strength=strength, seed=seed)
+        replace(setting, architecture=architecture, strength=strength, seed=setting.seed + number)
         for architecture in architectures
         for strength in strengths
-        for seed in range(count)
+        for number in range(count)
     ]
 
 
@@ -149,19 +180,43 @@ def known(setting: Setting) -> nn.Module:
 
 
 @functools.lru_cache(maxsize=2)
-def pictures(use_case: str, images: int, *, strength: float | None, size: int, seed: int) -> Samples:
-    """Images of a use case at a strength, as `Setting` says it; the last two sets are kept in memory."""
-    world = USE_CASES[use_case].world
+def pictures(
+    use_case: str,
+    images: int,
+    *,
+    strength: float | None,
+    size: int,
+    seed: int,
+    source: str = "generated",
+    split: str = "train",
+) -> Samples:
+    """Images of a use case at a strength, as `Setting` says it; the last two sets are kept in memory.
+
+    Generated images are told apart by their seeds alone, photos by their split first.
+    """
+    world = world_of(use_case, source, split)
     table = world.factors(images, strength=strength or 0.0, seed=seed)
     return world.render(table.assign(**{world.cue: 0}) if strength is None else table, size=size)
 
 
+@functools.cache
+def world_of(use_case: str, source: str, split: str) -> World:
+    """What draws the images of a use case: the generated world, or the photos of a split."""
+    case = USE_CASES[use_case]
+    return case.world if source == "generated" else case.photos(split)
+
+
 def _train(setting: Setting) -> State:
-    samples = pictures(
-        setting.use_case, setting.images, strength=setting.strength, size=setting.size, seed=setting.seed
-    )
-    target = samples.labels[USE_CASES[setting.use_case].world.target]
-    return dict(training.fit(samples, target, setting.config()).state_dict())
+    target = USE_CASES[setting.use_case].world.target
+    samples = setting.samples("train", setting.images, strength=setting.strength, seed=setting.seed)
+    held_out = None
+    if setting.validation:
+        # generated validation images share no seed with training or test images
+        seed = TEST_SEED - 1 - setting.seed
+        chosen_by = setting.samples("val", setting.validation, strength=setting.strength, seed=seed)
+        held_out = (chosen_by, chosen_by.labels[target])
+    model = training.fit(samples, samples.labels[target], setting.config(), validation=held_out)
+    return dict(model.state_dict())
 
 
 def _model(setting: Setting, state: State) -> nn.Module:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import attribution, models, parallel, planted_maps, planted_models, training
+from biaslib import attribution, models, parallel, planted_maps, planted_models, planted_scores, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect
-from biaslib.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation, Outline
+from biaslib.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
 from biaslib.planted_models import USE_CASES, Setting
+from biaslib.planted_scores import Outline
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=10)
@@ -42,6 +43,39 @@ def test_the_grid_runs_over_architectures_strengths_and_seeds():
     assert found[:3] == [("small", 0.0, 0), ("small", 0.0, 1), ("small", 1.0, 0)]
     assert found[-1] == ("small_mobilenet", 1.0, 1)
     assert len(set(settings)) == 8
+    (later,) = planted_models.grid(replace(TINY, seed=7), architectures=("small",), strengths=(None,), count=1)
+    assert later == replace(TINY, architecture="small", strength=None, seed=7)
+
+
+def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(
+        planted_models.training, "fit",
+        lambda samples, targets, config, *, validation: seen.update(config=config, validation=validation)
+        or models.build("small", 2),
+    )  # fmt: skip
+    planted_models.train(replace(TINY, validation=8, patience=2))
+    assert (seen["config"].keep, seen["config"].patience) == ("best", 2)
+    chosen_by, targets = seen["validation"]
+    assert len(chosen_by) == len(targets) == 8
+    training_images = planted_models.pictures("pets", 64, strength=1.0, size=32, seed=0).images
+    assert not any((chosen_by.images == image).all((1, 2, 3)).any() for image in training_images)
+    planted_models.train(TINY)
+    assert (seen["config"].keep, seen["validation"]) == ("last", None)
+    assert planted_models.Setting(weights="weights/x").config().weights.endswith("weights/x")
+
+
+def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
+    asked = []
+    case = replace(USE_CASES["pets"], photos=lambda split: asked.append(split) or USE_CASES["pets"].world)
+    monkeypatch.setitem(USE_CASES, "pets", case)
+    planted_models.world_of.cache_clear()
+    planted_models.pictures.cache_clear()
+    setting = replace(TINY, source="photos")
+    planted_models.known(setting)
+    planted_maps.answers([setting], images=8)
+    assert asked == ["train", "test"]
+    planted_models.world_of.cache_clear()
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))
@@ -101,8 +135,8 @@ def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use
     maps["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
     maps["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
     found = {**maps, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
-    monkeypatch.setattr(planted_maps.parallel, "stored", lambda *_: [found])
-    table = planted_maps.run_scores((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
+    monkeypatch.setattr(planted_scores.parallel, "stored", lambda *_: [found])
+    table = planted_scores.run_scores((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
     exact = table.loc["Integrated gradients"]
     on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
     np.testing.assert_allclose(on_it[["rma", "rra"]], 1)
@@ -116,8 +150,8 @@ def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use
 
 def test_objects_are_boxed_and_extended_as_asked():
     samples = planted_models.pictures("pets", 30, strength=1.0, size=32, seed=1)
-    plain = planted_maps.regions("pets", samples, Outline(boxes=False, extension=0.0))
-    boxed = planted_maps.regions("pets", samples, Outline())
+    plain = planted_scores.regions("pets", samples, Outline(boxes=False, extension=0.0))
+    boxed = planted_scores.regions("pets", samples, Outline())
     cats = np.flatnonzero(samples.labels["cat"])
     np.testing.assert_array_equal(boxed["Cat"][0], cats)
     np.testing.assert_array_equal(boxed["Ball"][0], cats)
@@ -126,23 +160,25 @@ def test_objects_are_boxed_and_extended_as_asked():
         down, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         assert box[down[0] : down[-1] + 1, across[0] : across[-1] + 1].all()
         assert box.sum() == (np.ptp(down) + 1) * (np.ptp(across) + 1)
-    unextended = planted_maps.regions("pets", samples, Outline(extension=0.0))
+    unextended = planted_scores.regions("pets", samples, Outline(extension=0.0))
     np.testing.assert_allclose(boxed["Ball"][1].sum((1, 2)), 1.5 * unextended["Ball"][1].sum((1, 2)), atol=0.5)
     np.testing.assert_array_equal(boxed["Cat"][1], unextended["Cat"][1])
     fruits = planted_models.pictures("fruits", 10, strength=1.0, size=32, seed=1)
-    outlined = planted_maps.regions("fruits", fruits, Outline(extension=0.0))
+    outlined = planted_scores.regions("fruits", fruits, Outline(extension=0.0))
     np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
 
 
 def test_coarse_maps_are_enlarged_bilinearly_or_as_cells():
     coarse = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
-    np.testing.assert_array_equal(planted_maps._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
-    np.testing.assert_allclose(planted_maps._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
+    np.testing.assert_array_equal(planted_scores._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
+    np.testing.assert_allclose(planted_scores._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
 
 
 def test_what_cannot_be_is_said():
     with pytest.raises(BiaslibError, match="use_case must be pets or fruits, not 'birds'"):
         Setting(use_case="birds")
+    with pytest.raises(BiaslibError, match="source must be generated or photos"):
+        Setting(source="drawings")
     with pytest.raises(BiaslibError, match="seed must be below 10,000"):
         Setting(seed=10_000)
     with pytest.raises(BiaslibError, match="explained must be predicted or true"):
