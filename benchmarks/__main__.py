@@ -5,12 +5,21 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import amplification, attention_iou, grad_cam, integrated_gradients, score_cam, workloads
+from benchmarks import (
+    amplification,
+    attention_iou,
+    grad_cam,
+    integrated_gradients,
+    localisation,
+    perturbation,
+    score_cam,
+    workloads,
+)
 from benchmarks.report import publish
 
 if __name__ == "__main__":
     torch.set_num_threads(workloads.THREADS)
     print("This takes some minutes: the peers are slow.", flush=True)
-    parts = (grad_cam, score_cam, integrated_gradients, attention_iou, amplification)
+    parts = (grad_cam, score_cam, integrated_gradients, attention_iou, localisation, perturbation, amplification)
     figures = [figure for part in parts for figure in part.run()]
     sys.exit(0 if publish(figures, Path("_build/bench.json")) else 1)

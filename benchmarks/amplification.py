@@ -1,11 +1,9 @@
 """All sets of attributes: the three metrics at three sizes, and a loop over the sets at a size that it can finish."""
 
-from statistics import median
-
 import numpy as np
 
 from benchmarks import workloads
-from benchmarks.measure import peak_memory, seconds
+from benchmarks.measure import in_turn, peak_memory, seconds
 from benchmarks.report import Figure
 from biaslib.metrics import bias_amplification
 
@@ -21,7 +19,7 @@ def run() -> list[Figure]:
     figures = []
     for name, (most_seconds, most_memory) in TARGETS.items():
         labels = workloads.LABELS[name]()
-        time = median(seconds(lambda labels=labels: workloads.all_kinds(labels)) for _ in range(3))
+        time = in_turn(lambda labels=labels: workloads.all_kinds(labels), rounds=3).of(0)
         n_sets = bias_amplification(*labels).n_sets
         memory = peak_memory(name)["total"] / 1e9
         figures += [
@@ -30,7 +28,7 @@ def run() -> list[Figure]:
         ]
     labels = workloads.dense_labels(20_000, 16, 2)
     np.testing.assert_allclose(bias_amplification(*labels).mean, workloads.set_by_set(*labels))
-    ours = median(seconds(lambda: bias_amplification(*labels)) for _ in range(5))
+    ours = in_turn(lambda: bias_amplification(*labels), rounds=5).of(0)
     loop = seconds(lambda: workloads.set_by_set(*labels))
     return [
         *figures,

@@ -5,7 +5,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of several calls that took turns, (rounds, calls)."""
+
+    seconds: np.ndarray
+
+    def of(self, call: int) -> float:
+        """The median time of a call."""
+        return float(np.median(self.seconds[:, call]))
+
+    def ratio(self, call: int, beside: int) -> float:
+        """The median over the rounds of one call's time beside another's: a ratio of neighbours in time."""
+        return float(np.median(self.seconds[:, call] / self.seconds[:, beside]))
+
+
+def in_turn(*calls: Callable[[], Any], rounds: int) -> Times:
+    """Every call once, then every call again: what else the machine does meets all of them alike."""
+    return Times(np.array([[seconds(call) for call in calls] for _ in range(rounds)]))
 
 
 def seconds(call: Callable[[], Any]) -> float:

@@ -1,9 +1,11 @@
 """What is measured; run as a module, one workload's peak memory: `python -m benchmarks.workloads NAME`."""
 
+import io
 import json
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,8 @@ def score_cam_library(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 
     layer = model.get_submodule("bn2")
-    with ScoreCAM(model, [layer]) as library, torch.no_grad():
+    silence = redirect_stderr(io.StringIO())  # a progress bar an image
+    with silence, ScoreCAM(model, [layer]) as library, torch.no_grad():
         library.activations_and_grads(images)
         activations = library.activations_and_grads.activations[0].numpy()
         targets = [ClassifierOutputTarget(1)] * len(images)
@@ -62,6 +65,16 @@ def integrated_gradients_captum(model: nn.Module, images: torch.Tensor) -> torch
 
     black = models.to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8)).expand_as(images)
     return IntegratedGradients(model).attribute(images, black, 1, n_steps=64, method="riemann_trapezoid")
+
+
+def maps_with_regions(n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """Relevance at the size of photos, without ties, and a box in each of them."""
+    rng = np.random.default_rng(0)
+    relevance = rng.random((n, SIZE, SIZE), np.float32)
+    masks = np.zeros(relevance.shape, bool)
+    for mask, (top, left, height, width) in zip(masks, rng.integers(20, 100, (n, 4)), strict=True):
+        mask[top : top + height, left : left + width] = True
+    return relevance, masks
 
 
 def maps_of_a_test_set() -> np.ndarray:
