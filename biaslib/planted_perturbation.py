@@ -143,7 +143,15 @@ def run_exchanges(key: tuple[Setting, Evaluation]) -> Arrays:
 
 
 def exchanged(setting: Setting, evaluation: Evaluation) -> dict[str, Samples]:
-    """The evaluation's images as they are (`original`), with `other_object`, and with `other_cue`."""
+    """The evaluation's images as they are (`original`), with `other_object`, and with `other_cue`.
+
+    Raises:
+        BiaslibError: for photos, whose object cannot be exchanged.
+    """
+    if setting.source != "generated":
+        raise BiaslibError(
+            f"parts of {setting.source} cannot be exchanged exactly: take a setting of a generated world."
+        )
     case = USE_CASES[setting.use_case]
     world = case.world
     table = world.factors(evaluation.images, strength=evaluation.strength or 0.0, seed=evaluation.seed)

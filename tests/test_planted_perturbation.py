@@ -95,3 +95,8 @@ def test_falls_are_differences_of_the_true_classs_probability():
     left = found.noise.mean(axis=0)
     assert left.sum() == pytest.approx(1)
     np.testing.assert_allclose(found.fall("everything"), chance["original"] - left[truth], atol=1e-6)
+
+
+def test_photos_have_no_exact_exchange():
+    with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
+        exchanged(replace(TINY, source="photos"), FEW)

@@ -19,13 +19,14 @@ SHEETS = ("figures.css", "interactive.css")
 
 def explorer(
     images: np.ndarray,
-    maps: np.ndarray,
+    maps: np.ndarray | Mapping[str, np.ndarray],
     *,
     settings: Sequence[str],
     setting_name: str = "bias",
+    kind_name: str = "method",
     masks: np.ndarray | None = None,
     mask_name: str = "mask",
-    table: Mapping[str, np.ndarray] | None = None,
+    table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]] | None = None,
     titles: Sequence[str] | None = None,
     scale: Literal["each", "shared"] = "each",
     digits: int = 2,
@@ -37,14 +38,16 @@ def explorer(
 
     Args:
         images: (N, H, W, 3) uint8, embedded once, lossless.
-        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits. NaN counts as 0.
+        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits. NaN counts as 0. Or several kinds of
+            them, words -> such maps on one grid, between which the reader chooses.
         settings: S words for the slider's stops ("50 %" ... "100 %").
         setting_name: what the slider sets.
+        kind_name: what kinds of maps are kinds of.
         masks: (N, H, W) bool; their outline can be switched on and off.
         mask_name: what the mask marks ("bird").
-        table: words -> (S, N) numbers shown beside the image; NaN reads "n/a".
+        table: words -> (S, N) numbers shown beside the image, or such numbers for each kind of maps; NaN reads "n/a".
         titles: N words, one an image.
-        scale: "each" shows every map's own maximum brightest, "shared" the maximum of all maps.
+        scale: "each" shows every map's own maximum brightest, "shared" the maximum of all maps of its kind.
         digits: decimals of the numbers.
         alt: what a reader who cannot see the piece should know. Required.
         caption: the sentence under the piece.
@@ -55,24 +58,30 @@ def explorer(
     """
     check_alt(alt)
     images = check_images(images)
-    maps = _check_stack(maps, len(settings), len(images))
+    kinds = maps if isinstance(maps, Mapping) else {"": maps}
+    stacks = [_check_stack(stack, len(settings), len(images)) for stack in kinds.values()]
+    grid = stacks[0].shape[2:] if stacks else ()
+    if not stacks or any(stack.shape[2:] != grid for stack in stacks):
+        raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
     words = _check_titles(titles, len(images), "image")
-    levels = _quantise(maps, scale)
+    levels = np.stack([_quantise(stack, scale) for stack in stacks])
     data = {
         "images": png_uri(np.concatenate(list(images))),
         "size": images.shape[1:3],
         "maps": _base64(levels),
-        "grid": maps.shape[2:],
+        "grid": grid,
+        "kinds": list(map(str, kinds)),
+        "kind_name": kind_name,
         "masks": None if masks is None else _base64(np.packbits(check_masks(masks, images))),
         "mask_name": mask_name,
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "titles": words,
-        "table": _readout(table or {}, maps.shape[:2]),
+        "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
         "digits": digits,
         "lut": _base64(_lut()),
     }
-    first = overlay(images[0], levels[0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
+    first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
     scripts = ("page.js", "explorer.js")
     return _piece("explorer", data, jpeg_uri(first), shown, scripts, alt=alt, caption=caption, name=name)
@@ -218,17 +227,23 @@ def _quantise(maps: np.ndarray, scale: str) -> np.ndarray:
     return np.rint(255 * known / np.where(top > 0, top, 1)).astype(np.uint8)
 
 
-def _readout(table: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> list[dict[str, Any]]:
+def _readout(
+    table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]], kinds: Sequence[str], shape: tuple[int, int]
+) -> list[dict[str, Any]]:
     rows = []
     for name, given in table.items():
-        values = theme.as_float(given, name)
-        if values.shape != shape:
-            raise BiaslibError(f"table entry {name!r} must have shape {tuple(shape)}, not {values.shape}.")
+        if isinstance(given, Mapping) and set(given) != set(kinds):
+            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(given)}.")
+        parts = [theme.as_float(given[kind] if isinstance(given, Mapping) else given, name) for kind in kinds]
+        for part in parts:
+            if part.shape != shape:
+                raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {part.shape}.")
+        values = np.stack(parts)
         known = values[np.isfinite(values)]
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
         limits = [0.0, 1.0] if low >= 0 and high <= 1 else [low, high]
-        listed = [[None if not np.isfinite(v) else round(float(v), 6) for v in row] for row in values]
+        listed = [[[round(float(v), 6) if np.isfinite(v) else None for v in row] for row in part] for part in values]
         rows.append({"name": name, "values": listed, "range": limits})
     return rows
 

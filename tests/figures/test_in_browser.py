@@ -44,6 +44,13 @@ def page(browser, tmp_path_factory):
         figures.map_editor(alt="D"),
         figures.map_editor(size=5, alt="E"),
         figures.show(figures.contact_sheet(IMAGES, columns=5), alt="F"),
+        figures.explorer(
+            IMAGES,
+            {"CAM": maps, "LRP": maps[::-1]},
+            settings=["50 %", "90 %", "100 %"],
+            alt="G",
+            table={"both": SCORE, "own": {"CAM": SCORE, "LRP": 1 - SCORE}},
+        ),
     ]
     path = tmp_path_factory.mktemp("page") / "page.html"
     head = '<!doctype html><html data-theme="dark"><meta charset="utf-8"><meta name="viewport" content="width=390">'
@@ -64,7 +71,7 @@ def pixels(page, canvas):
 
 def test_all_pieces_start_and_none_complains(page):
     started = page.find_elements(By.CSS_SELECTOR, "figure[data-ready]")
-    assert [one.get_attribute("aria-label") for one in started] == list("ABCDE")
+    assert [one.get_attribute("aria-label") for one in started] == list("ABCDEG")
     assert not page.find_elements(By.CSS_SELECTOR, ".biaslib-fallback")
     assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
 
@@ -99,6 +106,21 @@ def test_two_explorers_do_not_hear_each_other(page):
     other = figure(page, "B")
     assert other.find_element(By.CSS_SELECTOR, "output").text == "50 %"
     assert "image 1" in other.find_element(By.CSS_SELECTOR, "canvas").get_attribute("aria-label")
+
+
+def test_the_explorer_changes_the_kind_of_map_and_its_numbers(page):
+    one = figure(page, "G")
+    canvas = one.find_element(By.CSS_SELECTOR, ".biaslib-stage canvas")
+    values = lambda: [cell.text for cell in one.find_elements(By.CSS_SELECTOR, ".biaslib-readout .biaslib-number")]  # noqa: E731
+    before, numbers = pixels(page, canvas), values()
+    choice = one.find_element(By.CSS_SELECTOR, "select")
+    assert choice.find_element(By.XPATH, "..").text.startswith("method")
+    choice.send_keys("LRP")
+    assert pixels(page, canvas) != before
+    assert numbers == ["0.00", "0.00"]
+    assert values() == ["0.00", "1.00"]
+    assert "with its LRP map at bias 50 %" in canvas.get_attribute("aria-label")
+    assert not figure(page, "A").find_elements(By.CSS_SELECTOR, "select")
 
 
 def test_the_dial_changes_pictures_and_note(page):
