@@ -84,7 +84,7 @@ class Digits:
             raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
         order = np.random.default_rng([int(assignment), CLASSES]).permutation(CLASSES)
         self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: CLASSES // 2]))
-        self.corner = int(corner)
+        self.corner: int = int(corner)
         self._scans: Scans | None = scans
 
     @property
