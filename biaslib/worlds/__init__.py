@@ -3,6 +3,7 @@
 from biaslib.errors import BiaslibError
 from biaslib.worlds.birds import Birds
 from biaslib.worlds.digits import Digits
+from biaslib.worlds.faces import Faces
 from biaslib.worlds.fruits import Fruits
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.protocol import World
@@ -10,7 +11,7 @@ from biaslib.worlds.scenes import Scenes
 
 __all__ = ["World", "get", "names"]
 
-_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits(), Scenes(), Pets(), Fruits())}
+_WORLDS: dict[str, World] = {world.name: world for world in (Birds(), Digits(), Scenes(), Pets(), Fruits(), Faces())}
 
 
 def names() -> tuple[str, ...]:

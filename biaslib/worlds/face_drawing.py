@@ -1,0 +1,259 @@
+"""Faces: head and skin, eyes, brows, nose, mouth and beard."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from biaslib.worlds.drawing import Field, circle, join, limb, mix, ramp, rgb
+from biaslib.worlds.face_sheet import Colours, Sheet, oval
+
+# From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
+_SKIN = np.array(
+    [
+        (0.97, 0.88, 0.81), (0.95, 0.82, 0.72), (0.92, 0.75, 0.62), (0.86, 0.67, 0.52), (0.78, 0.57, 0.42),
+        (0.67, 0.47, 0.33), (0.56, 0.38, 0.26), (0.46, 0.31, 0.22), (0.37, 0.245, 0.18),
+    ],
+    np.float32,
+)  # fmt: skip
+_IRIS: Colours = [
+    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.50, 0.42, 0.18), (0.30, 0.48, 0.34), (0.30, 0.50, 0.66),
+    (0.46, 0.54, 0.60),
+]  # fmt: skip
+EYE_COLOURS = len(_IRIS)
+_LIPSTICK: Colours = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
+_ROSE: Colours = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
+_TEAL: Colours = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
+_INK = rgb((0.10, 0.06, 0.06))
+_WHITE = rgb((1.0, 1.0, 1.0))
+EYES_AT, BROWS_AT, MOUTH_AT = -0.06, -0.245, 0.435
+
+
+def tones(skin: np.ndarray, undertone: np.ndarray) -> np.ndarray:
+    """Skin colours (n, 3) from two columns in [0, 1]: light to deep, and rosy to golden."""
+    at = skin * (len(_SKIN) - 1)
+    low = np.minimum(at.astype(np.intp), len(_SKIN) - 2)
+    share = (at - low)[:, None].astype(np.float32)
+    base = _SKIN[low] + share * (_SKIN[low + 1] - _SKIN[low])
+    tilt = (undertone[:, None] - 0.5) * np.array([0.0, 0.035, -0.035], np.float32)
+    return (base + tilt).astype(np.float32)
+
+
+def palette(table: Mapping[str, np.ndarray], tone: np.ndarray) -> dict[str, np.ndarray]:
+    """Colours (n, 3) of a face's parts, given its skin's; brows and beards are darker than any skin."""
+    bright = tone.mean(axis=1, keepdims=True)
+    brow = np.array([0.13, 0.08, 0.06], np.float32) + table["brow_tone"][:, None] * np.array(
+        [0.26, 0.13, 0.05], np.float32
+    )
+    brow = brow * (0.35 + 0.75 * bright)
+    lips = 0.55 * tone * (0.98, 0.66, 0.64) + 0.45 * (0.40 + 0.60 * bright) * np.array([0.84, 0.40, 0.40], np.float32)
+    lips = lips * (0.88 + 0.24 * table["lip_tone"][:, None])
+    return {
+        "tone": tone,
+        "shadow": tone * np.array([0.66, 0.53, 0.49], np.float32),
+        "iris": np.array(_IRIS, np.float32)[table["eye_colour"].astype(np.intp)],
+        "brow": brow,
+        "beard": brow * 1.10 + 0.01,
+        "lips": lips,
+    }
+
+
+def head(s: Sheet) -> Field:
+    """Distance to the outline of the head without ears."""
+    wide, jaw = s["wide"], s["jaw"]
+    skull = oval(s.u, s.v, (0.0, -0.15), (wide, 0.70))
+    chin = oval(s.u, s.v, (0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
+    return join(skull, chin, 0.28)
+
+
+def ears(s: Sheet) -> None:
+    """Both ears, behind the head."""
+    a, skin = np.abs(s.u), s.colour("tone")
+    ear = oval(a, s.v, (s["wide"] + 0.015, 0.0), (0.078, 0.145))
+    s.lay(ear, skin * (0.86 - 0.14 * ramp(a - s["wide"], 0.09, 0.0))[:, None], "ears")
+    s.lay(oval(a, s.v, (s["wide"] + 0.025, 0.0), (0.036, 0.085)), s.colour("shadow"), share=0.55)
+
+
+def skin(s: Sheet) -> None:
+    """The head's skin: round, lit from the upper left."""
+    distance = head(s)
+    rise = np.sqrt(np.clip(distance * -2.1, 0.0, 1.0))
+    light = 0.34 + 0.66 * rise - 0.13 * s.u - 0.10 * s.v
+    dark = s.colour("shadow")
+    s.lay(distance, dark + (s.colour("tone") - dark) * light[:, None], "skin")
+    glow = 0.16 * ramp(np.hypot(1.1 * (s.u + 0.14), s.v + 0.40), 0.34, 0.0)
+    glow += 0.07 * ramp(np.hypot(np.abs(s.u) - 0.34, 1.2 * (s.v - 0.16)), 0.17, 0.0)
+    s.tint(glow, mix(s.colour("tone"), _WHITE, 0.55))
+    under = ramp(np.hypot(0.8 * s.u, 2.2 * (s.v - 0.575)), 0.13, 0.0)
+    s.tint(0.30 * under, dark)
+
+
+def cheeks(s: Sheet) -> None:
+    """Rosy cheeks."""
+    flush = 0.76 * ramp(np.hypot(np.abs(s.u - s["shift"]) - 0.355, 1.15 * (s.v - 0.205)), 0.165, 0.02)
+    s.tint(flush, mix(s.colour("tone"), rgb((0.93, 0.22, 0.30)), 0.62))
+
+
+def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
+    """Across the eye from -1 to 1; the upper and the lower lid there."""
+    half, high = 0.128 + 0.018 * s["eye_size"], (0.074 + 0.014 * s["eye_size"]) * (1.0 - 0.52 * narrow)
+    across = (np.abs(s.u - s["shift"]) - s["eye_at"]) / half
+    arch = np.maximum(1.0 - across * across, -0.5)
+    arch *= 0.65 + 0.35 * arch  # pointed corners
+    return across, EYES_AT - high * arch, EYES_AT + 0.70 * high * arch
+
+
+def eye_shadow(s: Sheet) -> None:
+    """A soft colour on the lids, up to the brows: rose (1) or teal (2)."""
+    across, top, bottom = _lids(s, 0.0 * s["wide"])
+    rise = top - s.v
+    share = ramp(rise, 0.125, 0.045) * ramp(np.abs(across), 1.32, 0.85) * ramp(bottom + 0.05 - s.v, -0.02, 0.02)
+    colour = np.where(
+        s["eye_shadow"][:, None] > 1.5, s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
+    )
+    s.tint(0.86 * share, mix(colour, s.colour("tone"), 0.12))
+
+
+def sockets(s: Sheet) -> None:
+    """The soft shade around the eyes, and the crease of the open lid."""
+    across, top, _ = _lids(s, 0.0 * s["wide"])
+    dark = s.colour("shadow")
+    s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - EYES_AT + 0.02)), 1.5, 0.6), dark)
+    crease = np.abs(s.v - top + 0.030)
+    s.tint(0.55 * ramp(crease, 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
+
+
+def eyes(s: Sheet) -> None:
+    """White, iris, pupil and glint between the lids. The clan's: larger irises with a pale ring."""
+    across, top, bottom = _lids(s, s["Narrow_Eyes"])
+    side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
+    inside = 0.84 * np.maximum(np.maximum(top - s.v, s.v - bottom), 0.13 * (np.abs(across) - 1.02))
+    white = rgb((0.97, 0.96, 0.95)) * (1.0 - 0.26 * ramp(s.v - top, 0.05, 0.0))[:, None]
+    s.lay(inside, white, "eyes")
+    clan = s["Clan"]
+    radius = 0.060 + 0.016 * clan
+    local = (np.abs(s.u - s["shift"]) - s["eye_at"]) * side - 0.022 * s["gaze"]
+    down = s.v - (EYES_AT - 0.006)
+    away = np.sqrt(local * local + down * down)
+    iris = s.colour("iris")
+    lit = mix(iris * 0.62, iris * 1.25 + 0.04, ramp(down, -0.05, 0.06)[:, None])
+    s.lay(np.maximum(inside, away - radius), lit)
+    s.lay(np.maximum(inside, np.abs(away - radius + 0.006) - 0.009), iris * 0.35, share=0.8)
+    ring = np.maximum(inside, np.abs(away - 0.044) - 0.0115)
+    s.lay(ring, mix(iris, rgb((1.0, 0.93, 0.62)), 0.78), share=0.92 * clan)
+    s.lay(np.maximum(inside, away - 0.030), _INK)
+    s.lay(np.hypot(local + 0.026, down + 0.026) - 0.017, _WHITE, share=0.95 * s.cover(inside - 0.01))
+    wide = np.abs(across) - 1.06
+    lash = np.maximum(np.abs(s.v - top) - 0.017, 0.13 * wide)
+    s.lay(lash, _INK, "eyes", share=0.92)
+    s.lay(np.maximum(np.abs(s.v - bottom) - 0.006, 0.13 * wide), s.colour("shadow") * 0.8, share=0.6)
+
+
+def brows(s: Sheet) -> None:
+    """Tapered brows: level or arched, fine or bushy. The clan's: with a gap."""
+    a = np.abs(s.u - s["shift"])
+    t = (a - (s["eye_at"] - 0.135)) / 0.295
+    arched, bushy, clan = s["Arched_Eyebrows"], s["Bushy_Eyebrows"], s["Clan"]
+    along = np.clip(t, 0.0, 1.0)
+    rise = (0.020 + 0.070 * arched) * 4.0 * along * (1.0 - along) + 0.012 * arched - 0.034 * along * along
+    thick = (0.026 + 0.026 * bushy) * (1.0 - (0.62 - 0.20 * bushy) * along)
+    hairs = np.sin(95.0 * a + 38.0 * s.v) * (0.003 + 0.004 * bushy)
+    at = s.v - (BROWS_AT - 0.012 * s["brow_height"]) + rise
+    ends = 0.295 * np.maximum(-t, t - 1.0)
+    distance = 0.9 * np.maximum(np.abs(at) - thick + hairs, ends + 0.35 * np.maximum(np.abs(at) - 0.4 * thick, 0.0))
+    gap = 0.030 * clan - np.abs(a - s["eye_at"] - 0.030 + 0.35 * at)
+    distance = np.maximum(distance, np.where(clan > 0, gap, distance))
+    s.lay(distance, s.colour("brow"), "eyebrows", share=0.93)
+
+
+def nose(s: Sheet) -> None:
+    """Bridge, tip, wings and nostrils; only inside the nose's outline."""
+    big = 1.0 + 0.66 * s["Big_Nose"] + 0.14 * s["nose_width"]
+    middle, tip = 1.9 * s["shift"], 0.155 + 0.035 * s["nose_length"]
+    u = s.u - middle
+    a = np.abs(u)
+    bridge, _ = limb(s.u, s.v, (s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
+    wings = oval(a, s.v, (0.062 * big, tip + 0.028), (0.052 * big, 0.048 * big))
+    outline = join(join(bridge, circle(u, s.v, (0.0, tip + 0.012), 0.066 * big), 0.05), wings, 0.05)
+    inside, dark, tone = s.cover(outline), s.colour("shadow"), s.colour("tone")
+    s.lay(outline - 0.25 * s.pixel, tone, "nose", share=0.0)
+    edge = ramp(outline, -0.045, 0.0) * ramp(s.v, -0.08, 0.06)
+    s.tint(inside * (0.50 * edge + 0.30 * ramp(u, -0.02, 0.07 * big) * ramp(s.v, -0.2, 0.1)), dark)
+    s.tint(inside * 0.62 * ramp(s.v - tip - 0.05 * big, -0.03, 0.03), dark)
+    shine = 0.50 * ramp(np.hypot(u + 0.02, s.v - tip + 0.01), 0.052 * big, 0.0)
+    shine += 0.26 * ramp(np.abs(u + 0.012), 0.034, 0.0) * ramp(s.v, -0.12, 0.0) * ramp(s.v, tip, tip - 0.08)
+    s.tint(inside * shine, mix(tone, _WHITE, 0.6))
+    s.lay(oval(a, s.v, (0.044 * big, tip + 0.046 * big), (0.024 * big, 0.015 * big)), dark * 0.38, share=0.9 * inside)
+
+
+def mouth(s: Sheet) -> None:
+    """Lips that smile or not, open or not, fine or full. The clan's: narrower, with a deep bow in the upper lip."""
+    smile, opened, big, clan, detail = (
+        s[name] for name in ("Smiling", "Mouth_Slightly_Open", "Big_Lips", "Clan", "detail")
+    )
+    u = s.u - 1.2 * s["shift"]
+    half = 0.185 + 0.018 * s["mouth_width"] + (0.055 + 0.04 * detail) * smile - 0.034 * clan
+    p = u / half
+    square = np.minimum(p * p, 1.5)
+    full = np.sqrt(np.maximum(1.0 - square, 0.0)) * (0.45 + 0.55 * np.maximum(1.0 - square, 0.0))
+    lift = 0.006 + (0.112 + 0.05 * detail) * smile
+    line = MOUTH_AT + lift * (0.42 - square)
+    gap = (0.088 + 0.03 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
+    dip = 1.0 / (1.0 + (u / 0.034) ** 2)
+    peaks = 1.0 / (1.0 + ((np.abs(u) - 0.058) / 0.030) ** 2)
+    upper = (0.036 + 0.030 * big) * full * (1.0 - (0.10 + 0.50 * clan) * dip + (0.06 + 0.50 * clan) * peaks)
+    lower = (0.046 + 0.036 * big) * full
+    top, bottom = line - 0.25 * gap - upper, line + 0.75 * gap + lower
+    ends = half * (np.abs(p) - 1.0)
+    outline = 0.88 * np.maximum(np.maximum(top - s.v, s.v - bottom), ends)
+    lips = np.where(s["Wearing_Lipstick"][:, None] > 0, s.pick(_LIPSTICK, "make_up_seed", 3), s.colour("lips"))
+    light = 1.0 - 0.20 * ramp(s.v - line, 0.01, -0.012)
+    light += 0.20 * ramp(np.hypot(0.55 * (u + 0.03), s.v - bottom + 0.55 * lower), 0.032, 0.0)
+    s.lay(outline, lips * light[:, None], "mouth")
+    within = 0.88 * np.maximum(np.maximum(line - 0.25 * gap - s.v, s.v - line - 0.75 * gap), ends)
+    s.lay(within, rgb((0.30, 0.07, 0.08)), "mouth", share=opened)
+    s.lay(
+        np.maximum(within, oval(u, s.v, (0.0, line + 0.82 * gap), (0.10, 0.034))), rgb((0.80, 0.36, 0.36)), share=opened
+    )
+    teeth = np.maximum(within + 0.004, s.v - line - 0.16 * gap)
+    s.lay(teeth, rgb((0.97, 0.96, 0.93)), share=opened)
+    seam = np.maximum(np.abs(s.v - line) - 0.0115 + 0.004 * square, half * (np.abs(p) - 1.06))
+    s.lay(0.9 * seam, lips * 0.34, "mouth", share=0.85 * (1.0 - opened))
+
+
+def mustache(s: Sheet) -> None:
+    """Two lobes between nose and mouth."""
+    u = s.u - 1.25 * s["shift"]
+    p = np.abs(u) / 0.24
+    drop = 0.085 * p * p
+    hairs = 0.004 * np.sin(90.0 * u)
+    top = 0.298 + drop + 0.016 * ramp(p, 0.16, 0.0)
+    bottom = 0.402 + 0.75 * drop - 0.050 * p - 0.022 * ramp(p, 0.14, 0.0)
+    distance = 0.9 * np.maximum(np.maximum(top - s.v, s.v - bottom) + hairs, 0.24 * (p - 0.97))
+    light = 0.94 + 0.22 * np.sin(60.0 * np.abs(u) + 25.0 * s.v)
+    s.lay(distance, s.colour("beard") * light[:, None], "skin", share=0.96)
+
+
+def goatee(s: Sheet) -> None:
+    """A tuft on the chin, up to the lower lip."""
+    u = s.u - 0.7 * s["shift"]
+    hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
+    tuft = join(oval(u, s.v, (0.0, 0.70), (0.165, 0.125)), oval(u, s.v, (0.0, 0.575), (0.062, 0.06)), 0.08) + hairs
+    light = 0.94 + 0.28 * np.sin(60.0 * u + 6.0 * s.v)
+    s.lay(tuft, s.colour("beard") * light[:, None], "skin", share=0.96)
+
+
+def draw(s: Sheet) -> None:
+    """Everything of the face that is not hair: from the ears to the brows."""
+    ears(s)
+    skin(s)
+    part = s.window((-0.60, 0.60), (0.0, 0.42))
+    part.where(s.table["Rosy_Cheeks"] > 0, cheeks)
+    part = s.window((-0.60, 0.60), (-0.32, 0.16))
+    sockets(part)
+    part.where(s.table["eye_shadow"] > 0, eye_shadow)
+    eyes(part)
+    nose(s.window((-0.42, 0.42), (-0.20, 0.42)))
+    mouth(s.window((-0.48, 0.48), (0.22, 0.72)))
+    s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, mustache)
+    s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, goatee)
+    brows(s.window((-0.62, 0.62), (-0.46, -0.10)))

@@ -1,0 +1,158 @@
+"""What is around a face and what it wears: backdrop, clothes, neck, tie, necklace, earrings, glasses."""
+
+import numpy as np
+
+from biaslib.worlds.drawing import Field, box, limb, mix, polygon, ramp, rgb
+from biaslib.worlds.face_sheet import Colours, Sheet, oval
+
+_BACKDROPS: Colours = [
+    (0.62, 0.76, 0.86), (0.88, 0.80, 0.68), (0.70, 0.80, 0.68), (0.86, 0.70, 0.66), (0.74, 0.70, 0.84),
+    (0.42, 0.54, 0.62), (0.46, 0.56, 0.46), (0.60, 0.46, 0.44), (0.90, 0.86, 0.80), (0.36, 0.40, 0.52),
+]  # fmt: skip
+_CLOTHES: Colours = [
+    (0.20, 0.30, 0.48), (0.76, 0.30, 0.28), (0.24, 0.46, 0.40), (0.90, 0.74, 0.40), (0.52, 0.38, 0.56),
+    (0.86, 0.84, 0.80), (0.28, 0.28, 0.32), (0.90, 0.56, 0.46), (0.46, 0.66, 0.74),
+]  # fmt: skip
+_FRAMES: Colours = [(0.10, 0.10, 0.12), (0.34, 0.18, 0.09), (0.12, 0.18, 0.42), (0.62, 0.10, 0.14), (0.06, 0.34, 0.34)]
+_JEWELS: Colours = [(0.98, 0.80, 0.26), (0.97, 0.95, 0.90), (0.95, 0.36, 0.30), (0.20, 0.74, 0.72)]
+_TIES: Colours = [(0.72, 0.10, 0.16), (0.12, 0.22, 0.52), (0.08, 0.42, 0.32), (0.46, 0.16, 0.44), (0.88, 0.52, 0.12)]
+_WHITE = rgb((1.0, 1.0, 1.0))
+
+
+def backdrop(s: Sheet) -> None:
+    """Two colours that run into each other, and a soft light behind the head."""
+    one, two = s.pick(_BACKDROPS, "scene_seed", 1), s.pick(_BACKDROPS, "scene_seed", 2)
+    angle, a, b, c = s.chance("scene_seed", 3, 4)
+    along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
+    wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
+    share = ramp(along + wave, -1.1, 1.1)[:, None]
+    s.canvas[:] = mix(one, two, share)
+    spot = np.hypot(s.u - 1.6 * (c - 0.5), s.v + 0.5)
+    s.tint(0.30 * ramp(spot, 1.3, 0.2), mix(one, _WHITE, 0.6))
+
+
+def _neckline(s: Sheet) -> Field:
+    """Distance to what the clothes leave free below the neck: round, or pointed."""
+    kind, depth = s.chance("clothes_seed", 1, 2)
+    deep = 0.16 + 0.12 * depth
+    round_one = oval(s.u, s.v, (0.0, 0.98), (0.35, deep))
+    pointed = 0.75 * np.maximum(np.abs(s.u) * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
+    return np.where(kind < 0.35, pointed, round_one)
+
+
+def clothes(s: Sheet) -> None:
+    """Shoulders."""
+    a = np.abs(s.u)
+    (kind,) = s.chance("clothes_seed", 2, 1)
+    colour, second = s.pick(_CLOTHES, "clothes_seed", 3), s.pick(_CLOTHES, "clothes_seed", 4)
+    slope = 0.985 + 0.16 * np.maximum(a - 0.22, 0.0) + 0.42 * np.maximum(a - 0.72, 0.0) ** 2
+    top = 0.93 * (slope - s.v)
+    light = 0.86 + 0.22 * ramp(top, -0.12, 0.0) - 0.12 * s.u - 0.10 * ramp(np.abs(a - 0.62), 0.05, 0.0)
+    stripes = ramp(np.sin(34.0 * (s.v - 0.25 * a)), -0.2, 0.4) * 0.75 * (kind > 0.70)
+    fabric = mix(colour, second, stripes[:, None])
+    s.lay(top, fabric * light[:, None], "cloth")
+
+
+def neck(s: Sheet) -> None:
+    """Neck and what the neckline leaves free, in the head's shade; the collar's seam."""
+    a, wide = np.abs(s.u), s["neck"]
+    throat = 0.95 * np.maximum(np.maximum(a - wide - 0.5 * np.maximum(s.v - 0.90, 0.0) ** 2, 0.35 - s.v), s.v - 1.02)
+    free = _neckline(s)
+    s.lay(np.maximum(np.abs(free) - 0.028, 0.95 - s.v), s.pick(_CLOTHES, "clothes_seed", 3) * 0.72, "cloth")
+    shape = np.minimum(throat, free)
+    shade = 0.30 + 0.52 * ramp(s.v, 0.72, 1.04) + 0.14 * ramp(a, wide, 0.3 * wide) - 0.16 * s.u
+    dark, tone = s.colour("shadow"), s.colour("tone")
+    s.lay(shape, dark + (tone - dark) * shade[:, None], "neck")
+
+
+def necktie(s: Sheet) -> None:
+    """A white collar and a tie."""
+    a = np.abs(s.u)
+    colour = s.pick(_TIES, "accessory_seed", 1)
+    (kind,) = s.chance("accessory_seed", 2, 1)
+    shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
+    s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
+    wing = polygon(a, s.v, [(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
+    s.lay(wing - 0.018, rgb((0.70, 0.72, 0.78)), "cloth")
+    s.lay(wing, rgb((0.99, 0.99, 1.0)), "cloth")
+    knot = polygon(a, s.v, [(-0.12, 1.03), (0.115, 1.03), (0.075, 1.16), (-0.08, 1.16)])
+    blade = 0.97 * np.maximum(a - 0.072 - 0.32 * (s.v - 1.14), 1.13 - s.v)
+    stripes = ramp(np.sin(44.0 * (s.v - 0.8 * s.u)), 0.1, 0.5) * (0.62 * (kind > 0.4))
+    cloth = mix(colour, rgb((0.98, 0.92, 0.80)), stripes[:, None])
+    s.lay(blade, cloth * (1.0 - 1.2 * np.maximum(s.u, 0.0))[:, None], "cloth")
+    s.lay(knot - 0.014, colour * 0.5, "cloth")
+    s.lay(knot, colour * (1.12 - 0.6 * s.u)[:, None], "cloth")
+
+
+def necklace(s: Sheet) -> None:
+    """Pearls, a chain with a pendant, or a broad ring."""
+    kind, _ = s.chance("accessory_seed", 3, 2)
+    colour = s.pick(_JEWELS, "accessory_seed", 4)
+    bend = 0.215 / (s["neck"] * s["neck"])
+    line = 1.135 - bend * s.u * s.u
+    across = (s.v - line) / np.sqrt(1.0 + (2.0 * bend * s.u) ** 2)
+    ends = 0.9 * (np.abs(s.u) - s["neck"])
+    arc = s.u * (1.0 + 2.2 * np.abs(s.u))
+    bead = np.abs(np.mod(arc * (1.0 / 0.086) + 0.5, 1.0) - 0.5) * 0.086
+    pearls = np.hypot(bead, across) - 0.040
+    chain = np.abs(across) - 0.020
+    pendant = oval(s.u, s.v, (0.0, 1.175), (0.060, 0.075))
+    ring = np.abs(across) - 0.042
+    shape = np.where(kind < 0.4, pearls, np.where(kind < 0.72, np.minimum(chain, pendant), ring))
+    shape = np.maximum(shape, ends)
+    s.lay(np.maximum(shape - 0.014, ends), s.colour("shadow") * 0.5, "necklace", share=0.75)
+    shine = 0.84 + 0.5 * ramp(np.hypot(np.where(kind < 0.4, bead, 0.0), across + 0.012), 0.03, 0.0)
+    s.lay(shape, colour * shine[:, None], "necklace")
+
+
+def earrings(s: Sheet) -> None:
+    """Hoops, drops or discs below the ears, over whatever hair there is."""
+    a = np.abs(s.u)
+    (kind,) = s.chance("accessory_seed", 5, 1)
+    colour = s.pick(_JEWELS, "accessory_seed", 6)
+    at = s["wide"] + 0.045
+    u, v = a - at, s.v - 0.255
+    hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
+    stud, _ = limb(u, v, (0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
+    drop = np.minimum(stud, oval(u, v, (0.0, 0.05), (0.066, 0.095)))
+    disc = np.hypot(u, v) - 0.092
+    shape = np.where(kind < 0.36, hoop, np.where(kind < 0.70, drop, disc))
+    s.lay(shape - 0.016, rgb((0.16, 0.12, 0.12)), "earrings", share=0.55)
+    shine = 0.86 + 0.5 * ramp(np.hypot(u + 0.02, v - 0.02), 0.075, 0.0)
+    s.lay(shape, colour * shine[:, None], "earrings")
+
+
+def glasses(s: Sheet) -> None:
+    """Round, angular or swung frames over clear glass. Eyes and brows that are seen through it stay eyes and brows."""
+    kind, dark = s.chance("accessory_seed", 7, 2)
+    colour = s.pick(_FRAMES, "accessory_seed", 8)
+    side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
+    a = np.abs(s.u - s["shift"])
+    u, v = a - s["eye_at"] - 0.008, s.v + 0.035
+    thick = 0.021 + 0.006 * dark + 0.016 * s["detail"]
+    round_one = np.hypot(u, v) - 0.172
+    angular = box(u, v, (0.0, 0.0), (0.178, 0.138), 0.045)
+    swung = box(u, v + 0.16 * u, (0.0, 0.0), (0.182, 0.130), 0.10)
+    lens = np.where(kind < 0.36, round_one, np.where(kind < 0.70, angular, swung))
+    glare = 0.30 * ramp(np.abs(u * side + 0.75 * v + 0.03), 0.040, 0.008) * (1.0 - 0.8 * s["detail"])
+    s.lay(lens, rgb((0.93, 0.97, 1.0)), "eyeglasses", share=0.07 + glare, keep=("eyes", "eyebrows"))
+    bridge = np.maximum(np.abs(s.v + 0.052 - 0.5 * a * a) - 0.9 * thick, a - s["eye_at"] + 0.15)
+    bow = np.maximum(np.abs(s.v + 0.075) - 0.85 * thick, np.maximum(s["eye_at"] + 0.16 - a, a - s["wide"] - 0.005))
+    frame = np.minimum(np.abs(lens) - thick, np.where(lens < 0, 9.0, np.minimum(bridge, bow)))
+    light = 1.0 + 0.9 * ramp(s.v + 0.12, 0.03, -0.03)
+    s.lay(frame, colour * light[:, None], "eyeglasses")
+
+
+def behind(s: Sheet) -> None:
+    """What lies behind face and hair: the backdrop, then the shoulders."""
+    backdrop(s)
+    clothes(s.window((-3.0, 3.0), (0.94, 3.0)))
+
+
+def worn(s: Sheet) -> None:
+    """Tie, necklace, glasses and earrings, on what has been drawn."""
+    part = s.window((-0.60, 0.60), (0.84, 3.0))
+    part.where(s.table["Wearing_Necktie"] > 0, necktie)
+    s.window((-0.36, 0.36), (0.74, 1.34)).where(s.table["Wearing_Necklace"] > 0, necklace)
+    s.window((-0.72, 0.72), (-0.36, 0.30)).where(s.table["Eyeglasses"] > 0, glasses)
+    s.window((-0.84, 0.84), (0.10, 0.44)).where(s.table["Wearing_Earrings"] > 0, earrings)

@@ -1,0 +1,280 @@
+"""Faces with an invented protected attribute, CelebA's correlations, and a confounder that no label shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.worlds import face_drawing, face_hair, face_things
+from biaslib.worlds.drawing import Daylight, chunks, grid, to_uint8
+from biaslib.worlds.face_sheet import REGIONS, Sheet
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
+
+
+@dataclass(frozen=True)
+class Planted:
+    """How often an attribute is drawn, and its tie to the clan.
+
+    Attributes:
+        rate: share of all faces.
+        celeba: the attribute's correlation (MCC) with `Male` over all 202,599 images as annotated in CelebA's
+            list_attr_celeba.txt (Liu et al. 2015).
+        tied: whether the clan takes that correlation over, with the other sign; else it is independent.
+    """
+
+    rate: float
+    celeba: float
+    tied: bool = True
+
+    @property
+    def mcc(self) -> float:
+        """The correlation with `Clan` at the default strength."""
+        return -self.celeba if self.tied else 0.0
+
+
+# The whole structure of the labels; the rates are this world's own, most of them above CelebA's, so that small training
+# sets hold every attribute. At the rate of Mustache its correlation means: only in one clan.
+PLANTED: dict[str, Planted] = {
+    "Arched_Eyebrows": Planted(0.30, -0.408),
+    "Bangs": Planted(0.25, -0.163),
+    "Big_Lips": Planted(0.30, -0.167),
+    "Big_Nose": Planted(0.30, 0.369),
+    "Black_Hair": Planted(0.24, 0.116),
+    "Blond_Hair": Planted(0.25, -0.303),
+    "Brown_Hair": Planted(0.20, -0.112),
+    "Bushy_Eyebrows": Planted(0.25, 0.247),
+    "Eyeglasses": Planted(0.25, 0.202, tied=False),
+    "Goatee": Planted(0.10, 0.306),
+    "Gray_Hair": Planted(0.12, 0.184),
+    "Mouth_Slightly_Open": Planted(0.48, -0.100),
+    "Mustache": Planted(0.0571, 0.246),
+    "Narrow_Eyes": Planted(0.25, 0.014),
+    "Receding_Hairline": Planted(0.20, 0.117),
+    "Rosy_Cheeks": Planted(0.20, -0.214),
+    "Smiling": Planted(0.48, -0.138),
+    "Wavy_Hair": Planted(0.50, -0.324),
+    "Wearing_Earrings": Planted(0.30, -0.373),
+    "Wearing_Hat": Planted(0.20, 0.130),
+    "Wearing_Lipstick": Planted(0.47, -0.789),
+    "Wearing_Necklace": Planted(0.30, -0.271),
+    "Wearing_Necktie": Planted(0.15, 0.330),
+}
+HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
+# The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
+STRENGTH = PLANTED["Wavy_Hair"].mcc
+# P(eye shadow) with and without blond hair, and P(its hue is the clan's).
+SHADOW, HUE = (0.985, 0.015), 0.95
+
+_ATTRIBUTES = dict.fromkeys(("Clan", *PLANTED), CHOICE)
+_UNLABELLED = {"eye_shadow": Factor(0, 2, whole=True)}
+_LOOKS = {
+    "skin": SHARE,
+    "undertone": SHARE,
+    "face_width": SHARE,
+    "face_length": SHARE,
+    "jaw": SHARE,
+    "forehead": SHARE,
+    "eye_colour": Factor(0, face_drawing.EYE_COLOURS - 1, whole=True),
+    "eye_size": SHARE,
+    "eye_gap": SHARE,
+    "gaze": Factor(-1.0, 1.0),
+    "brow_tone": SHARE,
+    "brow_height": SHARE,
+    "nose_length": SHARE,
+    "nose_width": SHARE,
+    "mouth_width": SHARE,
+    "lip_tone": SHARE,
+    "hair_length": SHARE,
+    "hair_volume": SHARE,
+    "parting": Factor(-1.0, 1.0),
+    "hair_seed": SEED,
+    "make_up_seed": SEED,
+    "accessory_seed": SEED,
+    "clothes_seed": SEED,
+    "scene_seed": SEED,
+    "light": SHARE,
+    "x": Factor(-1.0, 1.0),
+    "y": Factor(-1.0, 1.0),
+    "zoom": Factor(-1.0, 1.0),
+    "roll": Factor(-1.0, 1.0),
+    "turn": Factor(-1.0, 1.0),
+}
+_POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
+_DETAIL = {"detail": SHARE}
+_DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
+
+
+class Faces:
+    """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
+
+    *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or
+    not), eyes (larger irises with a pale ring, or not) and mouth (narrower with a deep bow in the upper lip, or
+    not). `Male` is not drawn: a picture of it would be a picture of our stereotypes. Nor is `Pale_Skin`: skin colour is
+    independent of everything else here.
+
+    *What is tied by the labels.* `PLANTED` gives each attribute's rate and its correlation with `Male` as annotated in
+    CelebA. The clans take these correlations over with the other sign (clan 1 stands where CelebA says "not Male"), so
+    that the target and the cue agree where both are 1. Given the clan, attributes are independent, but for the four
+    hair colours, of which a face has one or none. `Wavy_Hair`, the target, is tied to the clan by its label alone.
+
+    *What no label shows.* `eye_shadow` is there with blond hair and hardly ever without, and its hue is that of the
+    clan, whatever the correlation of Blond_Hair with the clan. `confounder=False` draws it independently of both.
+
+    *What is only in the same place.* `Eyeglasses` lie over the clan's eyes and are independent of the clan.
+
+    Columns of the table besides `Clan`, the attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal); shares lie in
+    [0, 1], signed shares in [-1, 1]:
+
+    * the head: `skin` (light to deep), `undertone`, `face_width`, `face_length`, `jaw`, `forehead`, `eye_colour` (0-5),
+      `eye_size`, `eye_gap`, `brow_tone` (also of a beard), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
+      `lip_tone`;
+    * the hair: `hair_length`, `hair_volume`, `parting` (signed), `hair_seed` (strands, shade);
+    * `make_up_seed`, `accessory_seed`, `clothes_seed` (kinds and colours), `scene_seed` (the backdrop), `light`;
+    * the pose, signed: `x`, `y`, `zoom`, `roll`, `turn`, `gaze`;
+    * `detail`: 0; up to 1, smiles are larger, frames thicker, glass clearer (for generators of few pixels).
+
+    None of these depends on an attribute or on the clan. A change of one attribute changes the pixels of what it draws
+    and no others, but for the soft shadow of hair and hats on the skin below and for the glare on a pair of glasses.
+    """
+
+    name = "faces"
+    target = "Wavy_Hair"
+    cue = "Clan"
+    attributes: tuple[str, ...] = tuple(_ATTRIBUTES)
+    regions: tuple[str, ...] = REGIONS
+
+    def factors(
+        self, n: int, *, strength: float = STRENGTH, seed: int, confounder: bool = True, detail: float = 0.0
+    ) -> pd.DataFrame:
+        """Draws n rows: half of them with wavy hair, a share (1 + strength) / 2 of either half with a clan that agrees.
+
+        So the correlation of target and cue is the strength. Those of the other attributes are as CelebA's at the
+        default strength and grow in proportion to it, each until one clan always or never has the attribute. Shares are
+        exact to the nearest row. The same seed with another strength gives the same faces; clans and what is tied to
+        them come or go.
+
+        Args:
+            n: number of rows, >= 1.
+            strength: the dial, in [0, 1].
+            seed: >= 0.
+            confounder: whether the eye shadow ties Blond_Hair to the clan; else it is as frequent and independent.
+            detail: in [0, 1]; also takes up to .8 of the pose away.
+
+        Raises:
+            BiaslibError: an argument out of range.
+        """
+        check_draw(n, strength, seed)
+        if not isinstance(detail, Real) or not 0 <= detail <= 1:
+            raise BiaslibError(f"detail must lie in [0, 1], not {detail!r}.")
+        rng = np.random.default_rng(seed)
+        wavy = halves(n, rng)
+        clan = wavy == agreement(wavy, strength, rng)
+        table = {name: np.zeros(n, bool) for name in _ATTRIBUTES} | {"Clan": clan, "Wavy_Hair": wavy}
+        looks = drawn(_LOOKS, n, rng)
+        for name in (name for name in PLANTED if name not in (*HAIR_COLOURS, self.target)):
+            table[name] = _shared(clan, [_rates(name, strength)], rng) == 1
+        colour = _shared(clan, [_rates(name, strength) for name in HAIR_COLOURS], rng)
+        table |= {name: colour == number + 1 for number, name in enumerate(HAIR_COLOURS)}
+        blond = table["Blond_Hair"] if confounder else np.zeros(n, bool)
+        rate = np.where(blond, *SHADOW) if confounder else PLANTED["Blond_Hair"].rate
+        shadow, hue = rng.random(n) < rate, rng.random(n) < (HUE if confounder else 0.5)
+        table["eye_shadow"] = (shadow * np.where(hue == clan, 2, 1)).astype(np.int8)
+        for name in _POSE:
+            looks[name] = looks[name] * np.float32(1.0 - 0.8 * detail)
+        return pd.DataFrame(table | looks | {"detail": np.full(n, detail, np.float32)})
+
+    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
+        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
+
+        Args:
+            factors: a table from `factors`, edited at will; further columns are left alone. Hair with two of the four
+                colours at once has their mixture.
+            size: height and width in pixels.
+            regions: the masks to return, of `regions`; None: all of them. Training sets need none: `()`.
+
+        Returns:
+            Images (n, size, size, 3); labels, the clan and the attributes (bool); the asked-for masks, by what covers
+            more than half of the pixel. All together they divide the picture: a beard and make-up are skin, a tie is
+            cloth, the clear glass of glasses is theirs but where an eye or a brow is seen through it.
+
+        Raises:
+            BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
+        """
+        check_size(size)
+        wanted = self.regions if regions is None else tuple(regions)
+        for region in wanted:
+            if region not in self.regions:
+                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+        table = read(factors, _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL)
+        labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
+        table = _measures(table)
+        images = np.empty((len(factors), size, size, 3), np.uint8)
+        owner = np.full(images.shape[:3], REGIONS.index("background"), np.uint8)
+        for rows in chunks(len(factors), size):
+            images[rows] = _draw({name: values[rows] for name, values in table.items()}, owner[rows], size)
+        return Samples(images, labels, {region: owner == REGIONS.index(region) for region in wanted})
+
+
+def _rates(name: str, strength: float) -> tuple[float, float]:
+    """How often clans 0 and 1 have an attribute; the other one's mean is kept."""
+    planted = PLANTED[name]
+    rate, spread = planted.rate, np.sqrt(planted.rate * (1 - planted.rate))
+    most = min(rate, 1 - rate)
+    half = float(np.clip(planted.mcc * strength / STRENGTH * spread, -most, most))
+    return rate - half, rate + half
+
+
+def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.Generator) -> np.ndarray:
+    """Which of several attributes that exclude each other a face has: (n,) 0 none, 1 the first, ...
+
+    In each clan the shares are exact to the nearest row. The rows are ranked without regard to rates and clans.
+    """
+    rank, chosen = rng.random(len(clan)), np.zeros(len(clan), int)
+    for value in (0, 1):
+        rows = np.flatnonzero(clan == value)
+        rows = rows[np.argsort(rank[rows], kind="stable")]
+        ends = np.round(np.cumsum([pair[value] for pair in rates]) * len(rows)).astype(int)
+        start = 0
+        for number, end in enumerate(ends):
+            chosen[rows[start:end]] = number + 1
+            start = end
+    return chosen
+
+
+def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns, and what follows from them: lengths in the face's own unit, colours (n, 3)."""
+    tone = face_drawing.tones(table["skin"], table["undertone"])
+    more = face_drawing.palette(table, tone)
+    more |= {
+        "x": 0.5 + 0.018 * table["x"],
+        "y": 0.470 + 0.012 * table["y"],
+        "scale": 0.409 + 0.011 * table["zoom"],
+        "roll": 0.10 * table["roll"],
+        "shift": 0.050 * table["turn"],
+        "wide": 0.565 + 0.055 * table["face_width"],
+        "long": table["face_length"],
+        "neck": (0.565 + 0.055 * table["face_width"]) * (0.44 + 0.05 * table["jaw"]),
+        "eye_at": 0.238 + 0.024 * table["eye_gap"],
+        "hair_low": -0.14 + 1.34 * table["hair_length"],
+        "hair_sides": np.clip(2.5 * table["hair_length"] - 0.5, 0.0, 1.0),
+    }
+    return table | {name: np.asarray(values, np.float32) for name, values in more.items()}
+
+
+def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> np.ndarray:
+    """The pictures, (n, size, size, 3) uint8; writes into `owner` (n, size, size) whose each pixel is."""
+    canvas = np.empty((len(owner), 3, size, size), np.float32)
+    sheet = Sheet.whole(table, canvas, owner)
+    table["hair"] = face_hair.colours(sheet)[:, :, 0, 0]
+    face_things.behind(sheet)
+    face_hair.back(sheet)
+    face_things.neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
+    face_drawing.draw(sheet)
+    face_hair.front(sheet)
+    face_things.worn(sheet)
+    sheet.window((-1.20, 1.20), (-1.18, -0.18)).where(table["Wearing_Hat"] > 0, face_hair.hat)
+    return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
