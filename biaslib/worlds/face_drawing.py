@@ -229,7 +229,7 @@ def mustache(s: Sheet) -> None:
     top = 0.298 + drop + 0.016 * ramp(p, 0.16, 0.0)
     bottom = 0.402 + 0.75 * drop - 0.050 * p - 0.022 * ramp(p, 0.14, 0.0)
     distance = 0.9 * np.maximum(np.maximum(top - s.v, s.v - bottom) + hairs, 0.24 * (p - 0.97))
-    light = 0.94 + 0.22 * np.sin(60.0 * np.abs(u) + 25.0 * s.v)
+    light = 0.96 + 0.13 * np.sin(60.0 * np.abs(u) + 25.0 * s.v)
     s.lay(distance, s.colour("beard") * light[:, None], "skin", share=0.96)
 
 
@@ -238,14 +238,14 @@ def goatee(s: Sheet) -> None:
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
     tuft = join(oval(u, s.v, (0.0, 0.70), (0.165, 0.125)), oval(u, s.v, (0.0, 0.575), (0.062, 0.06)), 0.08) + hairs
-    light = 0.94 + 0.28 * np.sin(60.0 * u + 6.0 * s.v)
+    light = 0.96 + 0.13 * np.sin(60.0 * u + 6.0 * s.v)
     s.lay(tuft, s.colour("beard") * light[:, None], "skin", share=0.96)
 
 
 def draw(s: Sheet) -> None:
     """Everything of the face that is not hair: from the ears to the brows."""
-    ears(s)
-    skin(s)
+    ears(s.window((-0.80, 0.80), (-0.20, 0.20)))
+    skin(s.window((-0.75, 0.75), (-0.95, 0.92)))
     part = s.window((-0.60, 0.60), (0.0, 0.42))
     part.where(s.table["Rosy_Cheeks"] > 0, cheeks)
     part = s.window((-0.60, 0.60), (-0.32, 0.16))

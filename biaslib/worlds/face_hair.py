@@ -60,11 +60,13 @@ def _light(s: Sheet, outline: Field) -> Field:
     return light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
 
 
-def back(s: Sheet) -> None:
-    """The hair behind the head."""
+def back(s: Sheet) -> tuple[Field, Field]:
+    """The hair behind the head; gives its outline and the light on it for `front`."""
     outline = _outline(s)
-    light = _light(s, outline) * (0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06))
-    s.lay(outline, s.colour("hair") * light[:, None], "hair")
+    light = _light(s, outline)
+    shade = 0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06)
+    s.lay(outline, s.colour("hair") * (light * shade)[:, None], "hair")
+    return outline, light
 
 
 def hairline(s: Sheet) -> Field:
@@ -85,14 +87,12 @@ def hairline(s: Sheet) -> Field:
     return np.where(bangs > 0, np.maximum(line, fringe), line)
 
 
-def front(s: Sheet) -> None:
+def front(s: Sheet, outline: Field, light: Field) -> None:
     """The hair over forehead and temples, with its soft shadow on the skin."""
-    outline = _outline(s)
     below = 0.80 * (s.v - hairline(s))
     shape = np.maximum(outline, below)
     s.tint(0.34 * ramp(shape, 0.055, 0.0) * ramp(outline, 0.0, -0.02), s.colour("shadow"))
-    light = _light(s, outline) - 0.16 * ramp(below, -0.10, 0.0)
-    s.lay(shape, s.colour("hair") * light[:, None], "hair")
+    s.lay(shape, s.colour("hair") * (light - 0.16 * ramp(below, -0.10, 0.0))[:, None], "hair")
 
 
 def hat(s: Sheet) -> None:

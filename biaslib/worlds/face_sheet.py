@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Number, column, coverage, rgb, uniform
+from biaslib.worlds.drawing import Field, Number, column, coverage, paint, rgb, uniform
 
 Colours = list[tuple[float, float, float]]
 
@@ -16,11 +16,20 @@ REGIONS: tuple[str, ...] = (
 
 def oval(u: Field, v: Field, centre: tuple[Number, Number], radii: tuple[Number, Number]) -> Field:
     """Distance to an upright ellipse, negative inside; exact on the edge, close near it."""
-    a, b = (u - centre[0]) / radii[0], (v - centre[1]) / radii[1]
+    across, down = 1.0 / radii[0], 1.0 / radii[1]
+    a, b = (u - centre[0]) * across, (v - centre[1]) * down
     k = np.sqrt(a * a + b * b)
-    a /= radii[0]
-    b /= radii[1]
-    return k * (k - 1.0) / np.maximum(np.sqrt(a * a + b * b), 1e-6)
+    a *= across
+    b *= down
+    a *= a
+    b *= b
+    a += b
+    slope = np.sqrt(a, out=a)
+    np.maximum(slope, 1e-6, out=slope)
+    distance = k - 1.0
+    distance *= k
+    distance /= slope
+    return distance
 
 
 class Sheet:
@@ -102,9 +111,7 @@ class Sheet:
 
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what is there with `share` (n, h, w) of a colour."""
-        layer = colour - self.canvas
-        layer *= share[:, None]
-        self.canvas += layer
+        paint(self.canvas, colour, share)
 
     def cover(self, distance: Field) -> Field:
         """How much of each pixel lies inside."""

@@ -25,8 +25,8 @@ def backdrop(s: Sheet) -> None:
     angle, a, b, c = s.chance("scene_seed", 3, 4)
     along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
     wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
-    share = ramp(along + wave, -1.1, 1.1)[:, None]
-    s.canvas[:] = mix(one, two, share)
+    s.canvas[:] = one
+    s.tint(ramp(along + wave, -1.1, 1.1), two)
     spot = np.hypot(s.u - 1.6 * (c - 0.5), s.v + 0.5)
     s.tint(0.30 * ramp(spot, 1.3, 0.2), mix(one, _WHITE, 0.6))
 

@@ -271,10 +271,10 @@ def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> np.ndar
     sheet = Sheet.whole(table, canvas, owner)
     table["hair"] = face_hair.colours(sheet)[:, :, 0, 0]
     face_things.behind(sheet)
-    face_hair.back(sheet)
+    outline, light = face_hair.back(sheet)
     face_things.neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
     face_drawing.draw(sheet)
-    face_hair.front(sheet)
+    face_hair.front(sheet, outline, light)
     face_things.worn(sheet)
     sheet.window((-1.20, 1.20), (-1.18, -0.18)).where(table["Wearing_Hat"] > 0, face_hair.hat)
     return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
