@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -67,7 +68,8 @@ def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
 def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, scheduler: str | None = None) -> list[Any]:
     """`compute(key)` for every key, from the store; what it lacks is computed side by side.
 
-    Each result is stored when it is ready, so that a killed call goes on where it was.
+    Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it computes
+    one after the other, there.
 
     Args:
         kind: what the results are, see `store.get_or_compute`.
@@ -79,7 +81,8 @@ def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, sch
         The results in the keys' order.
     """
     missing = [key for key in dict.fromkeys(keys) if not store.contains(kind, key, functools.partial(compute, key))]
-    if missing:
+    # a worker, which comes here for what it needs first, starts no workers of its own
+    if missing and multiprocessing.parent_process() is None:
         with workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
 
             def one(key: Any) -> Any:
@@ -91,13 +94,26 @@ def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, sch
 
 @contextlib.contextmanager
 def _processes() -> Iterator[tuple[Executor, int]]:
-    # a forked child would inherit torch's thread pool in an unknown state
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(cores(), mp_context=spawn, initializer=_end_with_parent)
+    pool = _pool(cores(), str(store.root()), _last_edit())
     try:
         yield pool, cores()
-    finally:
+    except BaseException:
+        # what was begun would go on unseen, and a pool whose worker died is of no more use
+        _pool.cache_clear()
         pool.shutdown(cancel_futures=True)
+        raise
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(size: int, root: str, edited: int) -> ProcessPoolExecutor:
+    """Workers that stay for the next call, as each takes seconds to start; new ones for another store or newer code."""
+    # a forked child would inherit torch's thread pool in an unknown state
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(size, mp_context=spawn, initializer=_end_with_parent)
+
+
+def _last_edit() -> int:
+    return max(file.stat().st_mtime_ns for file in Path(__file__).parent.rglob("*.py"))
 
 
 def _end_with_parent() -> None:

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 import torch
@@ -94,3 +95,40 @@ def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
     assert parallel.stored("squares", [3, 1, 3], squared) == [{"value": 9}, {"value": 1}, {"value": 9}]
     monkeypatch.setattr(parallel, "workers", lambda scheduler: pytest.fail("nothing is missing"))
     assert parallel.stored("squares", [1, 3], squared) == [{"value": 1}, {"value": 9}]
+
+
+def test_workers_stay_for_the_next_call_and_go_after_an_error(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+
+    def worker():
+        with parallel.workers() as (executor, _):
+            return executor.submit(os.getpid).result()
+
+    first = worker()
+    assert worker() == first
+    with pytest.raises(ZeroDivisionError), parallel.workers() as (executor, _):
+        executor.submit(divmod, 1, 0).result()
+    assert worker() != first
+
+
+def test_a_dead_worker_is_replaced(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    with pytest.raises(BrokenProcessPool), parallel.workers() as (executor, _):
+        executor.submit(os._exit, 1).result()
+    with parallel.workers() as (executor, _):
+        assert executor.submit(abs, -3).result() == 3
+
+
+def nested(key):
+    inner = parallel.stored("processes", [key, key + 1], process)
+    return {"own": os.getpid(), "inner": inner[0]["process"]}
+
+
+def process(key):
+    return {"process": os.getpid()}
+
+
+def test_a_worker_starts_no_workers(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    (found,) = parallel.stored("nested", [1], nested)
+    assert found["own"] == found["inner"] != os.getpid()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
 from biaslib.reanalysis import benchmark
 from biaslib.reanalysis.benchmark import METHODS, RULES, Setting
