@@ -5,6 +5,9 @@ from itertools import pairwise
 import numpy as np
 
 from biaslib.errors import BiaslibError
+from biaslib.subsampling import subsample_to_mcc
+
+__all__ = ["coefficient_of_variation", "data_repair", "imbalance", "oversample", "subsample_to_mcc"]
 
 
 def oversample(
