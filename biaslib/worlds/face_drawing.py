@@ -16,8 +16,8 @@ _SKIN = np.array(
     np.float32,
 )  # fmt: skip
 _IRIS: Colours = [
-    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.50, 0.42, 0.18), (0.30, 0.48, 0.34), (0.30, 0.50, 0.66),
-    (0.46, 0.54, 0.60),
+    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
+    (0.34, 0.42, 0.50),
 ]  # fmt: skip
 EYE_COLOURS = len(_IRIS)
 _LIPSTICK: Colours = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
@@ -95,7 +95,7 @@ def cheeks(s: Sheet) -> None:
 
 def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
     """Across the eye from -1 to 1; the upper and the lower lid there."""
-    half, high = 0.128 + 0.018 * s["eye_size"], (0.074 + 0.014 * s["eye_size"]) * (1.0 - 0.52 * narrow)
+    half, high = 0.138 + 0.018 * s["eye_size"], (0.084 + 0.014 * s["eye_size"]) * (1.0 - 0.52 * narrow)
     across = (np.abs(s.u - s["shift"]) - s["eye_at"]) / half
     arch = np.maximum(1.0 - across * across, -0.5)
     arch *= 0.65 + 0.35 * arch  # pointed corners
@@ -130,7 +130,7 @@ def eyes(s: Sheet) -> None:
     white = rgb((0.97, 0.96, 0.95)) * (1.0 - 0.26 * ramp(s.v - top, 0.05, 0.0))[:, None]
     s.lay(inside, white, "eyes")
     clan = s["Clan"]
-    radius = 0.060 + 0.016 * clan
+    radius = 0.062 + 0.026 * clan
     local = (np.abs(s.u - s["shift"]) - s["eye_at"]) * side - 0.022 * s["gaze"]
     down = s.v - (EYES_AT - 0.006)
     away = np.sqrt(local * local + down * down)
@@ -138,8 +138,8 @@ def eyes(s: Sheet) -> None:
     lit = mix(iris * 0.62, iris * 1.25 + 0.04, ramp(down, -0.05, 0.06)[:, None])
     s.lay(np.maximum(inside, away - radius), lit)
     s.lay(np.maximum(inside, np.abs(away - radius + 0.006) - 0.009), iris * 0.35, share=0.8)
-    ring = np.maximum(inside, np.abs(away - 0.044) - 0.0115)
-    s.lay(ring, mix(iris, rgb((1.0, 0.93, 0.62)), 0.78), share=0.92 * clan)
+    ring = np.maximum(inside, np.abs(away - 0.055) - 0.023)
+    s.lay(ring, mix(iris, rgb((1.0, 0.94, 0.60)), 0.88), share=0.92 * clan)
     s.lay(np.maximum(inside, away - 0.030), _INK)
     s.lay(np.hypot(local + 0.026, down + 0.026) - 0.017, _WHITE, share=0.95 * s.cover(inside - 0.01))
     wide = np.abs(across) - 1.06
@@ -160,14 +160,14 @@ def brows(s: Sheet) -> None:
     at = s.v - (BROWS_AT - 0.012 * s["brow_height"]) + rise
     ends = 0.295 * np.maximum(-t, t - 1.0)
     distance = 0.9 * np.maximum(np.abs(at) - thick + hairs, ends + 0.35 * np.maximum(np.abs(at) - 0.4 * thick, 0.0))
-    gap = 0.030 * clan - np.abs(a - s["eye_at"] - 0.030 + 0.35 * at)
+    gap = 0.044 * clan - np.abs(a - s["eye_at"] - 0.030 + 0.35 * at)
     distance = np.maximum(distance, np.where(clan > 0, gap, distance))
     s.lay(distance, s.colour("brow"), "eyebrows", share=0.93)
 
 
 def nose(s: Sheet) -> None:
     """Bridge, tip, wings and nostrils; only inside the nose's outline."""
-    big = 1.0 + 0.66 * s["Big_Nose"] + 0.14 * s["nose_width"]
+    big = 0.94 + 0.80 * s["Big_Nose"] + 0.12 * s["nose_width"]
     middle, tip = 1.9 * s["shift"], 0.155 + 0.035 * s["nose_length"]
     u = s.u - middle
     a = np.abs(u)
@@ -177,7 +177,7 @@ def nose(s: Sheet) -> None:
     inside, dark, tone = s.cover(outline), s.colour("shadow"), s.colour("tone")
     s.lay(outline - 0.25 * s.pixel, tone, "nose", share=0.0)
     edge = ramp(outline, -0.045, 0.0) * ramp(s.v, -0.08, 0.06)
-    s.tint(inside * (0.50 * edge + 0.30 * ramp(u, -0.02, 0.07 * big) * ramp(s.v, -0.2, 0.1)), dark)
+    s.tint(inside * (0.62 * edge + 0.30 * ramp(u, -0.02, 0.07 * big) * ramp(s.v, -0.2, 0.1)), dark)
     s.tint(inside * 0.62 * ramp(s.v - tip - 0.05 * big, -0.03, 0.03), dark)
     shine = 0.50 * ramp(np.hypot(u + 0.02, s.v - tip + 0.01), 0.052 * big, 0.0)
     shine += 0.26 * ramp(np.abs(u + 0.012), 0.034, 0.0) * ramp(s.v, -0.12, 0.0) * ramp(s.v, tip, tip - 0.08)
@@ -191,17 +191,17 @@ def mouth(s: Sheet) -> None:
         s[name] for name in ("Smiling", "Mouth_Slightly_Open", "Big_Lips", "Clan", "detail")
     )
     u = s.u - 1.2 * s["shift"]
-    half = 0.185 + 0.018 * s["mouth_width"] + (0.055 + 0.04 * detail) * smile - 0.034 * clan
+    half = 0.185 + 0.018 * s["mouth_width"] + (0.070 + 0.03 * detail) * smile - 0.060 * clan
     p = u / half
     square = np.minimum(p * p, 1.5)
     full = np.sqrt(np.maximum(1.0 - square, 0.0)) * (0.45 + 0.55 * np.maximum(1.0 - square, 0.0))
-    lift = 0.006 + (0.112 + 0.05 * detail) * smile
+    lift = (0.146 + 0.04 * detail) * smile - 0.006
     line = MOUTH_AT + lift * (0.42 - square)
     gap = (0.088 + 0.03 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
     dip = 1.0 / (1.0 + (u / 0.034) ** 2)
     peaks = 1.0 / (1.0 + ((np.abs(u) - 0.058) / 0.030) ** 2)
-    upper = (0.036 + 0.030 * big) * full * (1.0 - (0.10 + 0.50 * clan) * dip + (0.06 + 0.50 * clan) * peaks)
-    lower = (0.046 + 0.036 * big) * full
+    upper = (0.034 + 0.040 * big) * full * (1.0 - (0.10 + 0.55 * clan) * dip + (0.06 + 0.70 * clan) * peaks)
+    lower = (0.044 + 0.052 * big) * full
     top, bottom = line - 0.25 * gap - upper, line + 0.75 * gap + lower
     ends = half * (np.abs(p) - 1.0)
     outline = 0.88 * np.maximum(np.maximum(top - s.v, s.v - bottom), ends)

@@ -43,7 +43,7 @@ def _outline(s: Sheet) -> Field:
     curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * ramp(
         s.v, -0.4, -0.8
     )
-    return outline - s["Wavy_Hair"] * (0.026 + 0.030 * curls)
+    return outline - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
 
 
 def _light(s: Sheet, outline: Field) -> Field:
@@ -53,8 +53,8 @@ def _light(s: Sheet, outline: Field) -> Field:
     fan = (s.u - 0.30 * s["parting"]) / (0.62 + 0.38 * np.clip(s.v + 0.95, 0.0, 1.1))
     fan = fan + wavy * 0.075 * np.sin(12.0 * s.v + 4.0 * np.abs(s.u) + 6.28 * d)
     strands = np.sin(17.0 * fan + 6.28 * a) + 0.7 * np.sin(29.0 * fan + 6.28 * b) + 0.5 * np.sin(43.0 * fan + 6.28 * c)
-    light = 0.90 + (0.085 + 0.075 * wavy) * strands
-    light += 0.10 * wavy * np.sin(13.0 * s.v + 9.0 * np.abs(s.u) + 6.28 * b)
+    light = 0.90 + (0.075 + 0.105 * wavy) * strands
+    light += 0.14 * wavy * np.sin(13.0 * s.v + 9.0 * np.abs(s.u) + 6.28 * b)
     band = (s.v + 0.66 - 0.42 * s.u * s.u) * (1.0 / 0.10)
     light += (0.24 - 0.12 * wavy) / (1.0 + band * band)
     return light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u

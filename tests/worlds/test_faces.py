@@ -52,7 +52,7 @@ PLACES = {
 }
 # How far its soft shadow, or a part that covers less than half of a pixel, lies from its mask, in pixels; else 2.
 SHADOW = dict.fromkeys((*HAIR_COLOURS, "Bangs", "Receding_Hairline", "Wavy_Hair", "Wearing_Necklace"), 4)
-SHADOW |= {"Smiling": 3, "Wearing_Hat": 5}
+SHADOW |= {"Clan": 3, "Smiling": 4, "Wearing_Hat": 5, "Wearing_Lipstick": 3}
 
 
 def bare():
