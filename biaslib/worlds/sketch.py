@@ -60,6 +60,9 @@ class Sketch:
         self.v = dy * cos - dx * sin
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
+        # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
+        own = np.floor((column(place.scale) + (_SHADOW + _SOFT)) * size) * self.pixel
+        self._own = (np.abs(dx) < own) & (np.abs(dy) < own)
         self.seeds = seeds
         self._colour = np.zeros((len(seeds), 3, side, side), np.float32)  # premultiplied by what it covers
         self._cover = np.zeros_like(self.u)
@@ -78,6 +81,7 @@ class Sketch:
 
     def lay(self, distance: Field, colour: Field, share: Number = 1.0) -> None:
         """Adds a part: covers what lies below it with `share` of its colour, and belongs to the thing's outline."""
+        distance = np.where(self._own, distance, np.float32(9.0))
         cover = coverage(distance, self.pixel) * share
         self._colour += (colour - self._colour) * cover[:, None]
         self._cover += (1.0 - self._cover) * cover

@@ -89,7 +89,7 @@ def test_every_size_shows_the_same_composition(world):
 
 
 def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands(world):
-    size, rows = (200 if world.name == "scenes" else 96), table(world.name)  # several chunks
+    size, rows = 200, table(world.name)  # several chunks
     whole = world.render(rows, size=size)
     order = np.random.default_rng(0).permutation(ROWS)
     shuffled = world.render(rows.iloc[order], size=size)
