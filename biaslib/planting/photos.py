@@ -330,5 +330,5 @@ def _rows(samples: Samples, rows: np.ndarray, name: str) -> Samples:
 
 def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """N of the known numbers in random order, none a second time before all have come."""
-    rounds = -(-n // max(1, len(known)))
+    rounds = max(1, -(-n // max(1, len(known))))
     return np.concatenate([rng.permutation(known) for _ in range(rounds)])[:n]

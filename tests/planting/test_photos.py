@@ -36,6 +36,10 @@ def test_the_strength_is_kept_exactly_in_either_class(root, strength):
         assert (group["tree"] == (kind == 0)).sum() == round((1 + strength) / 2 * 10)
 
 
+def test_fewer_images_than_fruits_are_drawn_too(root):
+    assert len(planting.fruits_on_scenes("train", strength=1.0, size=16, n=3, root=root)) == 3
+
+
 def test_labels_and_regions_are_those_of_the_drawn_worlds(root):
     for name, made in (
         ("pets", planting.cats_and_dogs("test", strength=1.0, size=32, root=root)),
