@@ -191,17 +191,17 @@ def mouth(s: Sheet) -> None:
         s[name] for name in ("Smiling", "Mouth_Slightly_Open", "Big_Lips", "Clan", "detail")
     )
     u = s.u - 1.2 * s["shift"]
-    half = 0.185 + 0.018 * s["mouth_width"] + (0.070 + 0.03 * detail) * smile - 0.060 * clan
+    half = 0.190 + 0.018 * s["mouth_width"] + (0.078 + 0.02 * detail) * smile - 0.060 * clan
     p = u / half
     square = np.minimum(p * p, 1.5)
     full = np.sqrt(np.maximum(1.0 - square, 0.0)) * (0.45 + 0.55 * np.maximum(1.0 - square, 0.0))
-    lift = (0.146 + 0.04 * detail) * smile - 0.006
+    lift = (0.168 + 0.03 * detail) * smile - 0.008
     line = MOUTH_AT + lift * (0.42 - square)
-    gap = (0.088 + 0.03 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
+    gap = (0.112 + 0.02 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
     dip = 1.0 / (1.0 + (u / 0.034) ** 2)
     peaks = 1.0 / (1.0 + ((np.abs(u) - 0.058) / 0.030) ** 2)
-    upper = (0.034 + 0.040 * big) * full * (1.0 - (0.10 + 0.55 * clan) * dip + (0.06 + 0.70 * clan) * peaks)
-    lower = (0.044 + 0.052 * big) * full
+    upper = (0.033 + 0.046 * big) * full * (1.0 - (0.10 + 0.55 * clan) * dip + (0.06 + 0.70 * clan) * peaks)
+    lower = (0.042 + 0.060 * big) * full
     top, bottom = line - 0.25 * gap - upper, line + 0.75 * gap + lower
     ends = half * (np.abs(p) - 1.0)
     outline = 0.88 * np.maximum(np.maximum(top - s.v, s.v - bottom), ends)
@@ -237,7 +237,7 @@ def goatee(s: Sheet) -> None:
     """A tuft on the chin, up to the lower lip."""
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
-    tuft = join(oval(u, s.v, (0.0, 0.70), (0.165, 0.125)), oval(u, s.v, (0.0, 0.575), (0.062, 0.06)), 0.08) + hairs
+    tuft = join(oval(u, s.v, (0.0, 0.70), (0.165, 0.125)), oval(u, s.v, (0.0, 0.60), (0.056, 0.06)), 0.08) + hairs
     light = 0.96 + 0.13 * np.sin(60.0 * u + 6.0 * s.v)
     s.lay(tuft, s.colour("beard") * light[:, None], "skin", share=0.96)
 
@@ -253,7 +253,7 @@ def draw(s: Sheet) -> None:
     part.where(s.table["eye_shadow"] > 0, eye_shadow)
     eyes(part)
     nose(s.window((-0.42, 0.42), (-0.20, 0.42)))
-    mouth(s.window((-0.48, 0.48), (0.22, 0.72)))
+    mouth(s.window((-0.48, 0.48), (0.20, 0.80)))
     s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, mustache)
     s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, goatee)
     brows(s.window((-0.62, 0.62), (-0.46, -0.10)))
