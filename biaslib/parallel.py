@@ -16,7 +16,7 @@ from biaslib import store
 from biaslib.errors import BiaslibError
 
 PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
-_ONE_AT_A_TIME = threading.Lock()
+_ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs first
 
 
 def cores() -> int:
@@ -94,7 +94,7 @@ def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, sch
 
 @contextlib.contextmanager
 def _processes() -> Iterator[tuple[Executor, int]]:
-    pool = _pool(cores(), str(store.root()), _last_edit())
+    pool = _pool(cores(), (str(store.root()), os.environ.get("BIASLIB_DATA")), _last_edit())
     try:
         yield pool, cores()
     except BaseException:
@@ -105,8 +105,8 @@ def _processes() -> Iterator[tuple[Executor, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _pool(size: int, root: str, edited: int) -> ProcessPoolExecutor:
-    """Workers that stay for the next call, as each takes seconds to start; new ones for another store or newer code."""
+def _pool(size: int, folders: tuple[str | None, ...], edited: int) -> ProcessPoolExecutor:
+    """Workers that stay for the next call, as each takes seconds to start; new ones for other folders or newer code."""
     # a forked child would inherit torch's thread pool in an unknown state
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(size, mp_context=spawn, initializer=_end_with_parent)

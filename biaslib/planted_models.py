@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import torch
 from torch import nn
 
-from biaslib import models, parallel, store, training
+from biaslib import fingerprint, models, parallel, store, training
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
 from biaslib.planting.photos import FruitPhotos, PetPhotos
@@ -30,6 +31,7 @@ class UseCase:
     Attributes:
         world: that draws it.
         photos: the world of the same in photos of a split.
+        folders: of those photos, under the folder of all datasets.
         classes: words for the classes, in the order of the logits.
         favoured: the class with the cue.
         objects: what relevance is measured on: words -> region and class; on images of that class alone, and where the
@@ -40,6 +42,7 @@ class UseCase:
 
     world: World
     photos: Callable[[str], World]
+    folders: tuple[str, ...]
     classes: tuple[str, ...]
     favoured: int
     objects: dict[str, tuple[str, int]]
@@ -51,6 +54,7 @@ USE_CASES: Final = {
     "pets": UseCase(
         world=Pets(),
         photos=PetPhotos,
+        folders=("oxford-iiit-pet", "cat-and-dog"),
         classes=("dog", "cat"),
         favoured=1,
         objects={"Cat": ("animal", 1), "Dog": ("animal", 0), "Ball": ("ball", 1)},
@@ -60,6 +64,7 @@ USE_CASES: Final = {
     "fruits": UseCase(
         world=Fruits(),
         photos=FruitPhotos,
+        folders=("fruits-360", "intel-scenes"),
         classes=NAMES,
         favoured=APPLE,
         objects={name.capitalize(): ("fruit", number) for number, name in enumerate(NAMES)},
@@ -92,6 +97,7 @@ class Setting:
         schedule: of the learning rate.
         validation: how many images the epoch is chosen by, of the same strength; 0 keeps the last epoch.
         patience: stop after so many epochs without a better validation loss; None never stops.
+        files: found, not given: which photos and weights there are.
     """
 
     use_case: str = "pets"
@@ -111,6 +117,7 @@ class Setting:
     schedule: str = "one_cycle"
     validation: int = 0
     patience: int | None = None
+    files: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         if self.use_case not in USE_CASES:
@@ -119,6 +126,7 @@ class Setting:
             raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {self.source!r}.")
         if self.seed >= TEST_SEED:
             raise BiaslibError(f"seed must be below {TEST_SEED:,}, where those of test images begin, not {self.seed}.")
+        object.__setattr__(self, "files", self._files())
 
     def config(self) -> TrainingConfig:
         """Cross-entropy; mirrored at random; in float32, which is the faster one for these small networks on a CPU."""
@@ -131,6 +139,14 @@ class Setting:
             learning_rate=self.learning_rate, momentum=self.momentum, schedule=self.schedule, precision="float32",
             keep="best" if self.validation else "last", patience=self.patience, seed=self.seed,
         )  # fmt: skip
+
+    def _files(self) -> str:
+        """Other photos or weights are another model: their names and sizes, as a hash."""
+        root = registry.root()
+        folders = USE_CASES[self.use_case].folders if self.source == "photos" else ()
+        chosen = [self.weights] if self.weights not in (None, "imagenet") else []
+        read = [file for name in (*folders, *chosen) for file in _files_in(root / name)]
+        return fingerprint.of_value([(file.name, file.stat().st_size) for file in read]) if read else ""
 
     def samples(self, split: str, images: int, *, strength: float | None, seed: int) -> Samples:
         """Images of a split ("train", "val" or "test") at a strength, as large as the model's."""
@@ -179,7 +195,6 @@ def known(setting: Setting) -> nn.Module:
     return _model(setting, state)
 
 
-@functools.lru_cache(maxsize=2)
 def pictures(
     use_case: str,
     images: int,
@@ -194,16 +209,40 @@ def pictures(
 
     Generated images are told apart by their seeds alone, photos by their split first.
     """
-    world = world_of(use_case, source, split)
+    make = None if source == "generated" else USE_CASES[use_case].photos
+    return _pictures(use_case, make, split, registry.root(), images, strength, size, seed)
+
+
+def world_of(use_case: str, source: str, split: str) -> World:
+    """What draws the images of a use case: the generated world, or the photos of a split."""
+    case = USE_CASES[use_case]
+    return case.world if source == "generated" else _photos(case.photos, split, registry.root())
+
+
+@functools.lru_cache(maxsize=2)
+def _pictures(
+    use_case: str,
+    photos: Callable[[str], World] | None,
+    split: str,
+    root: Path,
+    images: int,
+    strength: float | None,
+    size: int,
+    seed: int,
+) -> Samples:
+    world = USE_CASES[use_case].world if photos is None else _photos(photos, split, root)
     table = world.factors(images, strength=strength or 0.0, seed=seed)
     return world.render(table.assign(**{world.cue: 0}) if strength is None else table, size=size)
 
 
-@functools.cache
-def world_of(use_case: str, source: str, split: str) -> World:
-    """What draws the images of a use case: the generated world, or the photos of a split."""
-    case = USE_CASES[use_case]
-    return case.world if source == "generated" else case.photos(split)
+@functools.lru_cache(maxsize=8)
+def _photos(photos: Callable[[str], World], split: str, root: Path) -> World:
+    """Those under `root`, which is the folder of all datasets now."""
+    return photos(split)
+
+
+def _files_in(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path] * path.is_file()
 
 
 def _train(setting: Setting) -> State:

@@ -69,13 +69,24 @@ def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
     asked = []
     case = replace(USE_CASES["pets"], photos=lambda split: asked.append(split) or USE_CASES["pets"].world)
     monkeypatch.setitem(USE_CASES, "pets", case)
-    planted_models.world_of.cache_clear()
-    planted_models.pictures.cache_clear()
     setting = replace(TINY, source="photos")
     planted_models.known(setting)
     planted_maps.answers([setting], images=8)
     assert asked == ["train", "test"]
-    planted_models.world_of.cache_clear()
+
+
+def test_other_photos_or_weights_are_another_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    seen = []
+    for folder in ("oxford-iiit-pet/images", "weights"):
+        (tmp_path / folder).mkdir(parents=True)
+    for content in (b"", b"a", b"ab"):
+        (tmp_path / "oxford-iiit-pet/images/one.jpg").write_bytes(content)
+        seen.append(replace(TINY, source="photos"))
+    (tmp_path / "weights/w.pt").write_bytes(b"w")
+    seen.append(replace(TINY, source="photos", weights="weights/w.pt"))
+    assert len(set(seen)) == len(seen)
+    assert replace(TINY, seed=1).files == TINY.files == ""
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))
