@@ -114,7 +114,59 @@ def likeness(maps: np.ndarray, others: np.ndarray, *, cells: int = 8) -> np.ndar
     Returns:
         (N,) in [0, 1]; NaN where one of the maps is 0 everywhere.
     """
-    return np.asarray(metrics.attention_iou(_pooled(maps, cells), _pooled(others, cells)))
+    return np.asarray(metrics.attention_iou(pooled(maps, cells), pooled(others, cells)))
+
+
+def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
+    """Maps (N, h, w) averaged down to a grid of (N, cells, cells), float32; a cell need not be whole pixels."""
+    return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
+
+
+def twin_likeness(
+    maps: np.ndarray, answers: np.ndarray, twin_maps: Sequence[np.ndarray], twin_answers: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Mean likeness of one model's maps to each twin's, over the images to which both give the same answer.
+
+    A map explains an answer: those of two different answers may differ with nothing amiss.
+
+    Args:
+        maps: (N, h, w), >= 0.
+        answers: (N,) the class that each of them explains.
+        twin_maps: for each of m twins, (N, h, w) maps of the same images.
+        twin_answers: for each of m twins, (N,).
+
+    Returns:
+        (m,) in [0, 1]; NaN where a twin gives no image the same answer.
+    """
+    pairs = zip(twin_maps, twin_answers, strict=True)
+    return np.array([_mean(np.where(answers == said, likeness(maps, theirs), np.nan)) for theirs, said in pairs])
+
+
+def likeness_alarms(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
+    """Which unbiased models the rule reports for their likeness when each is audited with all the others as its twins.
+
+    The others' values are their likeness among themselves: an odd model that was left in them would lower its limit.
+
+    Args:
+        pairs: (m, m) likeness of each twin to each; the diagonal is not read. NaN is left out.
+        side: where a biased model is expected.
+        confidence: of `limit`.
+
+    Returns:
+        (m,) bool.
+
+    Raises:
+        BiaslibError: for fewer than four twins, of which an audit leaves one pair, with no spread.
+    """
+    if len(pairs) < 4:
+        raise BiaslibError(f"false alarms of likeness need at least 4 twins, not {len(pairs)}.")
+    apart = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs)
+    found = []
+    for place, own in enumerate(apart):
+        others = np.delete(np.delete(apart, place, axis=0), place, axis=1)
+        calm = [_mean(row) for row in others]
+        found.append(bool(beyond([_mean(own)], calm, side=side, confidence=confidence)[0]))
+    return np.array(found)
 
 
 def looks(
@@ -167,10 +219,6 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
 def _mean(values: np.ndarray) -> float:
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
-
-
-def _pooled(maps: np.ndarray, cells: int) -> np.ndarray:
-    return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
 
 
 def _looks(setting: Setting, evaluation: Evaluation, plain: int) -> Arrays:
