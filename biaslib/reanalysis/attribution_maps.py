@@ -47,6 +47,11 @@ def accuracies() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["use_case", "network", "trained", "tested", "accuracy"])
 
 
+def family(network: str) -> str | None:
+    """The paper's network ("EfficientNet" or "MobileNet") that a network is named after, or None."""
+    return next((name for name in ("EfficientNet", "MobileNet") if name.lower() in network.lower()), None)
+
+
 def p_values() -> pd.DataFrame:
     """Tables 2 and 4: p of Welch's test between one biased and one unbiased network, two decimals, not corrected.
 

@@ -24,3 +24,8 @@ def test_p_values_are_those_of_tables_2_and_4():
     assert one["EfficientNet", "Peach", "Score-CAM", "rra"] == 0.00
     assert one["MobileNet", "Pineapple", "Grad-CAM", "rma"] == 0.94
     assert one["EfficientNet", "Dog", "ε-LRP", "rra"] == 0.89
+
+
+def test_networks_are_set_beside_those_they_are_named_after_and_no_others():
+    names = ("small MobileNet", "MobileNetV1 × 0.75", "efficientnet_b0", "resnet18")
+    assert [attribution_maps.family(name) for name in names] == ["MobileNet", "MobileNet", "EfficientNet", None]
