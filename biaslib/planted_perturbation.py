@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import torch
 from scipy.special import softmax
 
 from biaslib import metrics, parallel, planted_maps, training
@@ -61,12 +62,23 @@ class Curves:
         correct: (n,) whether the model is right about it; the others were not destroyed.
         orders: words of `ORDERS` -> (n, steps + 1) score of the explained class; NaN for wrong answers, and in the
             order of the cue's mask for images without the cue.
+        cue_regions: (n,) how many regions the cue touches; 0 for images without it.
     """
 
     setting: Setting
     favoured: np.ndarray
     correct: np.ndarray
     orders: Arrays
+    cue_regions: np.ndarray
+
+    def fall_without_cue(self) -> np.ndarray:
+        """(n,) how far the score has fallen when the cue's mask has just been destroyed, and nothing else.
+
+        NaN for wrong answers, for images without the cue, and for cues of more regions than there are steps.
+        """
+        values = self.orders[CUE]
+        left = values[np.arange(len(values)), np.minimum(self.cue_regions, values.shape[1] - 1)]
+        return np.where(self.cue_regions < values.shape[1], values[:, 0] - left, np.nan)
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ class Exchanges:
     Attributes:
         setting: of the model.
         truth: (N,) class of the image as it is.
-        original: (N, classes) probabilities.
+        original: (N, classes) probabilities, or logits where the destruction's output is these.
         other_object: the same with the object of another class in its place.
         other_cue: the same with the cue put in or taken away.
         noise: (K, classes) for images of nothing but noise.
@@ -90,7 +102,7 @@ class Exchanges:
     noise: np.ndarray
 
     def fall(self, part: str) -> np.ndarray:
-        """(N,) how far the probability of the true class falls when a part is exchanged, in [-1, 1].
+        """(N,) how far the score of the true class falls when a part is exchanged; in [-1, 1] for probabilities.
 
         Args:
             part: "object", "cue", or "everything", which leaves noise.
@@ -118,7 +130,13 @@ def curves(
     keys = [(setting, evaluation, destruction) for setting in settings]
     found = parallel.stored("planted-curves", keys, run_curves, scheduler=scheduler)
     return [
-        Curves(setting, arrays["favoured"], arrays["correct"], {order: arrays[order] for order in ORDERS})
+        Curves(
+            setting,
+            arrays["favoured"],
+            arrays["correct"],
+            {order: arrays[order] for order in ORDERS},
+            arrays["cue_regions"],
+        )
         for setting, arrays in zip(settings, found, strict=True)
     ]
 
@@ -129,15 +147,24 @@ def run_curves(key: tuple[Setting, Evaluation, Destruction]) -> Arrays:
     return found
 
 
-def exchanges(settings: Sequence[Setting], evaluation: Evaluation, *, scheduler: str | None = None) -> list[Exchanges]:
-    """What each model answers for the evaluation's images when their object, their cue or everything is exchanged."""
-    keys = [(setting, evaluation) for setting in settings]
+def exchanges(
+    settings: Sequence[Setting], evaluation: Evaluation, destruction: Destruction, *, scheduler: str | None = None
+) -> list[Exchanges]:
+    """What each model answers for the evaluation's images when their object, their cue or everything is exchanged.
+
+    Args:
+        settings: of the models.
+        evaluation: the images, all of them.
+        destruction: the noise that stands in for everything, its seed, and the output.
+        scheduler: see `parallel.workers`.
+    """
+    keys = [(setting, evaluation, destruction) for setting in settings]
     found = parallel.stored("planted-exchanges", keys, run_exchanges, scheduler=scheduler)
     return [Exchanges(setting, **arrays) for setting, arrays in zip(settings, found, strict=True)]
 
 
-def run_exchanges(key: tuple[Setting, Evaluation]) -> Arrays:
-    """The probabilities of one model; on one thread."""
+def run_exchanges(key: tuple[Setting, Evaluation, Destruction]) -> Arrays:
+    """The scores of one model; on one thread."""
     found: Arrays = parallel.single_threaded(_exchanges, *key)
     return found
 
@@ -177,18 +204,16 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
     correct = found["logits"][rows].argmax(axis=1) == truth[rows]
     model = known(setting)
 
-    def predict(images: np.ndarray) -> np.ndarray:
-        logits = training.predict(model, images)
-        return softmax(logits, axis=1) if destruction.output == "probability" else logits
-
+    predict = functools.partial(_scores, model, destruction.output)
     height, width = samples.images.shape[1:3]
     relevance: dict[str, np.ndarray | None] = {
         method: metrics.at_size(found[method][rows], height, width) for method in METHODS
     }
     relevance[RANDOM] = None
     relevance[OBJECT] = _of(samples, _object_region(setting), rows)
-    relevance[CUE] = _cue_mask(setting, samples, rows)
-    arrays = {"favoured": truth[rows] == case.favoured, "correct": correct}
+    relevance[CUE] = cue = _cue_mask(setting, samples, rows)
+    touched = [_regions(mask > 0, destruction.region) for mask in cue]
+    arrays = {"favoured": truth[rows] == case.favoured, "correct": correct, "cue_regions": np.array(touched)}
     for order in ORDERS:
         wanted = relevance[order]
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
@@ -200,6 +225,17 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
                 repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed, batch=256,
             )  # fmt: skip
     return arrays
+
+
+def _scores(model: torch.nn.Module, output: str, images: np.ndarray) -> np.ndarray:
+    logits = training.predict(model, images)
+    return np.asarray(softmax(logits, axis=1)) if output == "probability" else logits
+
+
+def _regions(mask: np.ndarray, region: int) -> int:
+    """How many square tiles, counted from the upper left, a mask touches."""
+    rows, columns = np.nonzero(mask)
+    return len(set(zip(rows // region, columns // region, strict=True)))
 
 
 def _object_region(setting: Setting) -> str:
@@ -218,11 +254,11 @@ def _of(samples: Samples, region: str, rows: np.ndarray) -> np.ndarray:
     return np.asarray(samples.masks[region])[rows].astype(np.float32)
 
 
-def _exchanges(setting: Setting, evaluation: Evaluation) -> Arrays:
+def _exchanges(setting: Setting, evaluation: Evaluation, destruction: Destruction) -> Arrays:
     model, images = known(setting), exchanged(setting, evaluation)
     truth = images["original"].labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
     shape = (NOISE_IMAGES, *images["original"].images.shape[1:])
-    noise = np.random.default_rng([evaluation.seed, 2]).integers(0, 256, shape, np.uint8)
-    answer = functools.partial(training.predict, model)
-    found = {name: softmax(answer(samples.images), axis=1) for name, samples in images.items()}
-    return {"truth": truth, **found, "noise": softmax(answer(noise), axis=1)}
+    rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
+    noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)
+    found = {name: _scores(model, destruction.output, samples.images) for name, samples in images.items()}
+    return {"truth": truth, **found, "noise": _scores(model, destruction.output, noise)}

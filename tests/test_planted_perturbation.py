@@ -10,7 +10,7 @@ from biaslib import metrics, parallel, planted_models, training
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation
 from biaslib.planted_models import USE_CASES, Setting
-from biaslib.planted_perturbation import CUE, OBJECT, ORDERS, RANDOM, Destruction, curves, exchanged, exchanges
+from biaslib.planted_perturbation import CUE, OBJECT, ORDERS, RANDOM, Curves, Destruction, curves, exchanged, exchanges
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=20)
@@ -84,7 +84,7 @@ def test_an_exchange_changes_one_part_and_nothing_else(use_case):
 
 
 def test_falls_are_differences_of_the_true_classs_probability():
-    (found,) = exchanges([TINY], FEW)
+    (found,) = exchanges([TINY], FEW, SHORT)
     model, images = planted_models.known(TINY), exchanged(TINY, FEW)
     rows, truth = np.arange(20), images["original"].labels["cat"].to_numpy(int)
     chance = {
@@ -95,6 +95,32 @@ def test_falls_are_differences_of_the_true_classs_probability():
     left = found.noise.mean(axis=0)
     assert left.sum() == pytest.approx(1)
     np.testing.assert_allclose(found.fall("everything"), chance["original"] - left[truth], atol=1e-6)
+
+
+def test_everything_is_the_destructions_noise_in_its_output():
+    model = planted_models.known(TINY)
+    (black,) = exchanges([TINY], FEW, replace(SHORT, noise=(0, 0), output="logit"))
+    logits = training.predict(model, np.zeros((1, 32, 32, 3), np.uint8))
+    np.testing.assert_allclose(black.noise, np.broadcast_to(logits, black.noise.shape), atol=1e-4)
+    np.testing.assert_allclose(black.original, training.predict(model, FEW.samples(TINY).images), atol=1e-4)
+
+
+def test_the_fall_at_the_step_that_ends_the_cue():
+    values = np.array([[0.9, 0.7, 0.6, 0.1], [0.8, 0.3, 0.2, 0.2], [0.9, 0.8, 0.5, 0.4], [np.nan] * 4])
+    regions = np.array([2, 1, 4, 0])
+    found = Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
+    np.testing.assert_allclose(found, [0.3, 0.5, np.nan, np.nan])
+
+
+def test_the_cues_regions_are_the_tiles_its_mask_touches():
+    (found,) = curves([TINY], FEW, SHORT)
+    samples = FEW.samples(TINY)
+    cat = samples.labels["cat"].to_numpy(bool)
+    rows = [*np.flatnonzero(cat)[:8], *np.flatnonzero(~cat)[:8]]
+    masks = np.asarray(samples.masks["ball"])[rows] & samples.labels["ball"].to_numpy(bool)[rows, None, None]
+    touched = masks.reshape(len(rows), 8, 4, 8, 4).any((2, 4)).sum((1, 2))
+    assert touched.any()
+    np.testing.assert_array_equal(found.cue_regions, touched)
 
 
 def test_photos_have_no_exact_exchange():
