@@ -4,6 +4,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -117,7 +118,8 @@ def _last_edit() -> int:
 
 
 def _end_with_parent() -> None:
-    """Lets a worker end when the process that started it was killed, instead of waiting for work for ever."""
+    """Lets a worker end when the process that started it was killed, and without a word when it is interrupted."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
 
     def wait() -> None:
         parent = multiprocessing.parent_process()
