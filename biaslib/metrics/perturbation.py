@@ -10,6 +10,8 @@ import torch
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
 
+BATCH_PIXELS = 800_000
+
 
 def perturbation_curves(
     predict: Callable[[Array], Any],
@@ -22,7 +24,7 @@ def perturbation_curves(
     repeats: int = 1,
     value_range: tuple[float, float] | None = None,
     seed: int = 0,
-    batch: int = 64,
+    batch: int | None = None,
 ) -> Array:
     r"""The score of the explained class while an image is destroyed, its most relevant regions first.
 
@@ -49,7 +51,8 @@ def perturbation_curves(
         value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
             and the largest value of all images. (0, 0) paints black.
         seed: of the noise and the lots.
-        batch: how many images go through `predict` at once; bounds the memory.
+        batch: how many images go through `predict` at once; bounds the memory. None: as many as have 800,000 pixels
+            together, beyond which a CPU is slower.
 
     Returns:
         (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance holds a NaN or an
@@ -70,6 +73,7 @@ def perturbation_curves(
             f"An image of {height} x {width} pixels has {available} regions of {region} x {region}, so steps must be "
             f"between 1 and {available}, not {steps}: take fewer steps or smaller regions."
         )
+    batch = max(1, BATCH_PIXELS // (height * width)) if batch is None else batch
     if repeats < 1 or batch < 1:
         raise BiaslibError(f"repeats and batch must be at least 1, not {repeats} and {batch}.")
     sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)
