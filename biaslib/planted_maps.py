@@ -1,7 +1,7 @@
 """What models with a planted bias answer with and without the cue, and where they look; through the store."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,8 +136,19 @@ def maps(
 
 def run_maps(key: tuple[Setting, Evaluation]) -> dict[str, np.ndarray]:
     """The maps of one model; on one thread."""
-    found: dict[str, np.ndarray] = parallel.single_threaded(_maps, *key)
+    found: dict[str, np.ndarray] = parallel.single_threaded(explained, *key, ALL_METHODS)
     return found
+
+
+def explained(setting: Setting, evaluation: Evaluation, methods: Mapping[str, Method]) -> dict[str, np.ndarray]:
+    """The maps of one model by these methods, and what `maps` has beside them; inside a worker."""
+    samples, model = evaluation.samples(setting), known(setting)
+    logits = training.predict(model, samples.images)
+    truth = _truth(setting, samples)
+    targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
+    pixels = models.to_tensor(samples.images)
+    found = {name: method(model, pixels, targets[:, None])[:, 0].numpy() for name, method in methods.items()}
+    return found | {"logits": logits, "truth": truth, "explained": targets}
 
 
 def _answers(setting: Setting, images: int, seed: int) -> dict[str, np.ndarray]:
@@ -158,13 +169,3 @@ def _cued(use_case: str, source: str, images: int, cue: int, size: int, seed: in
 
 def _truth(setting: Setting, samples: Samples) -> np.ndarray:
     return samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
-
-
-def _maps(setting: Setting, evaluation: Evaluation) -> dict[str, np.ndarray]:
-    samples, model = evaluation.samples(setting), known(setting)
-    logits = training.predict(model, samples.images)
-    truth = _truth(setting, samples)
-    explained = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
-    pixels = models.to_tensor(samples.images)
-    found = {name: method(model, pixels, explained[:, None])[:, 0].numpy() for name, method in ALL_METHODS.items()}
-    return found | {"logits": logits, "truth": truth, "explained": explained}

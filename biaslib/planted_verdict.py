@@ -1,6 +1,6 @@
 """Whether a map gives a planted bias away: one rule for every metric, likeness to unbiased twins, further methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -9,10 +9,10 @@ import scipy.stats
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from biaslib import attribution, metrics, models, parallel, training
+from biaslib import attribution, metrics, parallel
 from biaslib.errors import BiaslibError
-from biaslib.planted_maps import METHODS, Evaluation, Method
-from biaslib.planted_models import USE_CASES, Setting, known
+from biaslib.planted_maps import METHODS, Evaluation, Method, explained
+from biaslib.planted_models import Setting
 
 Side = Literal["above", "below"]
 Arrays = dict[str, np.ndarray]
@@ -222,22 +222,11 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _looks(setting: Setting, evaluation: Evaluation, plain: int) -> Arrays:
-    model = known(setting)
-    found = _explained(model, setting, evaluation, LIBRARY)
-    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1)
-    bare = _explained(model, setting, without, METHODS | LIBRARY)
-    names = {"truth": "plain truth", "answers": "plain answers"}
-    return {name: found[name] for name in LIBRARY} | {
-        names.get(name, f"plain: {name}"): values for name, values in bare.items()
-    }
-
-
-def _explained(
-    model: torch.nn.Module, setting: Setting, evaluation: Evaluation, methods: Mapping[str, Method]
-) -> Arrays:
-    samples = evaluation.samples(setting)
-    answers = training.predict(model, samples.images).argmax(axis=1)
-    pixels = models.to_tensor(samples.images)
-    found = {name: method(model, pixels, answers[:, None])[:, 0].numpy() for name, method in methods.items()}
-    truth = samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
-    return found | {"truth": truth, "answers": answers}
+    found = explained(setting, evaluation, LIBRARY)
+    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")
+    bare = explained(setting, without, METHODS | LIBRARY)
+    return (
+        {name: found[name] for name in LIBRARY}
+        | {f"plain: {name}": bare[name] for name in METHODS | LIBRARY}
+        | {"plain truth": bare["truth"], "plain answers": bare["explained"]}
+    )

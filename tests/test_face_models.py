@@ -1,7 +1,5 @@
 """Joint classifiers of faces, on drawn rectangles in CelebA's layout."""
 
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -39,16 +37,9 @@ def root(tmp_path_factory):
     return root
 
 
-@contextlib.contextmanager
-def _in_this_process(scheduler=None):
-    with ThreadPoolExecutor(1) as executor:
-        yield executor, 1
-
-
 @pytest.fixture(autouse=True)
-def _here(root, monkeypatch):
+def _here(root, monkeypatch, in_this_process):
     monkeypatch.setenv("BIASLIB_DATA", str(root))
-    monkeypatch.setattr(parallel, "workers", _in_this_process)
 
 
 def test_only_faces_with_one_hair_colour_are_used():

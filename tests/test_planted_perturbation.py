@@ -1,12 +1,10 @@
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import metrics, parallel, planted_models, training
+from biaslib import metrics, planted_models, training
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation
 from biaslib.planted_models import USE_CASES, Setting
@@ -16,17 +14,7 @@ TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=20)
 SHORT = Destruction(images=8, steps=6, region=4)
 
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """A process for every kind of result would take longer than the results."""
-
-    @contextlib.contextmanager
-    def workers(_scheduler):
-        with ThreadPoolExecutor(1) as executor:
-            yield executor, 1
-
-    monkeypatch.setattr(parallel, "workers", workers)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))

@@ -1,12 +1,10 @@
-import contextlib
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from biaslib import attribution, metrics, models, parallel, planted_models, training
+from biaslib import attribution, metrics, models, planted_models, training
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation
 from biaslib.planted_models import Setting
@@ -27,17 +25,7 @@ from biaslib.planted_verdict import (
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=8)
 
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """A process for every kind of result would take longer than the results."""
-
-    @contextlib.contextmanager
-    def workers(_scheduler):
-        with ThreadPoolExecutor(1) as executor:
-            yield executor, 1
-
-    monkeypatch.setattr(parallel, "workers", workers)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def test_the_limit_by_hand():

@@ -7,6 +7,7 @@ from biaslib.datasets import (
     captions,
     cat_and_dog,
     celeba,
+    celebamask,
     coco,
     fruits360,
     imsitu,
@@ -26,6 +27,8 @@ __all__ = ["DatasetWarning", "captions", "check", "coco", "fetch", "imsitu", "li
 _root = root
 _LOADERS = {
     "celeba": celeba.load,
+    "celebamask": celebamask.load,
+    "celebamask-pairs": celebamask.load_pairs,
     "mnist": mnist.load,
     "pets": pets.load,
     "cat-and-dog": cat_and_dog.load,
@@ -40,7 +43,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     Photographs are decoded once into a memory map in the store; a second load reads that.
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "mnist"; "pets" (Oxford-IIIT
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "celebamask" (CelebAMask-HQ),
+            or "celebamask-pairs" where there are only images with a label map each; "mnist"; "pets" (Oxford-IIIT
             Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's).
         split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.

@@ -80,6 +80,18 @@ def attributes(root: Path) -> pd.DataFrame:
     dataset = registry.get("celeba")
     path = registry.require(dataset, root / "celeba" / "list_attr_celeba.txt")
     registry.warn(dataset)
+    return attribute_list(dataset, path).reset_index(drop=True)
+
+
+def attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
+    """A list of attributes as CelebA and CelebAMask-HQ have it: how many images, the names, a row of 1 and -1 each.
+
+    Returns:
+        one bool column an attribute, indexed by the images' names.
+
+    Raises:
+        BiaslibError: for a damaged file.
+    """
     try:
         with path.open(encoding="ascii") as opened:
             n, names = int(opened.readline()), opened.readline().split()
@@ -93,7 +105,7 @@ def attributes(root: Path) -> pd.DataFrame:
         raise registry.damaged(
             dataset, path, f"it announces {n} images and has {len(table)}, or values other than 1, -1"
         )
-    return (table == 1).reset_index(drop=True)
+    return table == 1
 
 
 def hair_colour(table: pd.DataFrame) -> np.ndarray:

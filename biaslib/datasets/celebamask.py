@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from biaslib import fingerprint, store
 from biaslib.datasets import decoded, pictures, registry
+from biaslib.datasets.celeba import attribute_list
 from biaslib.samples import Samples
 
 # The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
@@ -124,16 +125,10 @@ def attributes(root: Path) -> pd.DataFrame:
     dataset = registry.get("celebamask-hq")
     path = registry.require(dataset, root / "CelebAMask-HQ" / "CelebAMask-HQ-attribute-anno.txt")
     registry.warn(dataset)
-    try:
-        with path.open(encoding="ascii") as opened:
-            n, names = int(opened.readline()), opened.readline().split()
-            table = pd.read_csv(opened, sep=r"\s+", names=["image", *names], index_col="image")
-    except ValueError as error:
-        raise registry.damaged(dataset, path, f"it is no list of attributes: {error}") from error
-    numbered = [str(name) for name in table.index] == [f"{number}.jpg" for number in range(n)]
-    if not numbered or not np.isin(table.to_numpy(), (-1, 1)).all():
-        raise registry.damaged(dataset, path, f"it is no list of {n} numbered images with values 1 and -1")
-    return (table == 1).reset_index(drop=True)
+    table = attribute_list(dataset, path)
+    if [str(name) for name in table.index] != [f"{number}.jpg" for number in range(len(table))]:
+        raise registry.damaged(dataset, path, f"its {len(table)} images are not numbered from 0")
+    return table.reset_index(drop=True)
 
 
 def _numbers(n: int, split: str) -> np.ndarray:

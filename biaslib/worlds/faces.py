@@ -12,7 +12,19 @@ from biaslib.samples import Samples
 from biaslib.worlds import face_drawing, face_hair, face_things
 from biaslib.worlds.drawing import Daylight, chunks, grid, to_uint8
 from biaslib.worlds.face_sheet import REGIONS, Sheet
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
+from biaslib.worlds.factors import (
+    CHOICE,
+    SEED,
+    SHARE,
+    Factor,
+    agreement,
+    asked_regions,
+    check_draw,
+    check_size,
+    drawn,
+    halves,
+    read,
+)
 
 
 @dataclass(frozen=True)
@@ -205,10 +217,7 @@ class Faces:
             BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
         """
         check_size(size)
-        wanted = self.regions if regions is None else tuple(regions)
-        for region in wanted:
-            if region not in self.regions:
-                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+        wanted = asked_regions(regions, self.regions)
         table = read(factors, _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL)
         labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
         table = _measures(table)

@@ -1,6 +1,6 @@
 """Tables of factors: how their columns are drawn, how the cue is tied to the target, and what a row may hold."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -66,6 +66,18 @@ def check_size(size: int) -> None:
 def drawn(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A column of n values for every factor, independent of each other, in the mapping's order."""
     return {name: factor.draw(n, rng) for name, factor in known.items()}
+
+
+def asked_regions(regions: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    """The masks that were asked for; None asks for all.
+
+    Raises:
+        BiaslibError: one of them is not known.
+    """
+    for region in regions or ():
+        if region not in known:
+            raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(known)}.")
+    return tuple(known if regions is None else regions)
 
 
 def halves(n: int, rng: np.random.Generator) -> np.ndarray:

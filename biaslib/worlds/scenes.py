@@ -12,7 +12,18 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds import toy_robots
 from biaslib.worlds.drawing import Daylight, Field, chunks, grid, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, read
+from biaslib.worlds.factors import (
+    CHOICE,
+    SEED,
+    SHARE,
+    Factor,
+    agreement,
+    asked_regions,
+    check_draw,
+    check_size,
+    drawn,
+    read,
+)
 from biaslib.worlds.sketch import Place, Sketch
 from biaslib.worlds.table_tops import TABLE_TOPS
 from biaslib.worlds.things import THINGS
@@ -194,10 +205,7 @@ class Scenes:
             BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
         """
         check_size(size)
-        wanted = self.regions if regions is None else tuple(regions)
-        for region in wanted:
-            if region not in self.regions:
-                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+        wanted = asked_regions(regions, self.regions)
         maker = Factor(0, self.groups - 1, whole=True)
         table = read(factors, {"maker": maker} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES)
         images = np.empty((len(factors), size, size, 3), np.uint8)
