@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -285,9 +285,9 @@ def _adversary_accuracy(criterion: AdversarialLoss, model: nn.Module, test: Samp
 
 
 @torch.inference_mode()
-def _features(model: nn.Module, images: np.ndarray, *, batch: int = 128) -> np.ndarray:
+def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray:
     starts = range(0, len(images), batch)
-    maps = [model.forward_features(models.to_tensor(images[i : i + batch])) for i in starts]  # type: ignore[operator]
+    maps = [model.forward_features(models.to_tensor(images[i : i + batch])) for i in starts]
     return torch.cat([each.mean((2, 3)) for each in maps]).numpy()
 
 

@@ -1,5 +1,6 @@
 """Unpacking what came from elsewhere: only plain files and folders, and only below the folder that was meant."""
 
+import functools
 import lzma
 import shutil
 import stat
@@ -77,7 +78,7 @@ def _zip_members(archive: zipfile.ZipFile) -> list[_Member]:
                 name=info.orig_filename,
                 is_folder=info.is_dir(),
                 is_file=not info.is_dir() and kind in (0, stat.S_IFREG),
-                open=lambda info=info: archive.open(info),  # type: ignore[misc]
+                open=functools.partial(archive.open, info),
             )
         )
     return members
@@ -89,7 +90,7 @@ def _tar_members(archive: tarfile.TarFile) -> list[_Member]:
             name=info.name,
             is_folder=info.isdir(),
             is_file=info.isreg(),
-            open=lambda info=info: archive.extractfile(info),  # type: ignore[misc]
+            open=functools.partial(archive.extractfile, info),
         )
         for info in archive.getmembers()
     ]

@@ -60,7 +60,7 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
         return
     size = theme.STYLE["font.size"]
     with mpl.rc_context(theme.STYLE):
-        ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+        theme.figure_of(ax).draw_without_rendering()
         to_pixels = ax.transData.transform([(x, y) for _, x, y, _ in ends])
         scale = ax.figure.dpi / 72
         line = size * _LINE * scale
@@ -89,7 +89,7 @@ def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str], colour: s
     """
     size = theme.STYLE["font.size"] - 0.5
     with mpl.rc_context(theme.STYLE):
-        ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+        theme.figure_of(ax).draw_without_rendering()
         scale = 72 / ax.figure.dpi
         spots = ax.transData.transform(points) * scale
         window = ax.get_window_extent()

@@ -1,6 +1,7 @@
 """Plots of pictures: contact sheets, maps over images, strips along a dial."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -199,9 +200,9 @@ def _put(ax: Axes, picture: np.ndarray, x: float, y: float, w: float, h: float) 
     ax.set(xlim=limits[0], ylim=limits[1])
 
 
-def _say(ax: Axes, x: float, y: float, text: str, **style: str | float) -> None:
+def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
     with mpl.rc_context(theme.STYLE):
-        ax.text(x, y, text, **{"color": theme.MUTED, "fontsize": 9.0, "va": "bottom", **style})  # type: ignore[arg-type]
+        ax.text(x, y, text, **{"color": theme.MUTED, "fontsize": 9.0, "va": "bottom", **style})
 
 
 def _sheet(

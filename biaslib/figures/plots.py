@@ -79,7 +79,7 @@ def response(
     ax.grid(axis="x", visible=False)
     if by is not None:
         labels.name_lines(ax, ends)
-    return _figure(ax)
+    return theme.figure_of(ax)
 
 
 def dots(
@@ -156,7 +156,7 @@ def dots(
     if by is not None:
         _head(ax, [(str(kind), (colours or {}).get(kind, default)) for (kind, _), default in
                    zip(series, theme.cycle(len(series)), strict=True)])  # fmt: skip
-    return _figure(ax)
+    return theme.figure_of(ax)
 
 
 def scatter(
@@ -223,7 +223,7 @@ def scatter(
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
     labels.beside_points(ax, np.stack([across, up], axis=1), names)
-    return _figure(ax)
+    return theme.figure_of(ax)
 
 
 def _check(frame: pd.DataFrame, *columns: str | None) -> None:
@@ -233,11 +233,6 @@ def _check(frame: pd.DataFrame, *columns: str | None) -> None:
     for column in columns:
         if column is not None and column not in frame.columns:
             raise BiaslibError(f"the frame has no column {column!r}; it has {', '.join(map(str, frame.columns))}.")
-
-
-def _figure(ax: Axes) -> Figure:
-    figure = ax.figure
-    return figure if isinstance(figure, Figure) else figure.figure
 
 
 def _ticks(ax: Axes, values: np.ndarray) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from biaslib.errors import BiaslibError
 
@@ -133,8 +134,8 @@ def new(
     if not aspect > 0:
         raise BiaslibError(f"aspect is height over width and must be above 0, not {aspect}.")
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)  # type: ignore[union-attr, call-arg]
+        layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)
+        figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout=layout)
         keywords = {"axes_class": HouseAxes, **subplots.pop("subplot_kw", {})}
         return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
 
@@ -156,6 +157,12 @@ def cycle(n: int) -> list[str]:
     """The first n palette colours, in order, starting again after the last."""
     names = list(COLOURS.values())
     return [names[i % len(names)] for i in range(n)]
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure, also for axes in a part of one."""
+    figure = ax.figure
+    return figure if isinstance(figure, Figure) else figure.figure
 
 
 def bare(ax: Axes) -> None:

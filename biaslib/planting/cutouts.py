@@ -81,9 +81,10 @@ def _turned(picture: np.ndarray, mask: np.ndarray, place: dict[str, float], size
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     zoom = 2 * place["scale"] * size / max(rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0])
+    around = [(_PAD, _PAD), (_PAD, _PAD)]
+    colours = np.pad(picture[near[0], near[1]][box], [*around, (0, 0)], mode="edge")
     layers = []
-    for layer, around in ((picture[near[0], near[1]][box], "edge"), (mask[box].astype(np.uint8) * 255, "constant")):
-        padded = np.pad(layer, ((_PAD, _PAD), (_PAD, _PAD), (0, 0))[: layer.ndim], mode=around)  # type: ignore[call-overload]
+    for padded in (colours, np.pad(mask[box].astype(np.uint8) * 255, around)):
         image = Image.fromarray(padded[:, ::-1] if place["mirror"] else padded)
         image = image.resize([max(1, round(side * zoom)) for side in image.size], Image.Resampling.BICUBIC)
         turned = image.rotate(-np.degrees(place["turn"]), Image.Resampling.BICUBIC, expand=True)

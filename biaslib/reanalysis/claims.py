@@ -259,7 +259,8 @@ def residuals(attributes: pd.DataFrame) -> pd.Series:
 
 def _keyed(table: pd.DataFrame, key: str | list[str]) -> Rows:
     """The rows as mappings, by what stands in their key column."""
-    return table.set_index(key).to_dict("index")  # type: ignore[return-value]
+    rows = table.set_index(key).to_dict("index")
+    return {name: {str(column): value for column, value in row.items()} for name, row in rows.items()}
 
 
 def words(attribute: str) -> str:

@@ -5,6 +5,7 @@ released predictions; `regions` and `subgroups` can only arrange released scores
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -206,12 +207,13 @@ def waterbirds(root: Path | None = None, *, resamples: int = 1000, seed: int = 0
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
     rows = []
-    for backbone, suffix in (("resnet", ""), ("efficientnet", "_efficientnet")):
-        scores = published.waterbirds_scores(backbone, root)  # type: ignore[arg-type]
+    suffixes: dict[published.Backbone, str] = {"resnet": "", "efficientnet": "_efficientnet"}
+    for backbone, suffix in suffixes.items():
+        scores = published.waterbirds_scores(backbone, root)
         wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
         for bias in published.BIASES:
-            predicted = published.waterbirds_predictions(bias, backbone, root)  # type: ignore[arg-type]
-            row = {"backbone": backbone, "bias": bias, "models": len(predicted)}
+            predicted = published.waterbirds_predictions(bias, backbone, root)
+            row: dict[str, Any] = {"backbone": backbone, "bias": bias, "models": len(predicted)}
             for region in ("bird", "background"):
                 part = scores[(scores["bias"] == bias) & (scores["region"] == region)]
                 one = _over_models(part, MODELS[backbone]).iloc[0]
