@@ -6,7 +6,7 @@ from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, s
 from biaslib.figures.pieces import Piece, show
 from biaslib.figures.plots import dots, response, scatter
 from biaslib.figures.svg import tooltip
-from biaslib.figures.table import quote, table
+from biaslib.figures.table import p_value, quote, table
 from biaslib.figures.theme import COLOURS, new
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "name_lines",
     "new",
     "overlay",
+    "p_value",
     "quote",
     "response",
     "scatter",

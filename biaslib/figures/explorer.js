@@ -113,7 +113,8 @@
       const setting = data.settings[state.setting];
       chosen.textContent = setting;
       slider.setAttribute("aria-valuetext", setting);
-      title.textContent = `${data.titles[state.image]} (${state.image + 1} of ${n})`;
+      const note = data.notes[state.setting][state.image];
+      title.textContent = `${data.titles[state.image]}${note && `: ${note}`} (${state.image + 1} of ${n})`;
       const kind = data.kinds[state.kind];
       canvas.setAttribute("aria-label",
         `${data.titles[state.image]} with its ${kind && kind + " "}map at ${data.setting_name} ${setting}`);

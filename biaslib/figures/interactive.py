@@ -28,6 +28,7 @@ def explorer(
     mask_name: str = "mask",
     table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]] | None = None,
     titles: Sequence[str] | None = None,
+    notes: Sequence[Sequence[str]] | None = None,
     scale: Literal["each", "shared"] = "each",
     digits: int = 2,
     alt: str,
@@ -47,6 +48,7 @@ def explorer(
         mask_name: what the mask marks ("bird").
         table: words -> (S, N) numbers shown beside the image, or such numbers for each kind of maps; NaN reads "n/a".
         titles: N words, one an image.
+        notes: S lists of N words, shown after the title (what the model answers at that setting).
         scale: "each" shows every map's own maximum brightest, "shared" the maximum of all maps of its kind.
         digits: decimals of the numbers.
         alt: what a reader who cannot see the piece should know. Required.
@@ -77,6 +79,7 @@ def explorer(
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "titles": words,
+        "notes": _check_notes(notes, len(settings), len(images)),
         "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
         "digits": digits,
         "lut": _base64(_lut()),
@@ -217,6 +220,13 @@ def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
     if len(titles) != n:
         raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
     return list(map(str, titles))
+
+
+def _check_notes(notes: Sequence[Sequence[str]] | None, settings: int, n: int) -> list[list[str]]:
+    listed = [list(map(str, row)) for row in notes or [[""] * n] * settings]
+    if [len(row) for row in listed] != [n] * settings:
+        raise BiaslibError(f"notes must be {settings} lists of {n} words, one a setting and image.")
+    return listed
 
 
 def _quantise(maps: np.ndarray, scale: str) -> np.ndarray:

@@ -93,7 +93,8 @@ def dots(
     by: str | None = None,
     colours: Mapping[Any, str] | None = None,
     highlight: Sequence[str] = (),
-    reference: float | None = None,
+    reference: float | Mapping[str, float] | None = None,
+    reference_name: str = "",
     sort: bool = True,
     x_label: str = "",
     digits: int = 2,
@@ -111,7 +112,8 @@ def dots(
         by: column that tells several dots of one label apart; their names stand above the first line.
         colours: value of `by` -> name in `COLOURS` or any colour.
         highlight: labels set in bold.
-        reference: where to draw an upright line (chance, zero).
+        reference: where to draw an upright line (chance, zero); or label -> where to draw a tick in that label's line.
+        reference_name: what the ticks are, beside the names of the kinds.
         sort: largest value on top; False keeps the frame's order.
         x_label: words under the axis.
         digits: decimals in the tooltips.
@@ -129,7 +131,11 @@ def dots(
     rank = {name: i for i, name in enumerate(names)}
     series = [(None, frame)] if by is None else [(kind, frame[frame[by] == kind]) for kind in frame[by].unique()]
     step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
-    if reference is not None:
+    if isinstance(reference, Mapping):
+        _ticks_in_lines(
+            ax, {name: reference[name] for name in names if name in reference}, rank, reference_name, digits
+        )
+    elif reference is not None:
         ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
     for i, ((kind, rows), default) in enumerate(zip(series, theme.cycle(len(series)), strict=True)):
         colour = theme.colour_of((colours or {}).get(kind, default))
@@ -153,9 +159,9 @@ def dots(
         text.set_fontweight("bold" if name in highlight else "normal")
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(x_label)
-    if by is not None:
-        _head(ax, [(str(kind), (colours or {}).get(kind, default)) for (kind, _), default in
-                   zip(series, theme.cycle(len(series)), strict=True)])  # fmt: skip
+    kinds = [(str(kind), (colours or {}).get(kind, default)) for (kind, _), default in
+             zip(series, theme.cycle(len(series)), strict=True)] if by is not None else []  # fmt: skip
+    _head(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
     return theme.figure_of(ax)
 
 
@@ -239,6 +245,14 @@ def _ticks(ax: Axes, values: np.ndarray) -> None:
     ticks = np.unique(values[np.isfinite(values)])
     if 0 < len(ticks) <= 12:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def _ticks_in_lines(ax: Axes, places: Mapping[str, float], rank: Mapping[str, int], name: str, digits: int) -> None:
+    heights = np.array([rank[label] for label in places])
+    across = np.array(list(places.values()), dtype=float)
+    ticks = ax.scatter(across, heights, marker="|", s=170, linewidths=1.6, color=theme.MUTED, zorder=2)
+    if places:
+        tooltip(ticks, [f"{name or 'reference'}, {label}: {x:.{digits}f}" for label, x in places.items()])
 
 
 def _head(ax: Axes, names: Sequence[tuple[str, str]]) -> None:

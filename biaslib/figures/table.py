@@ -109,6 +109,18 @@ def number(value: Any, spec: Format = ".2f") -> str:
     return str(value)
 
 
+def p_value(value: float, digits: int = 3) -> str:
+    """A p-value as it is printed, and a format for `table`: never "0.000", which no test can say.
+
+    Args:
+        value: in [0, 1]; NaN reads "n/a".
+        digits: decimals. Where the value is smaller than all of them can say: "< 0.001".
+    """
+    if _is_missing(value) or value >= 10**-digits:
+        return number(value, f".{digits}f")
+    return f"< {10**-digits:.{digits}f}"
+
+
 def bracket(value: IntervalLike, spec: str) -> str:
     """The interval's ends: `[0.81, 0.85]`."""
     return f"[{number(float(value.low), spec)}, {number(float(value.high), spec)}]"

@@ -48,6 +48,8 @@ def page(browser, tmp_path_factory):
             IMAGES,
             {"CAM": maps, "LRP": maps[::-1]},
             settings=["50 %", "90 %", "100 %"],
+            titles=list("abcde"),
+            notes=[[f"{image}{setting}" for image in "vwxyz"] for setting in range(3)],
             alt="G",
             table={"both": SCORE, "own": {"CAM": SCORE, "LRP": 1 - SCORE}},
         ),
@@ -121,6 +123,16 @@ def test_the_explorer_changes_the_kind_of_map_and_its_numbers(page):
     assert values() == ["0.00", "1.00"]
     assert "with its LRP map at bias 50 %" in canvas.get_attribute("aria-label")
     assert not figure(page, "A").find_elements(By.CSS_SELECTOR, "select")
+
+
+def test_the_note_beside_the_title_follows_image_and_setting(page):
+    one = figure(page, "G")
+    title = one.find_element(By.CSS_SELECTOR, ".biaslib-piece-title")
+    assert title.text == "a: v0 (1 of 5)"
+    one.find_element(By.CSS_SELECTOR, "input[type=range]").send_keys(Keys.ARROW_RIGHT)
+    one.find_element(By.CSS_SELECTOR, '[aria-label="next image"]').click()
+    assert title.text == "b: w1 (2 of 5)"
+    assert figure(page, "B").find_element(By.CSS_SELECTOR, ".biaslib-piece-title").text == "image 1 (1 of 2)"
 
 
 def test_the_dial_changes_pictures_and_note(page):

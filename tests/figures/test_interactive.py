@@ -133,6 +133,7 @@ def test_the_editor_starts_with_the_maps_it_is_given():
         (lambda: figures.explorer(IMAGES, MAPS - 1, settings=SETTINGS, alt="a"), ">= 0"),
         (lambda: explorer(masks=MASKS[:2]), "masks"),
         (lambda: explorer(titles=["a"]), "titles"),
+        (lambda: explorer(notes=["a"] * S), "notes must be 3 lists of 4 words"),
         (lambda: explorer(scale="each row"), "scale"),
         (lambda: explorer(table={"score": np.zeros((N, S))}), "'score'"),
         (lambda: explorer(table={"score": {"CAM": np.zeros((S, N))}}), "'score' must have the kinds"),

@@ -90,6 +90,18 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     assert words(ax) == ["paper", "ours"]
 
 
+def test_dots_marks_each_label_s_own_reference_with_a_tick(attributes):
+    areas = {"a": 0.1, "c": 0.25}
+    fig = figures.dots(attributes, label="name", value="score", reference=areas, reference_name="area", sort=False)
+    (ax,) = fig.axes
+    ticks, points = marks(ax, PathCollection)
+    np.testing.assert_allclose(ticks.get_offsets(), [[0.1, 0], [0.25, 2]])
+    assert len(points.get_offsets()) == 6
+    assert words(ax) == ["| area"]
+    assert not ax.lines
+    assert "<title>area, c: 0.25</title>" in figures.show(fig, alt="a").html
+
+
 def test_scatter_names_the_highlighted_and_leaves_undefined_points_out(attributes):
     attributes.loc[1, "mcc"] = np.nan
     fig = figures.scatter(

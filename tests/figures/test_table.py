@@ -62,6 +62,22 @@ def test_formats_apply_to_their_column(frame):
     assert rows[0][3] == "−25.0%"
 
 
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.0, 3, "< 0.001"), (0.00099, 3, "< 0.001"), (0.001, 3, "0.001"), (0.0314, 3, "0.031"), (1.0, 3, "1.000"),
+     (0.0, 2, "< 0.01"), (0.01, 2, "0.01"), (NAN, 3, "n/a")],
+)  # fmt: skip
+def test_a_small_p_value_is_not_said_to_be_zero(value, digits, text):
+    assert figures.p_value(value, digits) == text
+
+
+def test_p_value_is_a_format_of_a_table():
+    frame = pd.DataFrame({"test": ["a", "b"], "p": [1e-9, NAN]})
+    piece = figures.table(frame, caption="P", name="p", formats={"p": figures.p_value})
+    assert cells(piece) == [["a", "< 0.001"], ["b", "n/a"]]
+    assert parse(piece).find("./tbody/tr/td").get("class") == "biaslib-number"
+
+
 def test_numbers_stand_right_and_words_left(frame):
     head = parse(figures.table(frame, caption="S", name="s")).findall("./thead/tr/th")
     assert [cell.get("class") for cell in head] == [None, "biaslib-number", "biaslib-number", "biaslib-number", None]
