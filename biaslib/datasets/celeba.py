@@ -12,6 +12,16 @@ from biaslib.samples import Samples
 
 SPLITS = {"train": 0, "val": 1, "test": 2}
 
+# in the order of list_attr_celeba.txt
+ATTRIBUTES = (
+    "5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips",
+    "Big_Nose", "Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin",
+    "Eyeglasses", "Goatee", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open",
+    "Mustache", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
+    "Rosy_Cheeks", "Sideburns", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Hat",
+    "Wearing_Lipstick", "Wearing_Necklace", "Wearing_Necktie", "Young",
+)  # fmt: skip
+
 HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
 
 # Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
