@@ -1,0 +1,199 @@
+"""Generator and critic that grow from 4 x 4 pixels up (Karras et al. 2018), in the sizes a book can train."""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Final
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from biaslib.errors import BiaslibError
+
+WIDTHS: Final = (128, 96, 64, 32)  # channels at 4, 8, 16 and 32 pixels
+LATENT: Final = 128
+_RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, its layer gives back
+
+
+class EqualizedLinear(nn.Module):
+    r"""A linear layer whose weights are drawn from N(0, 1) and scaled at run time by $gain / \sqrt{inputs}$.
+
+    So all layers learn at one speed whatever their width, and inputs of unit variance give outputs of variance gain²
+    (Karras et al. 2018, section 4.1).
+
+    Args:
+        inputs: features in.
+        outputs: features out.
+        gain: see above.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, gain: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.scale = gain / sqrt(inputs)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(N, inputs) -> (N, outputs)."""
+        return F.linear(features, self.weight * self.scale, self.bias)
+
+
+class EqualizedConv(nn.Module):
+    """A convolution of stride 1 that keeps the size, scaled at run time as `EqualizedLinear` is.
+
+    Args:
+        inputs: channels in.
+        outputs: channels out.
+        kernel: an odd number of pixels.
+        gain: see `EqualizedLinear`.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, gain: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.scale = gain / sqrt(inputs * kernel**2)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(N, inputs, h, w) -> (N, outputs, h, w)."""
+        return F.conv2d(features, self.weight * self.scale, self.bias, padding=self.weight.shape[-1] // 2)
+
+
+def pixel_norm(features: torch.Tensor) -> torch.Tensor:
+    """Features (N, C, ...) divided by their root mean square over the channels (Karras et al. 2018, section 4.2)."""
+    return features * (features.square().mean(dim=1, keepdim=True) + 1e-8).rsqrt()
+
+
+def with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
+    """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness.
+
+    The new channel holds one number for each group of images: the standard deviation over the group, averaged over
+    channels and places; 0 for images that are all alike (Karras et al. 2018, section 3).
+
+    Args:
+        features: of N images.
+        group: images in a group; where N is no multiple of it, all N are one group.
+    """
+    n, channels, height, width = features.shape
+    size = group if n % group == 0 else n
+    parts = features.reshape(size, n // size, channels, height, width)
+    centred = parts - parts.mean(dim=0, keepdim=True)
+    # the epsilon keeps the root's slope finite; what it adds is taken off again, so that no difference is 0
+    deviation = (centred.square().mean(dim=0) + 1e-8).sqrt() - 1e-4
+    channel = deviation.mean(dim=(1, 2, 3)).repeat(size).reshape(n, 1, 1, 1).expand(n, 1, height, width)
+    return torch.cat([features, channel.to(features.dtype)], dim=1)
+
+
+class _Layer(nn.Module):
+    """A convolution, a leaky rectifier and, in the generator, the pixel norm."""
+
+    def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, normalised: bool = False) -> None:
+        super().__init__()
+        self.convolution = EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED)
+        self.normalised = normalised
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        rectified = F.leaky_relu(self.convolution(features), 0.2)
+        return pixel_norm(rectified) if self.normalised else rectified
+
+
+class Generator(nn.Module):
+    """Latent codes to images, at any of its levels: 4 x 4 pixels at level 0, twice as many at each next one.
+
+    Args:
+        latent: length of a code; codes are normalised to unit root mean square, as on a sphere.
+        widths: channels at each level.
+    """
+
+    def __init__(self, *, latent: int = LATENT, widths: Sequence[int] = WIDTHS) -> None:
+        super().__init__()
+        self.latent, self.widths = latent, tuple(widths)
+        self.first = EqualizedLinear(latent, widths[0] * 16, gain=_RECTIFIED / 4)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(_Layer(before, width, normalised=True), _Layer(width, width, normalised=True))
+            for before, width in zip((widths[0], *widths), widths, strict=False)
+        )
+        self.to_rgb = nn.ModuleList(EqualizedConv(width, 3, kernel=1) for width in widths)
+
+    def forward(self, codes: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
+        """(N, latent) -> images (N, 3, size, size), about in [-1, 1], with size = 4 · 2^level.
+
+        Args:
+            codes: any length of vector; only its direction counts.
+            level: the highest that takes part; None: the last.
+            alpha: how far the highest level is faded in, in [0, 1]: at 0 the image is that of the level below,
+                enlarged.
+
+        Raises:
+            BiaslibError: for codes of another length, or a level that there is not.
+        """
+        if codes.ndim != 2 or codes.shape[1] != self.latent:
+            raise BiaslibError(
+                f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
+                "codes from its own encoder or draw them of its own length."
+            )
+        level = checked_level(level, len(self.widths))
+        features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)
+        features = pixel_norm(F.leaky_relu(features, 0.2))
+        below = features
+        for number in range(level + 1):
+            below = features
+            features = self.blocks[number](_doubled(features) if number else features)
+        image = self.to_rgb[level](features)
+        if level == 0 or alpha == 1:
+            return image
+        return torch.lerp(_doubled(self.to_rgb[level - 1](below)), image, alpha)
+
+
+class Critic(nn.Module):
+    """Images to one number each, larger for what looks real; grows with the generator.
+
+    Args:
+        widths: channels at each level, those of the generator.
+    """
+
+    def __init__(self, *, widths: Sequence[int] = WIDTHS) -> None:
+        super().__init__()
+        self.widths = tuple(widths)
+        self.from_rgb = nn.ModuleList(_Layer(3, width, kernel=1) for width in widths)
+        after = (widths[0], *widths)  # a level hands over as many channels as the level below has
+        self.blocks = nn.ModuleList(
+            nn.Sequential(_Layer(width + (level == 0), width), _Layer(width, after[level]))
+            for level, width in enumerate(widths)
+        )
+        self.hidden = EqualizedLinear(widths[0] * 16, widths[0], gain=_RECTIFIED)
+        self.last = EqualizedLinear(widths[0], 1)
+
+    def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
+        """(N, 3, size, size) -> (N,); level and alpha as the generator's.
+
+        Raises:
+            BiaslibError: for images that do not have the level's size.
+        """
+        level = checked_level(level, len(self.widths))
+        size = 4 * 2**level
+        if images.ndim != 4 or images.shape[1:] != (3, size, size):
+            raise BiaslibError(f"At level {level} images are (N, 3, {size}, {size}), not {tuple(images.shape)}.")
+        features = self.from_rgb[level](images)
+        for number in range(level, 0, -1):
+            features = F.avg_pool2d(self.blocks[number](features), 2)
+            if number == level and alpha < 1:
+                features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
+        features = self.blocks[0](with_minibatch_deviation(features))
+        return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
+
+
+def checked_level(level: int | None, levels: int) -> int:
+    """The level asked for, of so many; None is the last.
+
+    Raises:
+        BiaslibError: for a level that there is not.
+    """
+    chosen = levels - 1 if level is None else level
+    if not 0 <= chosen < levels:
+        raise BiaslibError(f"The network has levels 0 to {levels - 1}, not {level}.")
+    return chosen
+
+
+def _doubled(images: torch.Tensor) -> torch.Tensor:
+    return F.interpolate(images, scale_factor=2, mode="nearest")
