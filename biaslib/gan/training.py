@@ -1,0 +1,341 @@
+"""A generator and its critic trained against each other while both grow (Karras et al. 2018, with WGAN-GP)."""
+
+import copy
+import math
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from biaslib import fingerprint, models, store
+from biaslib.errors import BiaslibError
+from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
+from biaslib.training import DamagedCheckpointWarning, _autocast
+
+Answers = Callable[[torch.Tensor], torch.Tensor]
+
+LOSSES: Final = ("wgan-gp", "r1")
+# shares of the images shown: while a level is faded in, and after that
+GROWTH: Final = ((0.0, 0.08), (0.08, 0.08), (0.12, 0.14), (0.15, 0.35))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanConfig:
+    """How a generator is grown; the defaults are those of the paper's recipe in a size that two cores can train.
+
+    Attributes:
+        latent: length of a code.
+        widths: channels at 4, 8, 16, ... pixels.
+        growth: for each level the shares of the images shown while it is faded in and after that; they sum to 1.
+        images: how many real images are shown in all, each as often as it comes up.
+        batch: images a step.
+        loss: "wgan-gp" (Gulrajani et al. 2017, with Karras et al.'s drift term) or "r1" (softplus and R1, Mescheder et
+            al. 2018).
+        penalty: the weight of the gradient penalty; 10 for WGAN-GP, 0.5 for R1 with gamma 1.
+        penalty_every: steps from one penalty to the next, which weighs as many times as much.
+        drift: keeps the critic's answers to real images near 0; WGAN-GP only.
+        learning_rate: of both Adam optimisers, with betas 0 and 0.99.
+        decay: the last share of training over which the learning rate falls to 0.
+        average: of the weights, a step: what is left of the old mean. The averaged generator is the result.
+        chunks: checkpoints, and rows of the log.
+        frames: how many fixed codes are drawn after every chunk, to watch the generator grow.
+        precision: float32, bfloat16, or auto.
+        seed: of the initial weights, the order, the codes and the mixtures.
+    """
+
+    latent: int = LATENT
+    widths: tuple[int, ...] = WIDTHS
+    growth: tuple[tuple[float, float], ...] = GROWTH
+    images: int = 240_000
+    batch: int = 16
+    loss: str = "wgan-gp"
+    penalty: float = 10.0
+    penalty_every: int = 1
+    drift: float = 1e-3
+    learning_rate: float = 1e-3
+    decay: float = 0.0
+    average: float = 0.995
+    chunks: int = 40
+    frames: int = 16
+    precision: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise BiaslibError(f"loss must be {' or '.join(LOSSES)}, not {self.loss!r}.")
+        if len(self.growth) != len(self.widths):
+            raise BiaslibError(
+                f"growth and widths name one level each, but there are {len(self.growth)} and {len(self.widths)}."
+            )
+        total = sum(map(sum, self.growth))
+        if not math.isclose(total, 1.0, abs_tol=1e-6) or min(map(min, self.growth)) < 0:
+            raise BiaslibError(f"The shares of growth must be at least 0 and sum to 1, not to {total:g}.")
+        if self.batch < 2 or self.images < self.batch * self.chunks or self.chunks < 1:
+            raise BiaslibError(
+                f"A batch has at least 2 images and each of {self.chunks} chunks at least one batch, but images is "
+                f"{self.images} and batch {self.batch}."
+            )
+
+    @property
+    def size(self) -> int:
+        """Height and width of the finished images."""
+        return int(4 * 2 ** (len(self.widths) - 1))
+
+    def stage(self, shown: int) -> tuple[int, float]:
+        """The level in training after so many images, and how far it is faded in, in [0, 1]."""
+        start = 0
+        for level, shares in enumerate(self.growth):
+            fading, stable = (round(share * self.images) for share in shares)
+            if shown < start + fading:
+                return level, (shown - start) / fading
+            start += fading + stable
+            if shown < start:
+                return level, 1.0
+        return len(self.growth) - 1, 1.0
+
+
+@dataclass
+class Grown:
+    """A trained generator.
+
+    Attributes:
+        generator: with averaged weights, on the CPU, in evaluation mode.
+        critic: as it ended.
+        frames: (chunks, frames, size, size, 3) uint8: the same codes after every chunk, enlarged to the last size.
+        log: one row a chunk: images shown, level, alpha, and the means of the critic's and the generator's losses.
+    """
+
+    generator: Generator
+    critic: Critic
+    frames: np.ndarray
+    log: list[dict[str, float]]
+
+
+def grow(images: np.ndarray, config: GanConfig) -> Grown:
+    """Trains a generator of such images.
+
+    After every chunk a checkpoint goes to the store; a run that was killed and is started again with the same images
+    and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
+
+    Args:
+        images: (N, size, size, 3) uint8, as large as the configuration's last level.
+        config: everything else.
+
+    Raises:
+        BiaslibError: for images of another size or type, or fewer than a batch.
+    """
+    _check_images(images, config)
+    checkpoint = store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images))}.pt"
+    with torch.random.fork_rng():
+        run = _Run.start(config)
+        run.resume(checkpoint)
+        for _ in tqdm(
+            range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
+            desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
+        ):  # fmt: skip
+            run.train_chunk(images)
+            run.save(checkpoint)
+    checkpoint.unlink(missing_ok=True)
+    return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
+
+
+def gradient_penalty(critic: Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    r"""How far the critic's slope is from 1 between real and generated images (Gulrajani et al. 2017, eq. 3).
+
+    $$\mathbb{E}\big[(\lVert \nabla_{\hat x} D(\hat x) \rVert_2 - 1)^2\big],
+      \qquad \hat x = \epsilon x + (1 - \epsilon) \tilde x$$
+
+    Args:
+        critic: (N, ...) -> (N,).
+        real: (N, 3, h, w).
+        fake: as many generated images.
+        shares: (N,) of the real image in each mixture, in [0, 1].
+    """
+    mixed = torch.lerp(fake, real, shares.reshape(-1, *[1] * (real.ndim - 1))).detach().requires_grad_(True)
+    slope = _slopes(critic, mixed)
+    return (slope.norm(dim=1) - 1).square().mean()
+
+
+def r1_penalty(critic: Answers, real: torch.Tensor) -> torch.Tensor:
+    """The mean squared slope of the critic at real images (Mescheder et al. 2018, eq. 9, without its factor)."""
+    return _slopes(critic, real.detach().requires_grad_(True)).square().sum(dim=1).mean()
+
+
+def as_pixels(images: torch.Tensor) -> np.ndarray:
+    """Generated images (N, 3, h, w), about in [-1, 1], to uint8 pixels (N, h, w, 3)."""
+    scaled = ((images.detach().float().cpu().movedim(1, 3) + 1) * 127.5).round().clamp(0, 255)
+    return scaled.to(torch.uint8).numpy()
+
+
+@dataclass
+class _Run:
+    """A training between two chunks: everything a checkpoint has to hold."""
+
+    config: GanConfig
+    generator: Generator
+    averaged: Generator
+    critic: Critic
+    optimisers: Sequence[torch.optim.Optimizer]
+    device: torch.device
+    watched: torch.Tensor
+    chunk: int = 0
+    step: int = 0
+    frames: list[np.ndarray] = field(default_factory=list)
+    log: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, config: GanConfig) -> "_Run":
+        device = models.device()
+        torch.manual_seed(config.seed)
+        generator = Generator(latent=config.latent, widths=config.widths).to(device)
+        critic = Critic(widths=config.widths).to(device)
+        for network in (generator, critic):
+            network.to(memory_format=torch.channels_last)
+        optimisers = [
+            torch.optim.Adam(network.parameters(), lr=config.learning_rate, betas=(0.0, 0.99), fused=True)
+            for network in (critic, generator)
+        ]
+        watched = torch.randn(config.frames, config.latent).to(device)
+        return cls(config, generator, copy.deepcopy(generator), critic, optimisers, device, watched)
+
+    def train_chunk(self, images: np.ndarray) -> None:
+        config = self.config
+        # one seed a chunk, so that a resumed run draws what an unbroken one would have drawn
+        seed = int(np.random.SeedSequence([config.seed, self.chunk]).generate_state(1)[0])
+        torch.manual_seed(seed)
+        rng = np.random.default_rng(seed)
+        last = config.images * (self.chunk + 1) // config.chunks
+        losses = []
+        while self.step * config.batch < last:
+            level, alpha = config.stage(self.step * config.batch)
+            for optimiser in self.optimisers:
+                for group in optimiser.param_groups:
+                    group["lr"] = config.learning_rate * self._share_of_rate()
+            rows = np.sort(rng.choice(len(images), config.batch, replace=False))
+            losses.append(self._step(self._real(images[rows], level, alpha), level, alpha))
+        self.chunk += 1
+        with torch.inference_mode():
+            drawn = self.averaged(self.watched, level=level, alpha=alpha)
+        scaled = F.interpolate(drawn, size=(config.size, config.size), mode="nearest")
+        self.frames.append(as_pixels(scaled))
+        critic, generator = np.mean(losses, axis=0)
+        self.log.append(
+            {"images": float(last), "level": float(level), "alpha": float(alpha), "critic": float(critic),
+             "generator": float(generator)}
+        )  # fmt: skip
+
+    def _share_of_rate(self) -> float:
+        left = 1 - self.step * self.config.batch / self.config.images
+        return min(1.0, left / self.config.decay) if self.config.decay else 1.0
+
+    def _real(self, pixels: np.ndarray, level: int, alpha: float) -> torch.Tensor:
+        """Real images as the level sees them: those of the level below, enlarged, fade out with its own."""
+        images = torch.from_numpy(pixels).to(self.device).movedim(3, 1).float() / 127.5 - 1
+        images = F.avg_pool2d(images, self.config.size // (4 * 2**level))
+        if alpha < 1:
+            images = torch.lerp(F.interpolate(F.avg_pool2d(images, 2), scale_factor=2, mode="nearest"), images, alpha)
+        return images.contiguous(memory_format=torch.channels_last)
+
+    def _step(self, real: torch.Tensor, level: int, alpha: float) -> tuple[float, float]:
+        config, (of_critic, of_generator) = self.config, self.optimisers
+
+        def judged(images: torch.Tensor) -> torch.Tensor:
+            with _autocast(config.precision, self.device):
+                return self.critic(images, level=level, alpha=alpha).float()
+
+        def drawn() -> torch.Tensor:
+            codes = torch.randn(config.batch, config.latent, device=self.device)
+            with _autocast(config.precision, self.device):
+                return self.generator(codes, level=level, alpha=alpha).float()
+
+        with torch.no_grad():
+            fake = drawn()
+        # apart, because the critic compares the images of a batch
+        critic_loss = _critic_loss(judged(real), judged(fake), config)
+        total = critic_loss
+        if self.step % config.penalty_every == 0:
+            shares = torch.rand(len(real), device=self.device)
+            slope = (
+                gradient_penalty(judged, real, fake, shares) if config.loss == "wgan-gp" else r1_penalty(judged, real)
+            )
+            total = total + config.penalty * config.penalty_every * slope
+        of_critic.zero_grad(set_to_none=True)
+        total.backward()
+        of_critic.step()
+
+        self.critic.requires_grad_(False)
+        answer = judged(drawn())
+        loss = -answer.mean() if config.loss == "wgan-gp" else F.softplus(-answer).mean()
+        of_generator.zero_grad(set_to_none=True)
+        loss.backward()
+        of_generator.step()
+        self.critic.requires_grad_(True)
+        with torch.no_grad():
+            pairs = zip(self.averaged.parameters(), self.generator.parameters(), strict=True)
+            for mean, now in pairs:
+                mean.lerp_(now, 1 - config.average)
+        self.step += 1
+        return float(critic_loss.detach()), float(loss.detach())
+
+    def _penalty(self, judged: Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+        if self.config.loss == "r1":
+            return r1_penalty(judged, real)
+        return gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
+
+    def save(self, path: Path) -> None:
+        state = {
+            "generator": self.generator.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "critic": self.critic.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "chunk": self.chunk,
+            "step": self.step,
+            "frames": [torch.from_numpy(frame) for frame in self.frames],
+            "log": self.log,
+        }
+        with store.replacing(path) as partial:
+            torch.save(state, partial)
+
+    def resume(self, path: Path) -> None:
+        if not path.exists():
+            return
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
+            warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 3)
+            return
+        for name in ("generator", "averaged", "critic"):
+            getattr(self, name).load_state_dict(state[name])
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+        self.chunk, self.step, self.log = state["chunk"], state["step"], state["log"]
+        self.frames = [frame.cpu().numpy() for frame in state["frames"]]
+
+
+def _critic_loss(real: torch.Tensor, fake: torch.Tensor, config: GanConfig) -> torch.Tensor:
+    if config.loss == "wgan-gp":
+        return fake.mean() - real.mean() + config.drift * real.square().mean()
+    return F.softplus(fake).mean() + F.softplus(-real).mean()
+
+
+def _slopes(critic: Answers, images: torch.Tensor) -> torch.Tensor:
+    """(N, pixels) gradients that can themselves be differentiated."""
+    (slopes,) = torch.autograd.grad(critic(images).sum(), images, create_graph=True)
+    return slopes.flatten(1)
+
+
+def _check_images(images: Any, config: GanConfig) -> None:
+    wanted = (config.size, config.size, 3)
+    if getattr(images, "dtype", None) != np.uint8 or images.shape[1:] != wanted:
+        found = f"{getattr(images, 'dtype', type(images).__name__)} {getattr(images, 'shape', '')}"
+        raise BiaslibError(f"images must be uint8 (N, {config.size}, {config.size}, 3) for these widths, not {found}.")
+    if len(images) < config.batch:
+        raise BiaslibError(f"There are {len(images)} images and a batch of {config.batch}: give more images.")
