@@ -42,7 +42,7 @@ class GanConfig:
         penalty: the weight of the gradient penalty; 10 for WGAN-GP, 0.5 for R1 with gamma 1.
         penalty_every: steps from one penalty to the next, which weighs as many times as much.
         drift: keeps the critic's answers to real images near 0; WGAN-GP only.
-        learning_rate: of both Adam optimisers, with betas 0 and 0.99.
+        learning_rate: of both Adam optimisers, with betas 0 and 0.99, which begin anew at every level.
         decay: the last share of training over which the learning rate falls to 0.
         average: of the weights, a step: what is left of the old mean. The averaged generator is the result.
         chunks: checkpoints, and rows of the log.
@@ -216,7 +216,10 @@ class _Run:
         losses = []
         while self.step * config.batch < last:
             level, alpha = config.stage(self.step * config.batch)
+            new = self.step > 0 and level != config.stage((self.step - 1) * config.batch)[0]
             for optimiser in self.optimisers:
+                if new:  # as in the paper's recipe: what was learnt of gradients at the old size is forgotten
+                    optimiser.state.clear()
                 for group in optimiser.param_groups:
                     group["lr"] = config.learning_rate * self._share_of_rate()
             rows = np.sort(rng.choice(len(images), config.batch, replace=False))

@@ -1,0 +1,164 @@
+"""Directions of a latent space along which one attribute comes and goes (Denton et al. 2019, section 4.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from biaslib.errors import BiaslibError
+from biaslib.statistics import Interval, interval
+
+CLASSIFIERS: Final = ("svm", "logistic")
+PROTECTED: Final = ("Male",)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """An attribute vector.
+
+    Attributes:
+        vector: (d,) of length 1; along it the attribute comes.
+        accuracy: of the linear classifier on codes that it was not fitted on, with its interval over these codes.
+        n: how many codes with the attribute, and as many without, it was fitted and tested on.
+    """
+
+    vector: np.ndarray
+    accuracy: Interval
+    n: int
+
+
+def attribute_direction(
+    codes: np.ndarray,
+    labels: pd.DataFrame,
+    attribute: str,
+    *,
+    balanced_on: tuple[str, ...] = (),
+    each: int = 800,
+    classifier: str = "svm",
+    held_out: float = 0.2,
+    seed: int = 0,
+) -> Direction:
+    """The normal of the plane that best parts codes with an attribute from codes without.
+
+    Of the codes with and of those without, as many are taken from every combination of the attributes that are
+    balanced on, so that none of these can be what tells the two apart.
+
+    Args:
+        codes: (N, d).
+        labels: of the same N images: one bool column an attribute.
+        attribute: one of the columns.
+        balanced_on: further columns; the paper balances on the target and the protected attribute.
+        each: codes on each side, at most; the paper has 800.
+        classifier: "svm" (a linear support vector machine) or "logistic".
+        held_out: the share of the codes that the accuracy is measured on.
+        seed: of the choice of codes and of the split.
+
+    Raises:
+        BiaslibError: for a protected attribute, which is not manipulated; for an unknown or constant attribute, too few
+            images with or without it, or codes that do not fit the labels.
+    """
+    _refuse_protected(attribute)
+    if codes.ndim != 2 or len(codes) != len(labels):
+        raise BiaslibError(f"codes must be (N, d) for the {len(labels)} rows of labels, not {codes.shape}.")
+    if classifier not in CLASSIFIERS:
+        raise BiaslibError(f"classifier must be {' or '.join(CLASSIFIERS)}, not {classifier!r}.")
+    if missing := {attribute, *balanced_on} - set(labels.columns):
+        raise BiaslibError(f"labels have no {', '.join(sorted(missing))}: they have {', '.join(labels.columns)}.")
+    rng = np.random.default_rng(seed)
+    has = labels[attribute].to_numpy(bool)
+    if has.all() or not has.any():
+        raise BiaslibError(f"{attribute} has one value on all {len(has)} images: a direction needs both.")
+    rows = _balanced(labels, attribute, tuple(name for name in balanced_on if name != attribute), each, rng)
+    tested = np.zeros(len(rows), bool)
+    for side in (True, False):  # as many of each side are held out
+        members = np.flatnonzero(has[rows] == side)
+        tested[rng.permutation(members)[: max(1, round(held_out * len(members)))]] = True
+    # codes of one scale, so that the classifier's own penalty means the same for all encoders
+    scale = codes[rows].std() or 1.0
+    model = LinearSVC(C=0.01, random_state=0) if classifier == "svm" else LogisticRegression(C=0.1, max_iter=1000)
+    model.fit(codes[rows[~tested]] / scale, has[rows[~tested]])
+    right = model.predict(codes[rows[tested]] / scale) == has[rows[tested]]
+    accuracy = interval(right.astype(float), seed=seed, bounds=(0.0, 1.0))
+    return Direction(unit(model.coef_[0]), accuracy, len(rows) // 2)
+
+
+def orthogonalised(vectors: np.ndarray) -> np.ndarray:
+    """Each vector without what it shares with any of the others, of length 1 again (Shen et al. 2020, section 3.3).
+
+    Args:
+        vectors: (A, d).
+
+    Returns:
+        (A, d): row a is at a right angle to all other rows of `vectors`.
+
+    Raises:
+        BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
+    """
+    rows = []
+    for number, vector in enumerate(vectors):
+        others = np.delete(vectors, number, axis=0)
+        shared, *_ = np.linalg.lstsq(others.T, vector, rcond=None) if len(others) else (np.zeros(0),)
+        left = vector - others.T @ shared
+        if np.linalg.norm(left) < 1e-6 * np.linalg.norm(vector):
+            raise BiaslibError(f"Direction {number} is a mixture of the others: leave one of them out.")
+        rows.append(unit(left))
+    return np.stack(rows)
+
+
+def angles(vectors: np.ndarray) -> np.ndarray:
+    """(A, A) angles between vectors (A, d), in degrees, 0 to 180."""
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.degrees(np.arccos(np.clip(units @ units.T, -1, 1)))
+
+
+def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
+    """(count, latent) directions without a meaning, of length 1, evenly over the sphere: what a direction must beat."""
+    drawn = np.random.default_rng(seed).normal(size=(count, latent))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    """The vector at length 1.
+
+    Raises:
+        BiaslibError: for a vector of length 0.
+    """
+    length = np.linalg.norm(vector)
+    if not length > 0:
+        raise BiaslibError("A direction of length 0 points nowhere: the classifier found nothing to tell apart.")
+    return np.asarray(vector / length)
+
+
+def as_matrix(directions: Mapping[str, Direction]) -> np.ndarray:
+    """(A, d): the vectors, in their order."""
+    return np.stack([direction.vector for direction in directions.values()])
+
+
+def _balanced(
+    labels: pd.DataFrame, attribute: str, others: tuple[str, ...], each: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Rows: on each side of the attribute the same number from every combination of the other columns."""
+    cells = labels[[attribute, *others]].astype(bool)
+    groups = cells.groupby(list(cells.columns)).indices
+    combinations = 2 ** len(others)
+    fewest = min((len(rows) for rows in groups.values()), default=0) if len(groups) == 2 * combinations else 0
+    count = min(fewest, each // combinations)
+    if count * combinations < 10:
+        what = f" in every combination of {', '.join(others)}" if others else ""
+        raise BiaslibError(
+            f"{attribute} needs at least {-(-10 // combinations)} images with it and without{what}, and one cell has "
+            f"{fewest}: encode more images, or balance on fewer attributes."
+        )
+    return np.sort(np.concatenate([rng.permutation(rows)[:count] for rows in groups.values()]))
+
+
+def _refuse_protected(attribute: str) -> None:
+    if attribute in PROTECTED:
+        raise BiaslibError(
+            f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
+            "counterfactual of a person (Denton et al. 2019, section 6). Compare groups on real images instead."
+        )
