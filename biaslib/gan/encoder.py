@@ -1,0 +1,120 @@
+"""An encoder: from an image back to the latent code that a generator would draw it from (Denton et al. 2019, 4.1)."""
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import trange
+
+from biaslib import models
+from biaslib.errors import BiaslibError
+from biaslib.gan.networks import Generator, pixel_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """How an encoder is trained, on images that the generator draws on the way.
+
+    Attributes:
+        widths: channels after each halving of the image, down to 4 pixels.
+        images: how many are drawn in all.
+        batch: images a step.
+        learning_rate: its peak, of Adam with one cycle.
+        seed: of the initial weights and the codes.
+    """
+
+    widths: tuple[int, ...] = (48, 96, 128)
+    images: int = 60_000
+    batch: int = 64
+    learning_rate: float = 2e-3
+    seed: int = 0
+
+
+class Encoder(nn.Module):
+    """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
+
+    Args:
+        latent: length of a code.
+        size: height and width of the images.
+        widths: see `EncoderConfig`.
+
+    Raises:
+        BiaslibError: where the widths do not bring images of this size down to 4 pixels.
+    """
+
+    def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        if size != 4 * 2 ** len(widths):
+            raise BiaslibError(
+                f"{len(widths)} widths bring images of {4 * 2 ** len(widths)} px down to 4, not those of {size}."
+            )
+        layers: list[nn.Module] = []
+        for before, width in zip((3, *widths), widths, strict=False):
+            layers += [
+                nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.LeakyReLU(0.2),
+            ]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(widths[-1] * 16, 256), nn.LeakyReLU(0.2), nn.Linear(256, latent)
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, size, size), about in [-1, 1] -> (N, latent)."""
+        return pixel_norm(self.head(self.features(images)))
+
+
+def train_encoder(generator: Generator, config: EncoderConfig) -> Encoder:
+    """Trains an encoder on pairs of codes and the images drawn from them, by the distance between the codes.
+
+    The generator normalises its codes, so their lengths cannot be seen in an image: the distance is between normalised
+    codes.
+
+    Args:
+        generator: in evaluation mode; it is left as it is.
+        config: everything else.
+
+    Returns:
+        The encoder on the CPU, in evaluation mode.
+    """
+    device, size = models.device(), 4 * 2 ** (len(generator.widths) - 1)
+    place = next(generator.parameters()).device
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)
+        encoder = Encoder(latent=generator.latent, size=size, widths=config.widths).to(device)
+        steps = max(1, config.images // config.batch)
+        optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
+        rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=steps + 1)
+        for _ in trange(steps, desc="training the encoder", disable=not sys.stderr.isatty()):
+            codes = torch.randn(config.batch, generator.latent)
+            with torch.no_grad():
+                images = generator(codes.to(place)).to(device)
+            loss = (encoder(images) - pixel_norm(codes).to(device)).norm(dim=1).mean()
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            rate.step()
+    return encoder.cpu().eval()
+
+
+@torch.inference_mode()
+def encoded(encoder: Encoder, pixels: np.ndarray, *, batch: int = 256) -> np.ndarray:
+    """Codes (N, latent) float32 of uint8 images (N, size, size, 3)."""
+    parts = [
+        encoder(torch.from_numpy(np.ascontiguousarray(pixels[start : start + batch])).movedim(3, 1).float() / 127.5 - 1)
+        for start in range(0, len(pixels), batch)
+    ]
+    return torch.cat(parts).numpy()
+
+
+@torch.inference_mode()
+def latent_correlation(encoder: Encoder, generator: Generator, *, images: int = 1000, seed: int = 0) -> np.ndarray:
+    """(latent,) correlations, over newly drawn images, of each number of the code with what the encoder makes of it."""
+    codes = torch.randn(images, generator.latent, generator=torch.Generator().manual_seed(seed))
+    found = torch.cat([encoder(generator(part)) for part in codes.split(256)])
+    wanted = pixel_norm(codes)
+    found, wanted = (part - part.mean(0) for part in (found, wanted))
+    return ((found * wanted).sum(0) / (found.norm(dim=0) * wanted.norm(dim=0))).numpy()
