@@ -1,0 +1,89 @@
+"""Walks through a latent space whose images show their codes."""
+
+import numpy as np
+import pytest
+import torch
+
+from biaslib.errors import BiaslibError
+from biaslib.gan.counterfactuals import consistency, draw, latent_codes, leakage, scores_along, traversal
+from biaslib.gan.networks import Generator
+
+
+class Painter(Generator):
+    """Two numbers of the code are the shades of the upper and the lower half."""
+
+    def __init__(self):
+        super().__init__(latent=2, widths=(4,))
+
+    def forward(self, codes, *, level=None, alpha=1.0):
+        rows = (codes / 4).repeat_interleave(2, dim=1)
+        return rows[:, None, :, None].expand(-1, 3, 4, 4)
+
+
+def shades(images):
+    """(M, 2): the two numbers again, in [0, 1]."""
+    return images[:, [0, 3], 0, 0] / 255
+
+
+@pytest.fixture
+def painter():
+    return Painter()
+
+
+CODES = latent_codes(40, 2)
+
+
+def test_a_step_along_a_direction_changes_what_it_stands_for(painter):
+    images = traversal(painter, CODES, np.array([1.0, 0.0]), (-1, 0, 1))
+    assert images.shape == (3, 40, 4, 4, 3)
+    np.testing.assert_array_equal(images[1], draw(painter, CODES))
+    np.testing.assert_array_equal(images[0][:, 2:], images[2][:, 2:])  # the lower half stays
+    np.testing.assert_allclose(images[2][:, 0].astype(int) - images[0][:, 0], 127.5 / 2, atol=1)
+
+
+def test_scores_along_directions_are_those_of_their_images(painter):
+    directions, steps = np.eye(2), (0.0, 0.5)
+    found = scores_along(lambda images: shades(images)[:, 0], painter, CODES, directions, steps)
+    assert found.shape == (2, 2, 40)
+    np.testing.assert_allclose(found[1, 1], shades(draw(painter, CODES))[:, 0])
+    both = scores_along(shades, painter, CODES, directions, steps)
+    np.testing.assert_array_equal(both[..., 0], found)
+
+
+def test_a_pure_direction_does_not_leak_and_a_mixed_one_does(painter):
+    mixed = np.array([1.0, 1.0]) / 2**0.5
+    found = leakage(shades, painter, CODES * 0.1, np.stack([np.eye(2)[0], mixed]), step=1.0).mean(axis=2)
+    np.testing.assert_allclose(found, [[0.25, 0], [0.25 / 2**0.5, 0.25 / 2**0.5]], atol=0.01)
+
+
+def test_lines_within_a_half_space_stay_there_and_others_leave(painter):
+    assert consistency(lambda images: shades(images)[:, 0], painter, CODES).all()
+
+    def striped(images):
+        return np.sin(40 * shades(images)[:, 0]) > 0
+
+    found = consistency(striped, painter, CODES, between=3)
+    assert found.shape[1] == 3
+    assert 0.3 < found.mean() < 0.9
+
+
+def test_codes_are_normal_and_seeded():
+    many = latent_codes(5000, 4, seed=3)
+    assert many.std() == pytest.approx(1, abs=0.02)
+    np.testing.assert_array_equal(many, latent_codes(5000, 4, seed=3))
+
+
+def test_batches_do_not_change_the_images():
+    torch.manual_seed(0)
+    generator, codes = Generator(latent=8, widths=(8, 8)), latent_codes(10, 8)
+    whole, parts = draw(generator, codes).astype(int), draw(generator, codes, batch=3).astype(int)
+    assert np.abs(whole - parts).max() <= 1
+
+
+def test_what_does_not_fit_is_named(painter):
+    with pytest.raises(BiaslibError, match=r"has 2 numbers, not the shape \(3,\)"):
+        traversal(painter, CODES, np.ones(3), (1.0,))
+    with pytest.raises(BiaslibError, match=r"Latent codes must be \(N, 8\)"):
+        draw(Generator(latent=8, widths=(8,)), CODES)
+    with pytest.raises(BiaslibError, match="Among 1 codes no two have the same answer"):
+        consistency(lambda images: shades(images)[:, 0], painter, CODES[:1])
