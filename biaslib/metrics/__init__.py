@@ -6,7 +6,7 @@ from biaslib.metrics.groups import group_accuracy, normalized_average_precision,
 from biaslib.metrics.localisation import at_size, expanded, relevance_mass_accuracy, relevance_rank_accuracy
 from biaslib.metrics.perturbation import aopc, perturbation_curves
 from biaslib.metrics.precision import MeanPrecision, mean_average_precision, set_average_precision
-from biaslib.metrics.sensitivity import causal_effect
+from biaslib.metrics.sensitivity import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
 from biaslib.metrics.thresholds import calibrated_thresholds
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "bias_amplification",
     "calibrated_thresholds",
     "causal_effect",
+    "classification_sensitivity",
     "expanded",
+    "flip_rates",
     "group_accuracy",
     "independent_errors",
     "mask_score",
@@ -29,6 +31,7 @@ __all__ = [
     "relevance_mass_accuracy",
     "relevance_rank_accuracy",
     "resize_masks",
+    "score_sensitivity",
     "set_average_precision",
     "worst_group_accuracy",
 ]

@@ -1,12 +1,13 @@
 """What a change of the image does to the score."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array
+from biaslib.metrics._arrays import Array, like, to_numpy
 from biaslib.worlds.protocol import World
 
 
@@ -47,3 +48,113 @@ def causal_effect(
             "pick one logit or probability."
         )
     return with_cue - without
+
+
+def score_sensitivity(before: Array, after: Array) -> Any:
+    r"""How far a change of the images moves the scores on average (Denton et al. 2019, eq. 3).
+
+    $$S(f \circ G, d) = \mathbb{E}_z\big[f(G(z + d)) - f(G(z))\big]$$
+
+    Args:
+        before: (..., N) scores of images, NumPy or torch.
+        after: (..., N) scores of the same images changed; leading dimensions broadcast, such as one row a direction.
+
+    Returns:
+        (...) in the unit of the scores, within [-1, 1] for probabilities; pairs with a NaN are left out, and NaN where
+        no pair is left.
+
+    Raises:
+        BiaslibError: for scores of different numbers of images.
+
+    Example:
+        >>> float(score_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
+        0.25
+    """
+    return like(_mean(*_pairs(before, after)), before)
+
+
+def classification_sensitivity(before: Array, after: Array, *, threshold: float = 0.5) -> Any:
+    r"""How much larger the share of positive answers is after a change of the images (Denton et al. 2019, eq. 6).
+
+    $$S(y \circ G, d) = \mathbb{E}_z\big[y(G(z + d)) - y(G(z))\big], \qquad y = [f \ge threshold]$$
+
+    Flips to either side cancel here; `flip_rates` tells them apart.
+
+    Args:
+        before: (..., N) scores of images, NumPy or torch.
+        after: (..., N) scores of the same images changed.
+        threshold: the least score that is a positive answer.
+
+    Returns:
+        (...) within [-1, 1]; NaN as `score_sensitivity`.
+
+    Raises:
+        BiaslibError: for scores of different numbers of images.
+
+    Example:
+        >>> float(classification_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
+        0.5
+    """
+    first, second = _pairs(before, after)
+    return like(_mean(_answers(first, threshold), _answers(second, threshold)), before)
+
+
+def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[Any, Any]:
+    r"""Of the negative answers the share that becomes positive, and of the positive ones that which becomes negative.
+
+    $$S_{0 \to 1} = \Pr\big[y(G(z + d)) = 1 \mid y(G(z)) = 0\big], \qquad
+      S_{1 \to 0} = \Pr\big[y(G(z + d)) = 0 \mid y(G(z)) = 1\big]$$
+
+    (Denton et al. 2019, eq. 7 and 8).
+
+    Args:
+        before: (..., N) scores of images, NumPy or torch.
+        after: (..., N) scores of the same images changed.
+        threshold: the least score that is a positive answer.
+
+    Returns:
+        zero_to_one (...) and one_to_zero (...), each in [0, 1]; NaN where there was no such answer before.
+
+    Raises:
+        BiaslibError: for scores of different numbers of images.
+
+    Example:
+        >>> rates = flip_rates(np.array([0.2, 0.4, 0.9]), np.array([0.3, 0.6, 0.8]))
+        >>> [float(rate) for rate in rates]
+        [0.5, 0.0]
+    """
+    first, second = (_answers(scores, threshold) for scores in _pairs(before, after))
+    flipped = np.where(np.isnan(first) | np.isnan(second), np.nan, first != second)
+
+    def share(answer: float) -> Any:
+        return like(_nanmean(np.where(first == answer, flipped, np.nan)), before)
+
+    return share(0.0), share(1.0)
+
+
+def _pairs(before: Array, after: Array) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (to_numpy(scores).astype(np.float64) for scores in (before, after))
+    if first.ndim < 1 or second.ndim < 1 or first.shape[-1] != second.shape[-1]:
+        raise BiaslibError(
+            f"before and after are scores of the same images, (..., N), not {first.shape} and {second.shape}."
+        )
+    try:
+        shape = np.broadcast_shapes(first.shape, second.shape)
+    except ValueError:
+        raise BiaslibError(f"Scores {first.shape} and {second.shape} do not broadcast.") from None
+    return np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+
+
+def _answers(scores: np.ndarray, threshold: float) -> np.ndarray:
+    """1 or 0, NaN where there is no score."""
+    return np.where(np.isnan(scores), np.nan, scores >= threshold)
+
+
+def _mean(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return _nanmean(second - first)
+
+
+def _nanmean(values: np.ndarray) -> np.ndarray:
+    """Over the last axis; NaN where nothing is defined, without a warning."""
+    n = np.isfinite(values).sum(axis=-1)
+    return np.where(n > 0, np.nansum(values, axis=-1) / np.maximum(n, 1), np.nan)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import causal_effect
+from biaslib.metrics import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
 from biaslib.samples import Samples
 from biaslib.worlds.protocol import World
 
@@ -110,3 +110,49 @@ def test_wrong_input_gets_one_sentence() -> None:
         causal_effect(corner, WORLD, factors[:0], cue="ground")
     with pytest.raises(BiaslibError, match=r"one score an image, \(\.\.\., 4\), not \(4, 64\)"):
         causal_effect(lambda images: images[:, :, 0, 0], WORLD, factors, cue="ground")
+
+
+def test_sensitivities_by_hand() -> None:
+    before, after = np.array([0.2, 0.4, 0.6, 0.8]), np.array([0.6, 0.5, 0.4, 0.9])
+    assert score_sensitivity(before, after) == pytest.approx(0.1)
+    assert classification_sensitivity(before, after) == pytest.approx(0.25)
+    assert flip_rates(before, after) == pytest.approx((1.0, 0.5))
+    assert classification_sensitivity(before, after, threshold=0.3) == pytest.approx(0.25)
+
+
+def test_classification_sensitivity_is_what_the_flips_leave() -> None:
+    rng = np.random.default_rng(0)
+    before, after = rng.random((2, 5, 200))
+    negative = (before < 0.5).mean(axis=1)
+    up, down = flip_rates(before, after)
+    np.testing.assert_allclose(classification_sensitivity(before, after), negative * up - (1 - negative) * down)
+
+
+def test_no_change_and_a_change_back() -> None:
+    scores = np.random.default_rng(1).random((2, 50))
+    for measure in (score_sensitivity, classification_sensitivity):
+        assert measure(scores[0], scores[0]) == 0
+        assert measure(scores[0], scores[1]) == pytest.approx(-measure(scores[1], scores[0]))
+    assert flip_rates(scores[0], scores[0]) == (0, 0)
+
+
+def test_directions_broadcast_and_torch_stays_torch() -> None:
+    before, after = np.array([0.1, 0.9]), np.array([[0.1, 0.9], [0.9, 0.1]])
+    np.testing.assert_allclose(score_sensitivity(before, after), [0, 0], atol=1e-12)
+    up, down = flip_rates(torch.from_numpy(before), torch.from_numpy(after))
+    assert isinstance(up, torch.Tensor)
+    np.testing.assert_allclose(up, [0, 1])
+    np.testing.assert_allclose(down, [0, 1])
+
+
+def test_what_is_not_there_is_undefined() -> None:
+    up, down = flip_rates(np.array([0.1, 0.2]), np.array([0.9, 0.2]))
+    assert up == 0.5
+    assert np.isnan(down)
+    assert score_sensitivity(np.array([0.1, np.nan]), np.array([0.2, 0.9])) == pytest.approx(0.1)
+    assert np.isnan(score_sensitivity(np.array([np.nan]), np.array([0.5])))
+    assert np.isnan(score_sensitivity(np.zeros(0), np.zeros(0)))
+    with pytest.raises(BiaslibError, match=r"scores of the same images, \(..., N\), not \(2,\) and \(3,\)"):
+        score_sensitivity(np.zeros(2), np.zeros(3))
+    with pytest.raises(BiaslibError, match=r"\(2, 3\) and \(4, 3\) do not broadcast"):
+        flip_rates(np.zeros((2, 3)), np.zeros((4, 3)))
