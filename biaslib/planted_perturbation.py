@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from biaslib import metrics, parallel, planted_maps, training
+from biaslib import attribution, metrics, models, parallel, planted_maps, training
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation
 from biaslib.planted_models import USE_CASES, Setting, known
@@ -202,7 +202,7 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
     rows = np.concatenate([np.flatnonzero(truth == case.favoured)[: destruction.images],
                            np.flatnonzero(truth != case.favoured)[: destruction.images]])  # fmt: skip
     correct = found["logits"][rows].argmax(axis=1) == truth[rows]
-    model = known(setting)
+    model = attribution.lean(known(setting), models.to_tensor(samples.images[:2]))
 
     predict = functools.partial(_scores, model, destruction.output)
     height, width = samples.images.shape[1:3]
@@ -222,7 +222,7 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
             arrays[order][destroyed] = metrics.perturbation_curves(
                 predict, samples.images[rows[destroyed]], None if wanted is None else wanted[destroyed],
                 truth[rows[destroyed]], steps=destruction.steps, region=destruction.region,
-                repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed, batch=256,
+                repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed,
             )  # fmt: skip
     return arrays
 

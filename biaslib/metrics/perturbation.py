@@ -10,7 +10,7 @@ import torch
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
 
-BATCH_PIXELS = 800_000
+BATCH_PIXELS = 200_000
 
 
 def perturbation_curves(

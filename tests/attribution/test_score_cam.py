@@ -8,8 +8,7 @@ from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 from torch import nn
 
 from biaslib import models
-from biaslib.attribution import score_cam
-from biaslib.attribution._lean import lean
+from biaslib.attribution import lean, score_cam
 from biaslib.errors import BiaslibError
 from tests.attribution.subjects import assert_close, lively, state, trained_halfway
 
