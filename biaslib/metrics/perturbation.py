@@ -51,7 +51,7 @@ def perturbation_curves(
         value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
             and the largest value of all images. (0, 0) paints black.
         seed: of the noise and the lots.
-        batch: how many images go through `predict` at once; bounds the memory. None: as many as have 800,000 pixels
+        batch: how many images go through `predict` at once; bounds the memory. None: as many as have 200,000 pixels
             together, beyond which a CPU is slower.
 
     Returns:
