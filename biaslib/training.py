@@ -178,7 +178,7 @@ class _Run:
                     step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
                 )
             images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
-            with _autocast(self.config.precision, self.device):
+            with autocast(self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
             self.optimiser.zero_grad(set_to_none=True)
@@ -289,7 +289,7 @@ def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch
     return torch.from_numpy(batch).to(device)
 
 
-def _autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
     wanted = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(device))
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
 

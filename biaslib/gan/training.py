@@ -18,7 +18,7 @@ from tqdm import tqdm
 from biaslib import fingerprint, models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
-from biaslib.training import DamagedCheckpointWarning, _autocast
+from biaslib.training import DamagedCheckpointWarning, autocast
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 
@@ -251,12 +251,12 @@ class _Run:
         config, (of_critic, of_generator) = self.config, self.optimisers
 
         def judged(images: torch.Tensor) -> torch.Tensor:
-            with _autocast(config.precision, self.device):
+            with autocast(config.precision, self.device):
                 return self.critic(images, level=level, alpha=alpha).float()
 
         def drawn() -> torch.Tensor:
             codes = torch.randn(config.batch, config.latent, device=self.device)
-            with _autocast(config.precision, self.device):
+            with autocast(config.precision, self.device):
                 return self.generator(codes, level=level, alpha=alpha).float()
 
         with torch.no_grad():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from biaslib import datasets
 from biaslib.datasets import DatasetWarning, celebamask
 from biaslib.errors import BiaslibError
 from tests import layouts
@@ -98,6 +99,12 @@ def test_label_maps_divide_the_picture_into_the_regions(pairs):
         rows = [2 * celebamask.PARTS.index(name) for name in parts or ("background",)]
         rows = sorted([*rows, *(row + 1 for row in rows)])
         assert np.flatnonzero(loaded.masks[region][0].all(axis=1)).tolist() == rows, region
+
+
+def test_the_front_door_knows_the_pairs(pairs):
+    loaded = datasets.load("celebamask-pairs", "test", size=8, root=pairs)
+    np.testing.assert_array_equal(loaded.images, celebamask.load_pairs("test", size=8, root=pairs).images)
+    assert loaded.labels.shape == (4, 0)
 
 
 def test_validation_pairs_are_kept_from_training(pairs):
