@@ -127,6 +127,22 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int =
     return torch.cat(parts).cpu().numpy()
 
 
+def saved_state(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """What a training left there when it was killed; None where it left nothing, or nothing that can be read.
+
+    Warns:
+        DamagedCheckpointWarning: that it cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
+        warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 4)
+        return None
+    return state
+
+
 @dataclass
 class _Run:
     """A training between two epochs: everything a checkpoint has to hold."""
@@ -214,12 +230,8 @@ class _Run:
             torch.save(state, partial)
 
     def resume(self, path: Path) -> None:
-        if not path.exists():
-            return
-        try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
-        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
-            warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 3)
+        state = saved_state(path, self.device)
+        if state is None:
             return
         self.model.load_state_dict(state["model"])
         self.criterion.load_state_dict(state["criterion"])

@@ -2,9 +2,7 @@
 
 import copy
 import math
-import pickle
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +16,7 @@ from tqdm import tqdm
 from biaslib import fingerprint, models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
-from biaslib.training import DamagedCheckpointWarning, autocast
+from biaslib.training import autocast, saved_state
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 
@@ -308,12 +306,8 @@ class _Run:
             torch.save(state, partial)
 
     def resume(self, path: Path) -> None:
-        if not path.exists():
-            return
-        try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
-        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
-            warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 3)
+        state = saved_state(path, self.device)
+        if state is None:
             return
         for name in ("generator", "averaged", "critic"):
             getattr(self, name).load_state_dict(state[name])
