@@ -52,7 +52,7 @@ class Evaluation:
         if self.source == "generated":
             return _rendered(self, size)
         everyone = celeba("test", size=size) if self.source == "celeba" else _pairs(size)
-        return everyone.take(np.arange(len(everyone))[: self.images])
+        return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class Experiment:
         correlation: an attribute and its MCC with the group, reached by `subsample_to_mcc`; None: as it comes.
         kept: how many faces are left of the images where a correlation is asked for; None: as many as can be.
         architecture: a name that `models.build` knows.
-        weights: None, "imagenet", a local file or folder.
+        weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
         frozen: how many of the first convolutions keep the weights they start with.
         epochs: passes over the training images.
         batch: images a step.
@@ -91,11 +92,16 @@ class Experiment:
 
     def config(self) -> TrainingConfig:
         """Binary cross-entropy that weighs rare attributes up, as in the paper; mirrored at random."""
+        weights = self.weights if self.weights in (None, "imagenet") else str(self.weights_path())
         return TrainingConfig(
-            architecture=self.architecture, outputs=len(self.outputs), weights=self.weights, frozen=self.frozen,
+            architecture=self.architecture, outputs=len(self.outputs), weights=weights, frozen=self.frozen,
             loss="binary", epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
             learning_rate=self.learning_rate, seed=self.seed,
         )  # fmt: skip
+
+    def weights_path(self) -> Path:
+        """Where the weights lie that it starts from; a path to nothing where they are not in a file."""
+        return datasets.root() / (self.weights or "none")
 
     def samples(self) -> Samples:
         """The faces it is trained on.
@@ -105,8 +111,9 @@ class Experiment:
         """
         if self.source == "celeba":
             everyone = celeba("train", size=self.size)
-            few = everyone.take(np.arange(len(everyone))[: self.images])
-            return few.take(self.chosen(few.labels))
+            rows = self.chosen(everyone.labels[: self.images])
+            # taking copies, and all of CelebA is more than a memory holds
+            return everyone if len(rows) == len(everyone) else everyone.take(rows)
         table = Faces().factors(self.images, strength=self.strength, seed=self.seed, confounder=self.confounder)
         return Faces().render(table.iloc[self.chosen(table)], size=self.size, regions=())
 
@@ -162,7 +169,10 @@ def keyed(experiments: Sequence[Experiment]) -> list[Key]:
     What is missing is said here, and not by a worker. Warns as `datasets.load` does.
     """
     seen = {size: _fingerprint(size) for size in {one.size for one in experiments if one.source == "celeba"}}
-    return [(one, seen.get(one.size, "") if one.source == "celeba" else "") for one in experiments]
+    return [
+        (one, (seen[one.size] if one.source == "celeba" else "") + fingerprint.of_files(one.weights_path()))
+        for one in experiments
+    ]
 
 
 def train(key: Key) -> State:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 PACKAGE = "biaslib"
+_PIECE = 2**26  # bytes
 # these keep and name results but have no part in making them
 PLUMBING = ("biaslib.errors", "biaslib.fingerprint", "biaslib.store")
 
@@ -32,6 +33,12 @@ def of_value(value: Any) -> str:
     for part in _parts(value):
         digest.update(part)
     return digest.hexdigest()
+
+
+def of_files(path: Path) -> str:
+    """Hash of the names and sizes of a file, or of all in a folder; "" where there is none."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path] * path.is_file()
+    return of_value([(file.name, file.stat().st_size) for file in files]) if files else ""
 
 
 def of_code(function: Callable[..., Any]) -> str:
@@ -76,7 +83,11 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield b"}"
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         yield f"array:{value.dtype}:{value.shape};".encode()
-        yield np.ascontiguousarray(value).tobytes()
+        # in pieces: a memory map of a whole data set would fill the memory
+        rows = max(1, _PIECE * len(value) // max(1, value.nbytes)) if value.ndim else 1
+        pieces = (value[start : start + rows] for start in range(0, len(value), rows)) if value.ndim else (value,)
+        for piece in pieces:
+            yield np.ascontiguousarray(piece).tobytes()
     elif isinstance(value, pd.DataFrame):
         yield f"table:{list(value.columns)}:{[str(t) for t in value.dtypes]};".encode()
         yield pd.util.hash_pandas_object(value, index=True).to_numpy().tobytes()

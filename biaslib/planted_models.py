@@ -145,8 +145,8 @@ class Setting:
         root = registry.root()
         folders = USE_CASES[self.use_case].folders if self.source == "photos" else ()
         chosen = [self.weights] if self.weights not in (None, "imagenet") else []
-        read = [file for name in (*folders, *chosen) for file in _files_in(root / name)]
-        return fingerprint.of_value([(file.name, file.stat().st_size) for file in read]) if read else ""
+        read = [fingerprint.of_files(root / name) for name in (*folders, *chosen)]
+        return fingerprint.of_value(read) if any(read) else ""
 
     def samples(self, split: str, images: int, *, strength: float | None, seed: int) -> Samples:
         """Images of a split ("train", "val" or "test") at a strength, as large as the model's."""
@@ -239,10 +239,6 @@ def _pictures(
 def _photos(photos: Callable[[str], World], split: str, root: Path) -> World:
     """Those under `root`, which is the folder of all datasets now."""
     return photos(split)
-
-
-def _files_in(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path] * path.is_file()
 
 
 def _train(setting: Setting) -> State:

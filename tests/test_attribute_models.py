@@ -111,3 +111,13 @@ def test_the_sources_know_their_group():
     assert "Clan" in known_attributes("generated")
     assert "Male" not in known_attributes("generated")
     assert len(known_attributes("celeba")) == 40
+
+
+def test_weights_are_part_of_what_a_model_is_kept_by(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    started = replace(QUICK, weights="start.safetensors")
+    (_, nothing), (_, plain) = attribute_models.keyed([started, QUICK])
+    assert nothing == plain == ""
+    (tmp_path / "start.safetensors").write_bytes(b"weights")
+    assert attribute_models.keyed([started])[0][1]
+    assert started.config().weights == str(tmp_path / "start.safetensors")

@@ -191,3 +191,22 @@ print(before == fingerprint.of_code(lower.value))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
+
+
+def test_files_count_by_name_and_size(tmp_path):
+    assert fingerprint.of_files(tmp_path / "nothing") == ""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"12")
+    before = fingerprint.of_files(tmp_path / "a")
+    assert before == fingerprint.of_files(tmp_path / "a" / "one")
+    (tmp_path / "a" / "two").write_bytes(b"1")
+    assert fingerprint.of_files(tmp_path / "a") != before
+
+
+def test_large_arrays_are_hashed_in_pieces_to_the_same_value(monkeypatch):
+    values = np.arange(1000, dtype=np.int64).reshape(100, 10)
+    whole = fingerprint.of_value(values)
+    monkeypatch.setattr(fingerprint, "_PIECE", 100)
+    assert fingerprint.of_value(values) == whole
+    assert fingerprint.of_value(np.array(3.0)) != fingerprint.of_value(np.array(4.0))
+    assert fingerprint.of_value(np.zeros((0, 3))) != fingerprint.of_value(np.zeros((0, 4)))

@@ -147,11 +147,13 @@ def _balanced(
     combinations = 2 ** len(others)
     fewest = min((len(rows) for rows in groups.values()), default=0) if len(groups) == 2 * combinations else 0
     count = min(fewest, each // combinations)
+    if each < 10:
+        raise BiaslibError(f"each must be at least 10 codes on each side, not {each}.")
     if count * combinations < 10:
         what = f" in every combination of {', '.join(others)}" if others else ""
         raise BiaslibError(
             f"{attribute} needs at least {-(-10 // combinations)} images with it and without{what}, and one cell has "
-            f"{fewest}: encode more images, or balance on fewer attributes."
+            f"{fewest}: encode more images, allow more of each, or balance on fewer attributes."
         )
     return np.sort(np.concatenate([rng.permutation(rows)[:count] for rows in groups.values()]))
 

@@ -263,11 +263,7 @@ class _Run:
         critic_loss = _critic_loss(judged(real), judged(fake), config)
         total = critic_loss
         if self.step % config.penalty_every == 0:
-            shares = torch.rand(len(real), device=self.device)
-            slope = (
-                gradient_penalty(judged, real, fake, shares) if config.loss == "wgan-gp" else r1_penalty(judged, real)
-            )
-            total = total + config.penalty * config.penalty_every * slope
+            total = total + config.penalty * config.penalty_every * self._penalty(judged, real, fake)
         of_critic.zero_grad(set_to_none=True)
         total.backward()
         of_critic.step()
