@@ -103,14 +103,14 @@ def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
 
 
 def eye_shadow(s: Sheet) -> None:
-    """A soft colour on the lids, up to the brows: rose (1) or teal (2)."""
+    """A soft colour around the eyes, up to the brows: rose (1) or teal (2)."""
     across, top, bottom = _lids(s, 0.0 * s["wide"])
     rise = top - s.v
-    share = ramp(rise, 0.125, 0.045) * ramp(np.abs(across), 1.32, 0.85) * ramp(bottom + 0.05 - s.v, -0.02, 0.02)
+    share = ramp(rise, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
     colour = np.where(
         s["eye_shadow"][:, None] > 1.5, s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
     )
-    s.tint(0.86 * share, mix(colour, s.colour("tone"), 0.12))
+    s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
 
 
 def sockets(s: Sheet) -> None:

@@ -5,11 +5,13 @@ import numpy as np
 from biaslib.worlds.drawing import Field, box, circle, column, join, limb, mix, ramp, rgb
 from biaslib.worlds.face_sheet import Colours, Sheet, oval
 
+# From the darkest to the lightest of a name. Dark blond and light brown overlap, as they do for annotators: hair alone
+# does not say for sure who is blond.
 _COLOURS = {
-    "Black_Hair": (0.10, 0.09, 0.10),
-    "Blond_Hair": (0.95, 0.78, 0.42),
-    "Brown_Hair": (0.40, 0.24, 0.14),
-    "Gray_Hair": (0.74, 0.74, 0.77),
+    "Black_Hair": ((0.09, 0.08, 0.09), (0.12, 0.10, 0.11)),
+    "Blond_Hair": ((0.52, 0.36, 0.20), (0.98, 0.82, 0.48)),
+    "Brown_Hair": ((0.30, 0.17, 0.10), (0.68, 0.49, 0.28)),
+    "Gray_Hair": ((0.66, 0.66, 0.69), (0.80, 0.80, 0.83)),
 }
 # Hair of none of these four: red, and dyed.
 _OTHER: Colours = [(0.70, 0.28, 0.10), (0.60, 0.16, 0.12), (0.48, 0.26, 0.56), (0.16, 0.46, 0.50), (0.84, 0.42, 0.54)]
@@ -23,10 +25,10 @@ def colours(s: Sheet) -> Field:
     """The hair's colours, (n, 3, 1, 1); of two labelled colours at once, the mixture."""
     flags = np.stack([s.table[name] for name in _COLOURS], axis=1).astype(np.float32)
     other = s.pick(_OTHER, "hair_seed", 1)
-    known = np.array(list(_COLOURS.values()), np.float32)
-    mean = flags @ known / np.maximum(flags.sum(axis=1, keepdims=True), 1.0)
+    darkest, lightest = np.array(list(_COLOURS.values()), np.float32).swapaxes(0, 1)
     (shade,) = s.chance("hair_seed", 2, 1)
-    mean = rgb(mean) * (0.88 + 0.20 * shade[:, None])
+    known = darkest + shade.reshape(-1, 1, 1) * (lightest - darkest)
+    mean = rgb((flags[:, :, None] * known).sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
     return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)
 
 

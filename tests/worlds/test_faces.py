@@ -47,7 +47,7 @@ PLACES = {
     "Goatee": (-0.24, 0.24, 0.48, 0.86),
     "Mustache": (-0.34, 0.34, 0.27, 0.50),
     "Rosy_Cheeks": (-0.60, 0.60, 0.02, 0.40),
-    "eye_shadow": (-0.50, 0.50, -0.32, 0.03),
+    "eye_shadow": (-0.58, 0.58, -0.42, 0.10),
     "Wearing_Necktie": (-0.48, 0.48, 0.84, 2.0),
 }
 # How far its soft shadow, or a part that covers less than half of a pixel, lies from its mask, in pixels; else 2.
