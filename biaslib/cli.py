@@ -131,6 +131,19 @@ def run(
         webbrowser.open(page.as_uri())
 
 
+@app.command(epilog=_examples("biaslib grow faces-0"))
+def grow(
+    name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)],
+) -> None:
+    """Train a generator of faces and its encoder anew and keep them under book/generators; takes about an hour.
+
+    A training that was stopped goes on where it was.
+    """
+    from biaslib import face_generators
+
+    print(f"the generator is at {face_generators.keep(name)}")
+
+
 @store_app.command("ls")
 def store_ls() -> None:
     """List the stored results, oldest first."""

@@ -1,0 +1,221 @@
+"""Generators of faces with their encoders: trained through the store, and those that come with the book."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import safetensors
+import safetensors.torch
+import torch
+
+from biaslib import fingerprint, parallel, project, recorded, store
+from biaslib.attribute_models import celeba
+from biaslib.errors import BiaslibError
+from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
+from biaslib.gan.networks import Generator
+from biaslib.gan.training import GanConfig, grow
+from biaslib.worlds.faces import STRENGTH, Faces
+
+State = dict[str, torch.Tensor]
+
+SOURCES: Final = ("generated", "celeba")
+LOG: Final = ("images", "level", "alpha", "critic", "generator")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One generator, the encoder of its images, and the faces it is trained on.
+
+    Attributes:
+        source: "generated" (`worlds.faces`) or "celeba".
+        images: how many different faces it is shown; of CelebA's as many as there are, at most.
+        strength: the generated world's dial; its default gives CelebA's correlations.
+        detail: of the generated faces, see `worlds.faces`; 1 is for generators of few pixels.
+        gan: how the generator is grown; its last level is the faces' size, its seed also the faces'.
+        encoder: how the encoder is trained.
+    """
+
+    source: str = "generated"
+    images: int = 30_000
+    strength: float = STRENGTH
+    detail: float = 1.0
+    gan: GanConfig = field(default_factory=GanConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {self.source!r}.")
+        if self.gan.size != 4 * 2 ** len(self.encoder.widths):
+            raise BiaslibError(
+                f"The generator draws {self.gan.size} px, the encoder reads {4 * 2 ** len(self.encoder.widths)}: give "
+                f"the encoder {len(self.gan.widths) - 1} widths."
+            )
+
+    def pictures(self) -> np.ndarray:
+        """The faces it is trained on, (images, size, size, 3) uint8.
+
+        Raises:
+            BiaslibError: where CelebA's files are missing.
+        """
+        if self.source == "celeba":
+            return celeba("train", size=self.gan.size).images[: self.images]
+        world = Faces()
+        table = world.factors(self.images, strength=self.strength, seed=self.gan.seed, detail=self.detail)
+        return world.render(table, size=self.gan.size, regions=()).images
+
+
+# 32 pixels, in the widths of which two generators with their encoders have room in the repository
+_SMALL: Final = {"latent": 128, "widths": (96, 96, 64, 32)}
+_LONG: Final = {
+    "growth": ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), "images": 160_000, "decay": 0.25,
+}  # fmt: skip
+# what `biaslib grow` trains and keeps
+RECIPES: Final = {
+    f"faces-{seed}": Experiment(
+        gan=GanConfig(**_SMALL, **_LONG, seed=seed),
+        encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed),
+    )
+    for seed in range(2)
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A generator and its encoder, on the CPU, in evaluation mode.
+
+    Attributes:
+        generator: latent codes to images.
+        encoder: images to latent codes.
+        frames: (chunks, faces, size, size, 3) uint8: the same codes after every part of the training.
+        log: a row each part: images shown, level, alpha, and the mean losses of critic and generator.
+        latent_correlation: (latent,) between each number of a code and what the encoder makes of its image.
+    """
+
+    generator: Generator
+    encoder: Encoder
+    frames: np.ndarray
+    log: pd.DataFrame
+    latent_correlation: np.ndarray
+
+
+def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Trained]:
+    """The generators, in this order, trained side by side where the store lacks them.
+
+    A training that was killed goes on where it was, see `gan.training.grow`.
+
+    Raises:
+        BiaslibError: where CelebA's files are missing.
+    """
+    keys = [(one, fingerprint.of_value(one.pictures()) if one.source == "celeba" else "") for one in experiments]
+    states = parallel.stored("face-generator", keys, train, scheduler=scheduler)
+    return [_restored(one, state) for one, state in zip(experiments, states, strict=True)]
+
+
+def train(key: tuple[Experiment, str]) -> State:
+    """All tensors of one generator and its encoder, trained on one thread: cores do not change them."""
+    return parallel.single_threaded(_train, key[0])
+
+
+def kept(name: str) -> tuple[Trained, dict[str, Any]]:
+    """A generator that comes with the book, and the record of its training.
+
+    Args:
+        name: of a file in `book/generators`, such as "faces-0".
+
+    Returns:
+        The generator, and its record: `command`, `experiment` (all settings), `device`, `date`, `commit`, `seconds`.
+
+    Raises:
+        BiaslibError: where there is none of this name, or it cannot be read.
+    """
+    weights, record = _files(name)
+    if not weights.is_file():
+        there = ", ".join(names()) or "none"
+        raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
+    if name not in RECIPES:
+        raise BiaslibError(f"{name} has no recipe in face_generators.RECIPES: it cannot be built.")
+    try:
+        state = {key: tensor.float() for key, tensor in safetensors.torch.load_file(weights).items()}
+        return _restored(RECIPES[name], state), json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
+
+
+def names() -> list[str]:
+    """The generators that come with the book."""
+    return sorted(path.stem for path in _folder().glob("*.safetensors"))
+
+
+def keep(name: str) -> Path:
+    """Trains one of `RECIPES` and writes it to `book/generators`, in half precision, with its record.
+
+    Raises:
+        BiaslibError: for an unknown recipe.
+    """
+    if name not in RECIPES:
+        raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(RECIPES)}.")
+    experiment, start = RECIPES[name], perf_counter()
+    state = store.get_or_compute("face-generator", (experiment, ""), lambda: train((experiment, "")), code=train)
+    record = {
+        "command": f"biaslib grow {name}",
+        "experiment": dataclasses.asdict(experiment),
+        "device": recorded.device(),
+        "date": recorded.now(),
+        "commit": recorded.commit(project.find().root),
+        "seconds": round(perf_counter() - start),
+    }
+    weights, file = _files(name)
+    with store.replacing(weights) as partial:
+        safetensors.torch.save_file({key: _small(key, tensor) for key, tensor in state.items()}, partial)
+    with store.replacing(file) as partial:
+        partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return weights
+
+
+def _train(experiment: Experiment) -> State:
+    grown = grow(experiment.pictures(), experiment.gan)
+    print(f"the generator is grown; its encoder is next ({experiment.encoder.images:,} images)", file=sys.stderr)
+    encoder = train_encoder(grown.generator, experiment.encoder)
+    return {
+        **{f"generator.{name}": tensor for name, tensor in grown.generator.state_dict().items()},
+        **{f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()},
+        "frames": torch.from_numpy(grown.frames),
+        "log": torch.tensor([[row[name] for name in LOG] for row in grown.log], dtype=torch.float64),
+        "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
+    }
+
+
+def _restored(experiment: Experiment, state: State) -> Trained:
+    generator = Generator(latent=experiment.gan.latent, widths=experiment.gan.widths)
+    encoder = Encoder(latent=experiment.gan.latent, size=experiment.gan.size, widths=experiment.encoder.widths)
+    for prefix, network in (("generator.", generator), ("encoder.", encoder)):
+        own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        network.load_state_dict(own)
+        network.eval()
+    log = pd.DataFrame(state["log"].numpy(), columns=list(LOG))
+    frames = state["frames"].to(torch.uint8).numpy()
+    return Trained(generator, encoder, frames, log, state["latent_correlation"].numpy())
+
+
+def _small(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """As it is kept: weights in half precision, a few of the pictures."""
+    if name == "frames":
+        return tensor[::3, :10].contiguous()
+    if name == "log" or not tensor.is_floating_point():
+        return tensor
+    return tensor.half().contiguous()
+
+
+def _files(name: str) -> tuple[Path, Path]:
+    return _folder() / f"{name}.safetensors", _folder() / f"{name}.json"
+
+
+def _folder() -> Path:
+    return project.find().book / "generators"
