@@ -71,19 +71,17 @@ class Experiment:
         return world.render(table, size=self.gan.size, regions=()).images
 
 
-# 32 pixels, in the widths of which two generators with their encoders have room in the repository
-_SMALL: Final = {"latent": 128, "widths": (96, 96, 64, 32)}
-_LONG: Final = {
-    "growth": ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), "images": 160_000, "decay": 0.25,
-}  # fmt: skip
+def _recipe(seed: int) -> Experiment:
+    """32 pixels, in widths of which two generators with their encoders have room in the repository."""
+    gan = GanConfig(
+        widths=(96, 96, 64, 32), growth=((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), images=160_000,
+        decay=0.25, seed=seed,
+    )  # fmt: skip
+    return Experiment(gan=gan, encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed))
+
+
 # what `biaslib grow` trains and keeps
-RECIPES: Final = {
-    f"faces-{seed}": Experiment(
-        gan=GanConfig(**_SMALL, **_LONG, seed=seed),
-        encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed),
-    )
-    for seed in range(2)
-}
+RECIPES: Final = {f"faces-{seed}": _recipe(seed) for seed in range(2)}
 
 
 @dataclass(frozen=True)
