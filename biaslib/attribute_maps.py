@@ -28,6 +28,7 @@ class Evaluation:
         images: how many; of photographs as many as there are, at most.
         strength: of the generated world.
         confounder: whether eye shadow ties Blond_Hair to the clan in the generated world.
+        detail: of the generated world.
         seed: of the generated faces.
     """
 
@@ -35,6 +36,7 @@ class Evaluation:
     images: int = 1000
     strength: float = STRENGTH
     confounder: bool = True
+    detail: float = 0.0
     seed: int = TEST_SEED
 
     def __post_init__(self) -> None:
@@ -45,7 +47,9 @@ class Evaluation:
         """The table of the generated faces."""
         if self.source != "generated":
             raise BiaslibError(f"Only generated faces have factors, not those of {self.source}.")
-        return Faces().factors(self.images, strength=self.strength, seed=self.seed, confounder=self.confounder)
+        return Faces().factors(
+            self.images, strength=self.strength, seed=self.seed, confounder=self.confounder, detail=self.detail
+        )
 
     def samples(self, *, size: int) -> Samples:
         """The faces with their labels, and with masks of the 14 regions but for CelebA's."""

@@ -37,8 +37,10 @@ class Experiment:
         size: of the faces, in pixels.
         strength: the generated world's dial; its default gives CelebA's correlations.
         confounder: whether eye shadow ties Blond_Hair to the clan in the generated world, see `worlds.faces`.
+        detail: of the generated world; 1 draws smiles and frames for few pixels.
         only: an attribute and its value: trained on the faces that have it so; None: on all.
         correlation: an attribute and its MCC with the group, reached by `subsample_to_mcc`; None: as it comes.
+        tied_to: another attribute, with which the correlation is in place of the group.
         kept: how many faces are left of the images where a correlation is asked for; None: as many as can be.
         architecture: a name that `models.build` knows.
         weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
@@ -56,8 +58,10 @@ class Experiment:
     size: int = 64
     strength: float = STRENGTH
     confounder: bool = True
+    detail: float = 0.0
     only: tuple[str, bool] | None = None
     correlation: tuple[str, float] | None = None
+    tied_to: str | None = None
     kept: int | None = None
     architecture: str = "small"
     weights: str | None = None
@@ -78,7 +82,8 @@ class Experiment:
             )
 
     def _named(self) -> tuple[str, ...]:
-        return (*self.attributes, *(pair[0] for pair in (self.only, self.correlation) if pair))
+        asked = (*(pair[0] for pair in (self.only, self.correlation) if pair), self.tied_to)
+        return (*self.attributes, *(name for name in asked if name))
 
     @property
     def group(self) -> str:
@@ -114,7 +119,9 @@ class Experiment:
             rows = self.chosen(everyone.labels[: self.images])
             # taking copies, and all of CelebA is more than a memory holds
             return everyone if len(rows) == len(everyone) else everyone.take(rows)
-        table = Faces().factors(self.images, strength=self.strength, seed=self.seed, confounder=self.confounder)
+        table = Faces().factors(
+            self.images, strength=self.strength, seed=self.seed, confounder=self.confounder, detail=self.detail
+        )
         return Faces().render(table.iloc[self.chosen(table)], size=self.size, regions=())
 
     def chosen(self, labels: pd.DataFrame) -> np.ndarray:
@@ -125,7 +132,7 @@ class Experiment:
             rows = rows[labels[name].to_numpy(bool) == value]
         if self.correlation:
             name, mcc = self.correlation
-            has, member = (labels[column].to_numpy(bool)[rows] for column in (name, self.group))
+            has, member = (labels[column].to_numpy(bool)[rows] for column in (name, self.tied_to or self.group))
             rows = rows[subsample_to_mcc(has, member, [mcc], size=self.kept, seed=self.seed)[0]]
         if len(rows) == 0:
             raise BiaslibError(f"No face is left to train on among {len(labels)}: take more images.")

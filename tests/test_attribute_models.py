@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib import attribute_models
+from biaslib.attribute_maps import Evaluation
 from biaslib.attribute_models import Experiment, known_attributes, trained
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
@@ -55,6 +56,23 @@ def test_a_correlation_is_reached_at_the_size_asked_for():
     assert len(left) == 800
     assert matthews_corrcoef(left["Wavy_Hair"], left["Clan"]) == pytest.approx(0.1, abs=1e-3)
     assert matthews_corrcoef(table["Wavy_Hair"], table["Clan"]) > 0.3
+
+
+def test_an_attribute_can_be_tied_to_another_one_in_place_of_the_group():
+    asked = replace(QUICK, images=2000, correlation=("Smiling", 0.6), tied_to="Eyeglasses", kept=800)
+    labels = asked.samples().labels
+    assert len(labels) == 800
+    assert matthews_corrcoef(labels["Smiling"], labels["Eyeglasses"]) == pytest.approx(0.6, abs=1e-3)
+    with pytest.raises(BiaslibError, match="has no attribute Spectacles"):
+        replace(asked, tied_to="Spectacles")
+
+
+def test_faces_of_much_detail_are_drawn_for_training_and_for_evaluation():
+    asked = replace(QUICK, detail=1.0)
+    plain, clear = QUICK.samples(), asked.samples()
+    assert plain.labels.equals(clear.labels)
+    assert (plain.images != clear.images).any()
+    assert (Evaluation(images=5, detail=1.0).factors()["detail"] == 1).all()
 
 
 def test_a_model_tells_the_asked_for_attributes_and_is_trained_once(monkeypatch):
