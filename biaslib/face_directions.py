@@ -1,0 +1,184 @@
+"""What the counterfactual pages share: judges of faces, labelled codes, directions, and the looks no label tells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from torch import nn
+
+from biaslib import attribute_models, parallel, store, training
+from biaslib.attribute_models import known_attributes
+from biaslib.errors import BiaslibError
+from biaslib.face_generators import Trained
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.directions import Direction, attribute_direction
+from biaslib.gan.encoder import encoded
+from biaslib.gan.networks import Generator
+from biaslib.worlds.faces import STRENGTH, Faces
+
+# the attribute that classifiers are audited for, and the protected one: the paper balances on both
+BALANCED_ON: Final = ("Smiling", "Clan")
+# columns of the world's table that no label tells; "backdrop" is how light the background is
+UNLABELLED: Final = (
+    "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
+)  # fmt: skip
+LEAST_R2: Final = 0.5
+_PENALTY: Final = 30.0
+_SHARE_TESTED: Final = 0.2
+
+
+def classifiers(
+    count: int = 3, seed: int = 0, *, source: str = "generated", images: int = 6000, epochs: int = 7, size: int = 32
+) -> list[attribute_models.Experiment]:
+    """The judges: models of all attributes, trained on real or rendered faces as they come, never on generated ones.
+
+    Args:
+        count: how many.
+        seed: of the first; each has its own faces.
+        source: "generated" (the faces world) or "celeba".
+        images: that each is trained on.
+        epochs: passes over them.
+        size: of the faces, in pixels.
+    """
+    return [
+        attribute_models.Experiment(
+            source=source, images=images, epochs=epochs, size=size, seed=seed + number,
+            detail=1.0 if source == "generated" else 0.0,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def answers(
+    networks: Sequence[nn.Module], images: np.ndarray, *, attributes: Sequence[str] = Faces.attributes
+) -> pd.DataFrame:
+    """What judges say of images: the mean of their probabilities.
+
+    Args:
+        networks: as `attribute_models.trained` gives them.
+        images: (N, size, size, 3) uint8.
+        attributes: what each output tells.
+
+    Returns:
+        N rows, one column an attribute, in [0, 1].
+
+    Raises:
+        BiaslibError: where the networks have another number of outputs, or there are none.
+    """
+    if not networks:
+        raise BiaslibError("There are no judges to ask: train at least one.")
+    found = np.mean([expit(training.predict(network, images)) for network in networks], axis=0)
+    if found.shape[1] != len(attributes):
+        raise BiaslibError(f"The judges have {found.shape[1]} outputs, not the {len(attributes)} named in attributes.")
+    return pd.DataFrame(found, columns=list(attributes))
+
+
+def labelled_codes(
+    generator: Generator, networks: Sequence[nn.Module], *, count: int, seed: int = 0
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Codes drawn at random, and what judges say of their images: labels of generated faces.
+
+    Returns:
+        (count, latent) codes, and a table of as many rows with one bool column an attribute.
+    """
+    codes = latent_codes(count, generator.latent, seed=seed)
+    return codes, answers(networks, draw(generator, codes)) >= 0.5
+
+
+def encoded_codes(
+    trained: Trained, *, count: int, seed: int = 0, strength: float = STRENGTH
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Codes that the encoder gives rendered faces, with the faces' true labels (the way of Denton et al. 2019, 4.2).
+
+    Returns:
+        (count, latent) codes, and a table of as many rows with one bool column an attribute.
+    """
+    table = Faces().factors(count, strength=strength, seed=seed, detail=1.0)
+    size = 4 * 2 ** (len(trained.generator.widths) - 1)
+    images = Faces().render(table, size=size, regions=()).images
+    return encoded(trained.encoder, images), table[list(known_attributes("generated"))].astype(bool)
+
+
+def directions(
+    codes: np.ndarray,
+    labels: pd.DataFrame,
+    attributes: Sequence[str],
+    *,
+    balanced_on: tuple[str, ...] = BALANCED_ON,
+    each: int = 800,
+    seed: int = 0,
+) -> dict[str, Direction]:
+    """The direction of each attribute, see `gan.directions.attribute_direction`, which also says what is refused."""
+    return {
+        attribute: attribute_direction(codes, labels, attribute, balanced_on=balanced_on, each=each, seed=seed)
+        for attribute in attributes
+    }
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Reads factors that no label tells from images of one size: a linear regression on the pixels.
+
+    Attributes:
+        size: of the images, in pixels.
+        r2: of each factor, on rendered faces that the regression was not fitted on.
+        weights: (factors, size · size · 3), for pixels in [-1, 1] and factors in standard deviations.
+        offset: (factors,).
+    """
+
+    size: int
+    r2: pd.Series
+    weights: np.ndarray
+    offset: np.ndarray
+
+    @property
+    def readable(self) -> list[str]:
+        """The factors with an R² of at least .5; the others are not told by the pixels."""
+        return [str(name) for name in self.r2.index[self.r2 >= LEAST_R2]]
+
+    def __call__(self, images: np.ndarray) -> pd.DataFrame:
+        """The readable factors of images (N, size, size, 3) uint8, in standard deviations over rendered faces.
+
+        Raises:
+            BiaslibError: for images of another size.
+        """
+        if images.shape[1:] != (self.size, self.size, 3):
+            raise BiaslibError(f"These looks are read from {self.size} px, not from images {images.shape[1:]}.")
+        found = _flat(images) @ self.weights.T + self.offset
+        return pd.DataFrame(found, columns=list(self.r2.index))[self.readable]
+
+
+def looks(*, size: int = 32, count: int = 6000, seed: int = 5_000_000) -> Looks:
+    """The regressions for `UNLABELLED`, fitted on rendered faces; through the store.
+
+    Args:
+        size: of the faces, in pixels.
+        count: how many, of which a fifth are kept back for R².
+        seed: of these faces.
+    """
+    found = store.get_or_compute(
+        "face-looks", (size, count, seed), lambda: parallel.single_threaded(_fitted, size, count, seed), code=_fitted
+    )
+    return Looks(size, pd.Series(found["r2"], index=list(UNLABELLED)), found["weights"], found["offset"])
+
+
+def _fitted(size: int, count: int, seed: int) -> dict[str, np.ndarray]:
+    from sklearn.linear_model import Ridge
+
+    table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
+    faces = Faces().render(table, size=size, regions=("background",))
+    behind = faces.masks["background"]
+    table["backdrop"] = (faces.images.mean(axis=3) * behind).sum((1, 2)) / np.maximum(behind.sum((1, 2)), 1)
+    factors = table[list(UNLABELLED)].to_numpy(float)
+    factors = (factors - factors.mean(0)) / factors.std(0)
+    pixels, kept = _flat(faces.images), round((1 - _SHARE_TESTED) * count)
+    model = Ridge(alpha=_PENALTY).fit(pixels[:kept], factors[:kept])
+    missed = np.square(model.predict(pixels[kept:]) - factors[kept:]).mean(0) / factors[kept:].var(0)
+    return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
+
+
+def _flat(images: np.ndarray) -> np.ndarray:
+    return images.reshape(len(images), -1).astype(np.float32) / 127.5 - 1

@@ -1,0 +1,127 @@
+"""Judges, labelled codes and looks on tiny generators and few faces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import expit
+from torch import nn
+
+from biaslib import training
+from biaslib.errors import BiaslibError
+from biaslib.face_directions import (
+    UNLABELLED,
+    answers,
+    classifiers,
+    directions,
+    encoded_codes,
+    labelled_codes,
+    looks,
+)
+from biaslib.face_generators import Trained
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.encoder import Encoder, encoded
+from biaslib.gan.networks import Generator
+from biaslib.worlds.faces import STRENGTH, Faces
+
+
+class Judge(nn.Module):
+    """Says yes to every attribute where an image is light."""
+
+    def __init__(self, scale: float = 3.0, outputs: int = len(Faces.attributes)) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(scale))
+        self.outputs = outputs
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return (images.mean(dim=(1, 2, 3)) * self.scale)[:, None].expand(-1, self.outputs)
+
+
+@pytest.fixture(scope="module")
+def generator():
+    torch.manual_seed(0)
+    return Generator(latent=8, widths=(8, 8)).eval()
+
+
+def test_judges_differ_by_their_seed_alone():
+    first, second = classifiers(2, 7, images=100, epochs=1)
+    assert (first.seed, second.seed) == (7, 8)
+    assert first.detail == 1
+    assert first.size == 32
+    assert first.outputs == Faces.attributes
+    (real,) = classifiers(1, source="celeba")
+    assert real.detail == 0
+    assert "Male" in real.outputs
+
+
+def test_answers_are_the_mean_of_the_judges_probabilities(generator):
+    images = draw(generator, latent_codes(5, 8))
+    judges = [Judge(1.0), Judge(-2.0)]
+    found = answers(judges, images)
+    assert list(found.columns) == list(Faces.attributes)
+    wanted = (expit(training.predict(judges[0], images)) + expit(training.predict(judges[1], images))) / 2
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_answers_refuse_no_judges_and_other_outputs(generator):
+    images = draw(generator, latent_codes(2, 8))
+    with pytest.raises(BiaslibError, match="no judges"):
+        answers([], images)
+    with pytest.raises(BiaslibError, match="2 outputs, not the 24"):
+        answers([Judge(outputs=2)], images)
+
+
+def test_codes_are_labelled_by_what_judges_see(generator):
+    codes, labels = labelled_codes(generator, [Judge()], count=40, seed=3)
+    np.testing.assert_array_equal(codes, latent_codes(40, 8, seed=3))
+    light = training.predict(Judge(), draw(generator, codes))[:, 0] >= 0
+    np.testing.assert_array_equal(labels["Smiling"], light)
+    assert 0 < light.sum() < 40
+    assert labels.to_numpy().dtype == bool
+
+
+def test_encoded_faces_keep_their_true_labels(generator):
+    torch.manual_seed(1)
+    encoder = Encoder(latent=8, size=8, widths=(4,)).eval()
+    trained = Trained(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
+    codes, labels = encoded_codes(trained, count=30, seed=2)
+    table = Faces().factors(30, strength=STRENGTH, seed=2, detail=1.0)
+    pd.testing.assert_frame_equal(labels, table[list(Faces.attributes)].astype(bool))
+    np.testing.assert_array_equal(codes, encoded(encoder, Faces().render(table, size=8).images))
+
+
+def test_directions_are_balanced_on_smiles_and_the_clan():
+    rng = np.random.default_rng(0)
+    codes = rng.normal(size=(3000, 6))
+    labels = pd.DataFrame({"Bangs": codes[:, 0] > 0, "Smiling": codes[:, 1] > 0, "Clan": codes[:, 2] > 0})
+    found = directions(codes, labels, ["Bangs", "Smiling"], each=400)
+    assert list(found) == ["Bangs", "Smiling"]
+    assert found["Bangs"].vector[0] > 0.9
+    assert found["Smiling"].vector[1] > 0.9
+    assert found["Bangs"].n == 400
+    with pytest.raises(BiaslibError, match="Male is not manipulated"):
+        directions(codes, labels.assign(Male=labels["Clan"]), ["Male"])
+
+
+def test_looks_are_read_from_faces_they_were_not_fitted_on():
+    reader = looks(size=32, count=1500)
+    assert list(reader.r2.index) == list(UNLABELLED)
+    assert reader.r2["skin"] > 0.95
+    assert reader.r2["backdrop"] > 0.95
+    table = Faces().factors(200, strength=0.0, seed=9, detail=1.0)
+    found = reader(Faces().render(table, size=32, regions=()).images)
+    assert list(found.columns) == reader.readable
+    # in standard deviations of a share that is spread evenly over [0, 1]
+    np.testing.assert_allclose(found["skin"] / np.sqrt(12) + 0.5, table["skin"], atol=0.2)
+    # an exact counterfactual: deeper skin, and by the reader's word nothing else
+    both = [reader(Faces().render(table.assign(skin=np.float32(value)), size=32).images) for value in (0.3, 0.7)]
+    change = (both[1] - both[0]).mean()
+    assert change["skin"] == pytest.approx(0.4 * np.sqrt(12), rel=0.1)
+    assert change.drop("skin").abs().max() < 0.15 * change["skin"]
+
+
+def test_looks_cannot_tell_what_noise_hides_and_refuse_other_sizes():
+    reader = looks(size=8, count=300)
+    assert len(reader.readable) < len(UNLABELLED)  # poses are less than a pixel here
+    with pytest.raises(BiaslibError, match="read from 8 px"):
+        reader(np.zeros((1, 16, 16, 3), np.uint8))
