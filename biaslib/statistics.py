@@ -10,6 +10,9 @@ import pandas as pd
 import scipy.stats
 
 from biaslib.errors import BiaslibError
+from biaslib.power import gap_power as gap_power
+from biaslib.power import images_needed as images_needed
+from biaslib.power import minimum_detectable_gap as minimum_detectable_gap
 
 Values = Sequence[float] | np.ndarray | pd.Series
 
