@@ -2,6 +2,7 @@
 
 from biaslib.figures.interactive import dial, explorer, map_editor
 from biaslib.figures.labels import name_lines
+from biaslib.figures.matrix import matrix
 from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
 from biaslib.figures.pieces import Piece, show
 from biaslib.figures.plots import dots, response, scatter
@@ -18,6 +19,7 @@ __all__ = [
     "explorer",
     "map_editor",
     "maps_over_images",
+    "matrix",
     "name_lines",
     "new",
     "overlay",
