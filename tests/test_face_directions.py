@@ -16,6 +16,7 @@ from biaslib.face_directions import (
     directions,
     encoded_codes,
     labelled_codes,
+    leaked,
     looks,
 )
 from biaslib.face_generators import Trained
@@ -125,3 +126,38 @@ def test_looks_cannot_tell_what_noise_hides_and_refuse_other_sizes():
     assert len(reader.readable) < len(UNLABELLED)  # poses are less than a pixel here
     with pytest.raises(BiaslibError, match="read from 8 px"):
         reader(np.zeros((1, 16, 16, 3), np.uint8))
+
+
+def test_looks_are_columns_beside_the_labels(generator):
+    reader = looks(size=8, count=300)
+    assert reader.readable
+    codes, labels = labelled_codes(generator, [Judge()], count=20, reader=reader)
+    assert list(labels.columns) == [*Faces.attributes, *reader.readable]
+    np.testing.assert_array_equal(labels[reader.readable], reader(draw(generator, codes)) > 0)
+
+
+def test_leakage_by_hand():
+    # two attributes, two codes: own changes .6 and .2, the other's .1 and -.3 on average
+    changes = np.array([[[0.5, 0.7], [0.1, 0.1]], [[-0.2, -0.4], [0.1, 0.3]]])
+    own, others = leaked(changes)
+    assert own.estimate == pytest.approx(0.4)
+    assert others.estimate == pytest.approx(0.2)
+    assert own.n == 2
+    assert 0.3 <= own.low <= own.high <= 0.5
+
+
+def test_opposite_changes_of_codes_do_not_leak_on_average():
+    rng = np.random.default_rng(0)
+    changes = 0.01 * rng.normal(size=(3, 3, 4000))
+    changes[np.arange(3), np.arange(3)] += 0.5
+    own, others = leaked(changes)
+    assert own.low > 0.49
+    assert others.high < 0.001
+    # the order of the attributes means nothing
+    assert leaked(changes[::-1, ::-1])[1].estimate == pytest.approx(others.estimate)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 5), (2, 2)])
+def test_leakage_is_of_each_by_each(shape):
+    with pytest.raises(BiaslibError, match="at least two attributes"):
+        leaked(np.zeros(shape))
