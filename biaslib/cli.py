@@ -28,6 +28,7 @@ app = typer.Typer(
         "biaslib build                       run what has changed and make the pages",
         "biaslib run waterbirds -p seed=1    one page with another parameter",
         "biaslib data list                   which data sets there are and where they come from",
+        "biaslib audit --help                measure your own model on your own images",
     ),
     add_completion=False,
     **PLAIN,
@@ -142,6 +143,88 @@ def grow(
     from biaslib import face_generators
 
     print(f"the generator is at {face_generators.keep(name)}")
+
+
+@app.command(
+    epilog=_examples(
+        "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
+        "              --target smiling --group older --group glasses --out report",
+        "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
+    )
+)
+def audit(
+    labels: Annotated[Path, typer.Option(help="CSV or parquet table, one row an image.", show_default=False)],
+    target: Annotated[str, typer.Option(help="Column of what the model tells: two values.", show_default=False)],
+    group: Annotated[
+        list[str], typer.Option(help="Column of a group: two values; may be repeated.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for report.html and audit.json.", show_default=False)],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="An architecture's name (with --weights), a TorchScript or torch.export file, or module:function that "
+            "returns a torch module. The last three run the code that comes with them.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="State dictionary of the architecture, or imagenet.", show_default=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the images.", show_default=False)] = None,
+    predictions: Annotated[
+        str | None, typer.Option(help="Instead of a model: a column of the labels, or a table.", show_default=False)
+    ] = None,
+    masks: Annotated[
+        Path | None, typer.Option(help="Folder of masks of a region, or of one folder a region.", show_default=False)
+    ] = None,
+    train_labels: Annotated[
+        Path | None, typer.Option(help="Table of the training images' labels.", show_default=False)
+    ] = None,
+    file_column: Annotated[
+        str | None, typer.Option(help="Column with the images' names.", show_default="file, image or the first")
+    ] = None,
+    output: Annotated[
+        int | None,
+        typer.Option(help="The model's output for the target, from 0.", show_default="the only one, or two classes"),
+    ] = None,
+    group_output: Annotated[
+        list[int] | None, typer.Option(help="Its output for each group, in their order.", show_default=False)
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="An output above it is a yes.", show_default="0")] = None,
+    size: Annotated[int | None, typer.Option(help="Of the images, in pixels.", show_default="timm's, or 224")] = None,
+    mean: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Of the colours.", show_default="timm's, or ImageNet's")
+    ] = None,
+    std: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Of the colours.", show_default="timm's, or ImageNet's")
+    ] = None,
+    crop: Annotated[
+        float | None, typer.Option(help="Share of the shorter side that is kept.", show_default="timm's, or all")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
+    uncorrected: Annotated[bool, typer.Option("--uncorrected", help="Do not correct for the number of tests.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there.")] = False,
+) -> None:
+    """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
+
+    An audit that was stopped goes on where it was.
+    """
+    from biaslib import audit as audits
+
+    found = audits.run(
+        labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
+        masks=masks, train_labels=train_labels, file_column=file_column, output=output,
+        group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
+        corrected=not uncorrected, seed=seed, out=out, force=force,
+    )  # fmt: skip
+    for note in found.notes:
+        print(f"biaslib: {note}", file=sys.stderr)
+    for finding in found.findings:
+        print(finding.sentence)
+    if not found.findings:
+        print("nothing that these images can tell from chance; the report says how much they could have shown")
+    print(f"the report is at {out / 'report.html'}")
 
 
 @store_app.command("ls")

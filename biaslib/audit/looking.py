@@ -1,0 +1,160 @@
+"""Asks a model about all images, piece by piece; a killed audit goes on with the next piece."""
+
+import functools
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from biaslib import attribution, store, training
+from biaslib.audit.pictures import UNREADABLE
+from biaslib.audit.subjects import Subject
+from biaslib.errors import BiaslibError
+from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
+
+PIECE = 256  # images whose answers are kept together
+_ENOUGH = 50  # answers to tell probabilities from logits
+
+Masks = Mapping[str, Sequence[Path | None]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model says of N images and where it looks; n of them could be read.
+
+    Attributes:
+        read: (N,) bool.
+        answers: (n, 1 + groups), above 0 is yes.
+        maps: (n, 1 + groups, h, w) Grad-CAM of the size of each answer; None where the model has no map.
+        mass: region -> (n,) share of the target's map in the region; NaN where the image has no such region.
+        score: region -> (n,) Attention-IoU of the target's map with the region; NaN likewise.
+        area: region -> (n,) share of the image that the region covers; NaN without a mask.
+    """
+
+    read: np.ndarray
+    answers: np.ndarray
+    maps: np.ndarray | None
+    mass: dict[str, np.ndarray]
+    score: dict[str, np.ndarray]
+    area: dict[str, np.ndarray]
+
+
+def look(subject: Subject, folder: Path, files: Sequence[str], masks: Masks, *, batch: int = 32) -> Seen:
+    """Asks the model about every image; what was asked before comes from the store.
+
+    Args:
+        subject: the model.
+        folder: of the images.
+        files: their names.
+        masks: region -> the mask of each image, or None.
+        batch: images at once.
+
+    Raises:
+        BiaslibError: where no image can be read, or the outputs look like probabilities and no threshold was given.
+    """
+    regions = list(masks)
+    pieces = []
+    with tqdm(total=len(files), desc="asking the model", unit="image", disable=not sys.stderr.isatty()) as bar:
+        for start in range(0, len(files), PIECE):
+            rows = slice(start, start + PIECE)
+            pictures = [folder / name for name in files[rows]]
+            outlines = [list(masks[region][rows]) for region in regions]
+            everything: list[list[Path | None]] = [[*pictures], *outlines]
+            contents = [[_digest(path) for path in paths] for paths in everything]
+            config = [subject.key, contents]
+            before = bar.n
+            compute = functools.partial(_ask, subject, pictures, outlines, batch, bar.update)
+            pieces.append(store.get_or_compute("audit", config, compute, code=_ask))
+            bar.update(before + len(pictures) - bar.n)
+            if start == 0:
+                _check_for_probabilities(subject, pieces[0]["answers"])
+    return _together(pieces, regions)
+
+
+def _ask(
+    subject: Subject,
+    pictures: list[Path],
+    outlines: list[list[Path | None]],
+    batch: int,
+    tell: Callable[[int], object],
+) -> dict[str, np.ndarray]:
+    found = [
+        _ask_batch(subject, pictures[i : i + batch], [masks[i : i + batch] for masks in outlines], tell)
+        for i in range(0, len(pictures), batch)
+    ]
+    some = [one for one in found if one["read"].any()] or found[:1]
+    return {name: np.concatenate([one[name] for one in (found if name == "read" else some)]) for name in found[0]}
+
+
+def _ask_batch(
+    subject: Subject, pictures: list[Path], outlines: list[list[Path | None]], tell: Callable[[int], object]
+) -> dict[str, np.ndarray]:
+    loaded = [_loaded(subject, path) for path in pictures]
+    read = np.array([picture is not None for picture in loaded])
+    regions = np.full((len(outlines), int(read.sum()), 3), np.nan)
+    if not read.any():
+        tell(len(pictures))
+        empty = np.empty((0, 0, 0, 0), np.float32)
+        return {"read": read, "answers": empty[..., 0, 0], "maps": empty, "regions": regions.transpose(1, 0, 2)}
+    pixels = torch.from_numpy(subject.preprocessing.normalised(np.stack([one for one in loaded if one is not None])))
+    answers = training.predict(subject.answers, pixels, batch=len(pixels))
+    maps = np.zeros((len(pixels), answers.shape[1], 0, 0), np.float32)
+    if not subject.no_maps:
+        targets = np.arange(answers.shape[1])
+        maps = attribution.grad_cam(subject.answers, pixels, targets, absolute=True, batch=len(pixels)).numpy()
+    for region, masks in zip(regions, outlines, strict=True):
+        kept = [path for path, could in zip(masks, read, strict=True) if could]
+        for row, path in enumerate(kept):
+            if path is not None:
+                region[row] = _in_region(maps[row, 0], subject.preprocessing.mask(path))
+    tell(len(pictures))
+    return {"read": read, "answers": answers, "maps": maps, "regions": regions.transpose(1, 0, 2)}
+
+
+def _in_region(heat: np.ndarray, mask: np.ndarray) -> tuple[float, float, float]:
+    """Mass, Attention-IoU and area."""
+    area = float(mask.mean())
+    if heat.size == 0:
+        return np.nan, np.nan, area
+    mass = float(relevance_mass_accuracy(at_size(heat, *mask.shape), mask))
+    return mass, float(mask_score(heat[None], mask[None])[0]), area
+
+
+def _loaded(subject: Subject, path: Path) -> np.ndarray | None:
+    try:
+        return subject.preprocessing.picture(path)
+    except UNREADABLE:
+        return None
+
+
+def _digest(path: Path | None) -> str:
+    if path is None:
+        return ""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _together(pieces: list[dict[str, np.ndarray]], regions: list[str]) -> Seen:
+    read = np.concatenate([piece["read"] for piece in pieces])
+    if not read.any():
+        raise BiaslibError(f"None of the {len(read):,} images can be read: are they pictures?")
+    some = [piece for piece in pieces if piece["read"].any()]
+    answers, maps, measured = (
+        np.concatenate([piece[name] for piece in some]) for name in ("answers", "maps", "regions")
+    )
+    columns = [{name: measured[:, i, kind] for i, name in enumerate(regions)} for kind in range(3)]
+    return Seen(read, answers, maps if maps.size else None, *columns)
+
+
+def _check_for_probabilities(subject: Subject, answers: np.ndarray) -> None:
+    target = answers[:, 0] if len(answers) else answers.ravel()
+    if subject.checked_for_probabilities and len(target) >= _ENOUGH and (target >= 0).all() and (target <= 1).all():
+        raise BiaslibError(
+            f"The first {len(target)} answers all lie between 0 and 1, as probabilities do: give the threshold 0.5, or "
+            "0 if they are logits."
+        )

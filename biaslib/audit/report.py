@@ -1,0 +1,289 @@
+"""The page of an audit: one file that needs no network, no script and nothing beside it."""
+
+import html
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+
+from biaslib import figures
+from biaslib.audit.measures import GAP, POWER
+from biaslib.audit.result import VALUES, Audit, Shown
+from biaslib.figures import p_value
+
+# nothing may be loaded and nothing may run, whatever a file name or a column holds
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+CANNOT_SHOW = (
+    "Why. A gap may come from few training images, from worse pictures or labels of one group, or from a cue that goes "
+    "with the group; no number here tells these apart. Only images in which nothing but the group changes would.",
+    "Groups that have no column. Whoever is not annotated is not audited, and a column holds what somebody saw in a "
+    "picture, not what a person is.",
+    "Other images. Intervals are about images collected as these were, and about this one model: another training run "
+    "of the same recipe may differ.",
+    "Right answers for wrong reasons, where they are right everywhere. A cue that goes with the label in these "
+    "images, too, leaves no gap.",
+    "That attention is use. A map shows where the features lie that speak for an answer; a part of the image may be "
+    "looked at and not matter, or matter and be spread too thin to be seen.",
+    "That all is well. A report without findings says what these images could not show, and the table of smallest "
+    "gaps says how much that is.",
+)
+
+
+def page(audit: Audit) -> str:
+    """The whole HTML document."""
+    with warnings.catch_warnings():
+        # names may hold signs that matplotlib's own font lacks; the browser's has them
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        body = "\n".join(_body(audit))
+    title = f"Audit: {audit.target.name} by {', '.join(group.name for group in audit.groups)}"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{_sheet()}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{html.escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def pieces(audit: Audit) -> dict[str, figures.Piece]:
+    """The figures and tables of the page by name, as a notebook can show them."""
+    made = {"accuracies-figure": _dots(audit)}
+    made |= {
+        name: _table(audit.tables[name], name) for name in audit.tables if name in _CAPTIONS and len(audit.tables[name])
+    }
+    if audit.average_maps:
+        made["average-maps"] = _averages(audit)
+    for number, one in enumerate(audit.shown, start=1):
+        made[f"mistakes-{number}"] = _mistakes(one, number)
+        made[f"mistakes-{number}-files"] = _mistakes_table(one, number, audit.target.name)
+    return made
+
+
+def _body(audit: Audit) -> Iterator[str]:
+    made = pieces(audit)
+    asked = audit.subject.get("model", "given predictions")
+    yield _p(
+        f"{audit.numbers['images']:,} images. Model: {asked}. Target: {audit.target.words[1]} or "
+        f"{audit.target.words[0]}. Groups: {'; '.join(' or '.join(reversed(g.words)) for g in audit.groups)}.",
+        "lead",
+    )
+    yield from _found(audit)
+    yield _h("The data", "data")
+    yield from (_p(note) for note in audit.notes)
+    yield from _all(made, "counts", "correlations")
+    yield _h("How often it is right, and for whom", "accuracy")
+    yield _p(
+        f"A gap of {100 * GAP:.0f} points is one wrong answer more in every {1 / GAP:.0f} images "
+        "of the worse group. Gaps are taken among images with the target and among those without, for one of the two "
+        "may hide the other."
+    )
+    yield from _all(made, "accuracies-figure", "gaps", "visible")
+    yield _h("Does it exaggerate?", "amplification")
+    yield _p(
+        "Amplification is how far the answers change the association of target and group. Errors change it, too, even "
+        "if they know nothing of the group: what they alone would give stands beside it. Signed, above 0, the answers "
+        "tie the two more closely than the labels do."
+    )
+    yield from _all(made, "amplification")
+    if audit.average_maps:
+        yield _h("Where it looks", "attention")
+        yield from _all(made, "average-maps", "regions", "regions_by_cell", "attention")
+    if audit.shown:
+        yield _h("Images to look at", "images")
+        yield _p(
+            "The mistakes that the model is surest of, in the cell with the lowest accuracy. Look before you count."
+        )
+        yield from (made[name].html for name in made if name.startswith("mistakes"))
+    yield _h("What could not be measured, and why", "unmeasured")
+    yield _list(audit.unmeasured)
+    yield _h("What these numbers cannot show", "limits")
+    yield _list(CANNOT_SHOW)
+    yield _h("How this report was made", "made")
+    yield _p(f"All numbers of this page, unrounded, are in {VALUES} beside it.")
+    versions = audit.about.get("versions", {})
+    yield _definitions({
+        **audit.subject, **audit.settings, "date": str(audit.about.get("date", "")),
+        "computed on": str(audit.about.get("device", "")),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()), "fingerprint": audit.key,
+    })  # fmt: skip
+
+
+def _found(audit: Audit) -> Iterator[str]:
+    yield _h("What was found", "found")
+    tests = f"{audit.numbers['tests']} tests; correction of p-values: {audit.settings['correction']}."
+    if audit.findings:
+        yield f'<div class="found">{_list([finding.sentence for finding in audit.findings])}</div>'
+        yield _p(tests, "lead")
+        return
+    seen = audit.tables["visible"]["smallest"].dropna()
+    smallest = (
+        f"A gap would have had to be {100 * seen.min():.1f} to {100 * seen.max():.1f} points to be seen with a "
+        f"probability of {POWER:.0%} (the table of smallest gaps has each)."
+        if len(seen)
+        else "No gap could have been seen in so few images."
+    )
+    yield f'<div class="quiet">{_p("Nothing that these images can tell from chance. " + smallest)}</div>'
+    yield _p(tests, "lead")
+
+
+def _dots(audit: Audit) -> figures.Piece:
+    rows = [
+        {"cell": _plain(row["cell"]), "group": row["group"], **_ends(row["accuracy"])}
+        for row in audit.tables["accuracies"].to_dict("records")
+    ]
+    frame = pd.DataFrame(rows)
+    said = "; ".join(f"{row['cell']} {row['accuracy']:.2f}" for row in rows)
+    drawn = figures.dots(
+        frame, label="cell", value="accuracy", low="low", high="high", n="n", sort=False, x_label="accuracy", digits=3
+    )
+    return figures.show(
+        drawn,
+        alt=f"Accuracy of each cell of target and group with its interval: {said}.",
+        caption="Share of right answers in each cell, with Wilson's 95 % interval.",
+        name="accuracies",
+    )
+
+
+def _averages(audit: Audit) -> figures.Piece:
+    names = list(audit.average_maps)
+    return figures.show(
+        figures.strip(
+            {f"{_plain(audit.target.name)}: mean share of the map": np.stack(list(audit.average_maps.values()))},
+            labels=[_plain(name) for name in names],
+        ),
+        alt=f"Mean attention maps for the cells {'; '.join(names)}.",
+        caption="Where Grad-CAM of the answer lies on average, cell by cell, one scale: bright is much.",
+        name="average-maps",
+    )
+
+
+def _mistakes(one: Shown, number: int) -> figures.Piece:
+    titles = [f"{value:+.1f}".replace("-", "−") for value in one.answers]
+    if one.maps is None:
+        figure = figures.contact_sheet(one.images, columns=max(3, len(one.images)), titles=titles)
+    else:
+        both = np.concatenate([one.images, one.images])
+        heat = np.concatenate([np.zeros_like(one.maps), _shares(one.maps)])
+        columns = max(3, len(one.images))
+        figure = figures.maps_over_images(
+            _padded(both, len(one.images), columns),
+            _padded(heat, len(one.images), columns),
+            columns=columns,
+            titles=[title for row in (titles, [""] * len(titles)) for title in row + [""] * (columns - len(row))],
+            label="share of the map",
+        )
+    below = "" if one.maps is None else " and, below, where the map lies"
+    return figures.show(
+        figure,
+        alt=f"{len(one.images)} images of {one.cell}, all answered wrongly{below}.",
+        caption=f"{one.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
+        name=f"mistakes-{number}",
+    )  # fmt: skip
+
+
+def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
+    """Rows of so many columns: a sheet of few pictures would show them very large."""
+    if row == columns:
+        return values
+    blank = np.full((columns - row, *values.shape[1:]), 253 if values.dtype == np.uint8 else 0, values.dtype)
+    return np.concatenate([values[:row], blank, values[row:], blank])
+
+
+def _shares(maps: np.ndarray) -> np.ndarray:
+    totals = maps.sum((1, 2), keepdims=True)
+    return np.divide(maps, totals, out=np.zeros_like(maps), where=totals > 0)
+
+
+def _mistakes_table(one: Shown, number: int, target: str) -> figures.Piece:
+    frame = pd.DataFrame({"file": one.files, f"answer about {target}": one.answers})
+    return figures.table(frame, caption=f"The files of these images ({one.cell}).", name=f"mistakes-{number}-files")
+
+
+_CAPTIONS: Mapping[str, str] = {
+    "counts": "How many images each cell of target and group has; one of fewer than 30 is marked.",
+    "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
+    "the group as labelled, and in the training labels.",
+    "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval.",
+    "visible": "The smallest gap these images show with 80 % power after correction, and how many images of that kind "
+    "a gap of 5 points would need.",
+    "amplification": "Mean size of the changes, and signed mean (single attribute), with 95 % bootstrap intervals, "
+    "beside the mean size that unrelated errors give.",
+    "attention": "Attention-IoU of the target's map with the group's, and with the group's map of another image.",
+    "regions": "How much of the target's map lies in each region, beside the region's share of the image.",
+    "regions_by_cell": "The same, cell by cell.",
+}
+# columns as the page shows them
+_NAMES: Mapping[str, str] = {
+    "small": "few",
+    "n_in": "n, in group",
+    "n_out": "n, others",
+    "right_in": "right, in group",
+    "right_out": "right, others",
+    "among": "images with",
+    "smallest": "smallest gap seen",
+    "needed": "needed for 5 points",
+    "images": "images now",
+    "mass": "share of the map",
+    "area": "share of the image",
+    "excess": "map less image",
+    "score": "Attention-IoU",
+}
+
+
+def _table(frame: pd.DataFrame, name: str) -> figures.Piece:
+    idle = [column for column in ("small", "in the training labels") if column in frame and not _says(frame[column])]
+    shown = frame.drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
+    formats: dict[str, str | Callable[[float], str]] = {
+        str(column): p_value if column == "p" else ".3f"
+        for column in shown
+        if shown[column].map(lambda value: not isinstance(value, (str, bool, int))).any()
+    }
+    if "few" in shown:
+        shown = shown.assign(few=shown["few"].map({True: "few", False: ""}))
+    if "needed for 5 points" in shown:
+        formats["needed for 5 points"] = ",.0f"
+    return figures.table(shown, caption=_CAPTIONS[name], name=name.replace("_", "-"), formats=formats)
+
+
+def _says(column: pd.Series) -> bool:
+    """Whether any of it is worth a column: a flag that is set, a value that is defined."""
+    return bool(column.any() if column.dtype == bool else column.notna().any())
+
+
+def _all(made: Mapping[str, figures.Piece], *names: str) -> Iterator[str]:
+    yield from (made[name].html for name in names if name in made)
+
+
+def _ends(value: object) -> dict[str, float]:
+    return {"accuracy": value.estimate, "low": value.low, "high": value.high, "n": value.n}  # type: ignore[attr-defined]
+
+
+def _plain(text: str) -> str:
+    """A text that matplotlib takes as it is: dollars would start a formula."""
+    return text.replace("$", r"\$")
+
+
+def _h(text: str, name: str) -> str:
+    return f'<h2 id="{name}">{html.escape(text)}</h2>'
+
+
+def _p(text: str, kind: str = "") -> str:
+    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{html.escape(text)}</p>"
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(item)}</li>' for item in items)}</ul>"
+
+
+def _definitions(items: Mapping[str, str]) -> str:
+    rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in items.items() if text)
+    return f"<dl>{rows}</dl>"
+
+
+@cache
+def _sheet() -> str:
+    return resources.files("biaslib.audit").joinpath("report.css").read_text(encoding="utf-8")

@@ -1,0 +1,296 @@
+"""One audit from beginning to end."""
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from biaslib import fingerprint, recorded
+from biaslib.audit import findings, measures, report, result
+from biaslib.audit.looking import Seen, look
+from biaslib.audit.pictures import find_masks
+from biaslib.audit.result import Audit, Shown
+from biaslib.audit.subjects import Subject, subject
+from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
+from biaslib.book.execution import versions
+from biaslib.errors import BiaslibError
+
+ALPHA = 0.05
+SHOWN = 6
+_MOST_DEALT = 2_500_000  # rows, over all deals of one amplification
+
+
+def run(
+    *,
+    labels: Table,
+    target: str,
+    groups: str | Sequence[str],
+    data: str | Path | None = None,
+    model: str | Path | nn.Module | None = None,
+    weights: str | Path | None = None,
+    predictions: Table | None = None,
+    masks: str | Path | None = None,
+    train_labels: Table | None = None,
+    file_column: str | None = None,
+    output: int | None = None,
+    group_outputs: Sequence[int] = (),
+    threshold: float | None = None,
+    size: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    crop: float | None = None,
+    batch: int = 32,
+    corrected: bool = True,
+    seed: int = 0,
+    out: str | Path | None = None,
+    force: bool = False,
+) -> Audit:
+    """Audits one model, or its predictions, for one target and one or more groups.
+
+    Everything is checked before the first image is looked at. The model's answers and maps are kept in the store, so
+    that a killed audit goes on where it was.
+
+    Args:
+        labels: CSV, parquet or data frame, one row an image.
+        target: column of what the model tells, with two values.
+        groups: columns of the groups, with two values each.
+        data: folder of the images; not needed for predictions.
+        model: what to audit, see `subjects.subject`; **some forms of it run code that comes with them**.
+        weights: of an architecture's name.
+        predictions: instead of a model: a column of the labels, or another table.
+        masks: folder of masks of one region, or of folders of them.
+        train_labels: labels of the training images, for amplification; the labels stand in where not given.
+        file_column: column with the images' names.
+        output: the model's output for the target, counted from 0; None where it has one, or two classes.
+        group_outputs: its outputs for the groups, in their order.
+        threshold: above it an output says yes; None: 0.
+        size: of the model's images in pixels; None: its own, else 224.
+        mean: that is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's.
+        std: that they are divided by; None: likewise.
+        crop: share of the shorter side that is kept; None: the model's own, else all.
+        batch: images at once.
+        corrected: p-values by Holm over all tests of the audit.
+        seed: of the bootstrap and the deals.
+        out: folder for `report.html` and `audit.json`; None writes nothing.
+        force: replace a report that is there.
+
+    Raises:
+        BiaslibError: for whatever does not fit, in one sentence.
+    """
+    names = [groups] if isinstance(groups, str) else list(groups)
+    if (model is None) == (predictions is None):
+        raise BiaslibError("Give either a model or its predictions.")
+    if model is not None and data is None:
+        raise BiaslibError("A model needs images: name their folder.")
+    if group_outputs and len(group_outputs) != len(names):
+        raise BiaslibError(
+            f"There are {len(names)} groups but {len(group_outputs)} outputs for them: name one for each."
+        )
+    told = labelled(
+        labels,
+        target=target,
+        groups=names,
+        file_column=file_column,
+        predictions=predictions,
+        train_labels=train_labels,
+    )
+    folder = None if data is None else Path(data)
+    inside = None if masks is None else Path(masks)
+    unlabelled = () if folder is None else check_files(folder, told.files, leave_out=inside)
+    outlines = {} if inside is None or folder is None or model is None else find_masks(inside, folder, told.files)
+    asked = None
+    if model is not None:
+        given = {"size": size, "mean": _three(mean), "std": _three(std), "crop": crop}
+        asked = subject(
+            model, weights=weights, output=output, group_outputs=group_outputs, threshold=threshold, batch=batch,
+            preprocessing=given,
+        )  # fmt: skip
+    settings = {
+        "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
+        "predictions": _name(predictions), "masks": ", ".join(outlines), "training labels": _name(train_labels),
+        "correction": "Holm, over all tests of this report" if corrected else "none", "seed": str(seed),
+    }  # fmt: skip
+    key = fingerprint.of_value(
+        [settings, list(told.files), told.labels, told.predicted, told.train, asked.key if asked else ""]
+    )
+    if out is not None:
+        result.check_folder(Path(out), key, force=force)
+    seen = None if asked is None or folder is None else look(asked, folder, told.files, outlines, batch=batch)
+    audit = _measured(told, seen, asked, folder, unlabelled, settings, key, corrected=corrected, seed=seed)
+    if out is not None:
+        result.write(audit, report.page(audit), Path(out))
+    return audit
+
+
+def _measured(
+    told: Labelled,
+    seen: Seen | None,
+    asked: Subject | None,
+    folder: Path | None,
+    unlabelled: tuple[str, ...],
+    settings: dict[str, str],
+    key: str,
+    *,
+    corrected: bool,
+    seed: int,
+) -> Audit:
+    target, *others = told.columns.values()
+    kept = np.ones(len(told.files), bool) if seen is None else seen.read
+    labels = told.labels[kept].reset_index(drop=True)
+    files = [name for name, could in zip(told.files, kept, strict=True) if could]
+    unreadable = [name for name, could in zip(told.files, kept, strict=True) if not could]
+    for name in labels:
+        if labels[name].nunique() < 2:
+            raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
+    predicted = told.predicted if seen is None else _said(seen, target, others)
+    assert predicted is not None
+    correct = predicted[target.name].to_numpy() == labels[target.name].to_numpy()
+    tables = _tables(told, labels, predicted, correct, seen, target, others, seed=seed)
+    tests = findings.correct(tables, corrected=corrected)
+    alpha = ALPHA / max(1, tests) if corrected else ALPHA
+    tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
+    return Audit(
+        key=key,
+        target=target,
+        groups=tuple(others),
+        settings={name: value for name, value in settings.items() if value},
+        subject={} if asked is None else asked.described | _preprocessing(asked),
+        numbers={
+            "images": len(labels), "unreadable": len(unreadable), "without labels": len(unlabelled), "tests": tests,
+        },
+        findings=tuple(findings.found(tables, target, others, alpha=ALPHA)),
+        tables=tables,
+        unmeasured=tuple(findings.unmeasured(tables, target, others, predicted, asked, told, seen)),
+        notes=tuple(_notes(correct, unreadable, unlabelled)),
+        shown=() if seen is None or folder is None or asked is None
+        else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others)),
+        average_maps={} if seen is None or seen.maps is None else _averages(seen.maps[:, 0], labels, target, others[0]),
+        about={"versions": versions(), "device": recorded.device(), "date": _today()},
+    )  # fmt: skip
+
+
+def _tables(
+    told: Labelled,
+    labels: pd.DataFrame,
+    predicted: pd.DataFrame,
+    correct: np.ndarray,
+    seen: Seen | None,
+    target: Binary,
+    others: list[Binary],
+    *,
+    seed: int,
+) -> dict[str, pd.DataFrame]:
+    draws = int(np.clip(_MOST_DEALT // len(labels), 99, 499))
+    tables = {
+        "counts": measures.counts(labels, target, others),
+        "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),
+        "accuracies": measures.accuracies(correct, labels, target, others),
+        "gaps": measures.gaps(correct, labels, target, others),
+        "amplification": measures.amplification(labels, predicted, told.train, target, others, draws=draws, seed=seed),
+    }
+    if seen is not None and seen.maps is not None:
+        if seen.maps.shape[1] > 1:
+            tables["attention"] = measures.attention(seen.maps, others, seed=seed)
+        if seen.mass:
+            tables["regions"] = measures.regions(seen.mass, seen.score, seen.area, seed=seed)
+            tables["regions_by_cell"] = measures.regions_by_cell(
+                seen.mass, seen.area, labels, target, others, seed=seed
+            )
+    return tables
+
+
+def _said(seen: Seen, target: Binary, others: list[Binary]) -> pd.DataFrame:
+    names = [target.name, *(group.name for group in others)][: seen.answers.shape[1]]
+    return pd.DataFrame(seen.answers > 0, columns=names)
+
+
+def _shown(
+    tables: dict[str, pd.DataFrame],
+    labels: pd.DataFrame,
+    correct: np.ndarray,
+    seen: Seen,
+    files: list[str],
+    folder: Path,
+    asked: Subject,
+    target: Binary,
+    others: list[Binary],
+) -> list[Shown]:
+    shown = []
+    for group in others:
+        own = tables["accuracies"][tables["accuracies"]["group"] == group.name]
+        worst = min(own.to_dict("records"), key=lambda row: row["accuracy"].estimate)["cell"]
+        wrong = np.flatnonzero(~correct & (measures.cells(labels, target, group) == worst))
+        surest = wrong[np.argsort(-np.abs(seen.answers[wrong, 0]), kind="stable")][:SHOWN]
+        if len(surest):
+            shown.append(
+                Shown(
+                    group=group.name,
+                    cell=str(worst),
+                    files=tuple(files[row] for row in surest),
+                    answers=tuple(float(value) for value in seen.answers[surest, 0]),
+                    images=np.stack([asked.preprocessing.picture(folder / files[row]) for row in surest]),
+                    maps=None if seen.maps is None else seen.maps[surest, 0],
+                )
+            )
+    return shown
+
+
+def _averages(maps: np.ndarray, labels: pd.DataFrame, target: Binary, group: Binary) -> dict[str, np.ndarray]:
+    totals = maps.sum((1, 2))
+    of = measures.cells(labels, target, group)
+    found = {}
+    for cell in dict.fromkeys(sorted(of)):
+        rows = (of == cell) & (totals > 0)
+        if rows.any():
+            found[cell] = (maps[rows] / totals[rows, None, None]).mean(axis=0)
+    return found
+
+
+def _notes(correct: np.ndarray, unreadable: list[str], unlabelled: tuple[str, ...]) -> list[str]:
+    notes = []
+    if unreadable:
+        notes.append(f"{len(unreadable):,} images could not be read and are left out: {', '.join(unreadable)}.")
+    if unlabelled:
+        notes.append(
+            f"{len(unlabelled):,} images in the folder have no row in the table and were not looked at "
+            f"({listed(unlabelled)})."
+        )
+    if correct.mean() < 0.5:
+        notes.append(
+            "The answers are wrong more often than right: check which output tells the target, and which value of the "
+            "column is the yes."
+        )
+    return notes
+
+
+def _preprocessing(asked: Subject) -> dict[str, str]:
+    steps = asked.preprocessing
+    return {
+        "preprocessing": (
+            f"shorter side to {int(steps.size / steps.crop)} px ({steps.interpolation}), the middle {steps.size} x "
+            f"{steps.size}; mean {_numbers(steps.mean)}, deviation {_numbers(steps.std)}; {steps.source}"
+        )
+    }
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:g}" for value in values)
+
+
+def _three(values: Sequence[float] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _name(source: Any) -> str:
+    if source is None:
+        return ""
+    # a folder's name, not its place: a report is handed on
+    return f"a table of {len(source):,} rows" if isinstance(source, pd.DataFrame) else Path(source).name
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -1,0 +1,311 @@
+"""The model that an audit is given, whatever form it comes in, behind one front."""
+
+import hashlib
+import importlib
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from biaslib import attribution, fingerprint, models
+from biaslib.audit.pictures import Preprocessing
+from biaslib.errors import BiaslibError
+
+Asked = Callable[[torch.Tensor], torch.Tensor]
+IMAGENET_CLASSES = 1000
+
+
+class Answers(nn.Module):
+    """A model's answers about the target, and about groups where it has outputs for them; above 0 is yes.
+
+    Args:
+        model: maps (N, 3, H, W) to (N, K), or to (N,) for one output.
+        outputs: the number of its outputs, K.
+        target: which of them tells the target. None: the only one; of two classes, the second less the first.
+        groups: which outputs tell the groups.
+        threshold: of the outputs.
+    """
+
+    def __init__(
+        self, model: Any, outputs: int, *, target: int | None, groups: Sequence[int] = (), threshold: float = 0.0
+    ) -> None:
+        super().__init__()
+        # what asks for a model's device asks its parameters, and an exported program may have none
+        self.anchor = nn.Parameter(torch.zeros(()), requires_grad=False)
+        # not a child: an exported program refuses to change its mode
+        self._asked = (model,)
+        self._classes = target is None and outputs == 2
+        self._columns = [0 if target is None else target, *groups]
+        self.threshold = threshold
+        self.output_fmt = getattr(model, "output_fmt", "NCHW")
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> (N, 1 + groups), the target's first."""
+        return self._chosen(self._asked[0](images))
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> the model's last map."""
+        return self._asked[0].forward_features(images)
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """The last map -> (N, 1 + groups)."""
+        return self._chosen(self._asked[0].forward_head(features))
+
+    def _chosen(self, outputs: torch.Tensor) -> torch.Tensor:
+        outputs = outputs.reshape(len(outputs), -1)
+        if self._classes:
+            return outputs[:, 1:] - outputs[:, :1] - self.threshold
+        return outputs[:, self._columns] - self.threshold
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that can be asked.
+
+    Attributes:
+        answers: the model.
+        preprocessing: of its images.
+        described: for the report: its name, where it comes from, its outputs.
+        no_maps: why it has no attention map; "" where it has.
+        key: a fingerprint of everything that its answers depend on.
+        checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
+    """
+
+    answers: Answers
+    preprocessing: Preprocessing
+    described: dict[str, str]
+    no_maps: str
+    key: str
+    checked_for_probabilities: bool
+
+
+def subject(
+    model: str | Path | nn.Module,
+    *,
+    weights: str | Path | None = None,
+    output: int | None = None,
+    group_outputs: Sequence[int] = (),
+    threshold: float | None = None,
+    batch: int = 32,
+    preprocessing: Mapping[str, Any] | None = None,
+) -> Subject:
+    """Opens a model and tries it on two pictures of noise.
+
+    Args:
+        model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
+            returns a module, found from the current folder; or an architecture that `models.build` knows. **The two in
+            the middle run code that whoever made them wrote.**
+        weights: of an architecture: a file (see `models.build`) or "imagenet".
+        output: which output tells the target; None where there is one, or two classes.
+        group_outputs: which outputs tell the groups, in their order.
+        threshold: an output above it says yes; None: 0, that of logits.
+        batch: how many images will be asked at once.
+        preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
+
+    Raises:
+        BiaslibError: for a model that cannot be opened or asked, in one sentence with the remedy.
+    """
+    opened, described, state = _opened(model, weights)
+    own = dict(getattr(opened, "pretrained_cfg", None) or {})
+    steps = Preprocessing.of(own, **(preprocessing or {}))
+    device = models.device()
+    if isinstance(opened, nn.Module) and described["kind"] != "torch.export file":
+        opened = opened.to(device).eval()
+        for parameter in opened.parameters():
+            parameter.requires_grad_(False)
+    noise = np.random.default_rng(0).integers(0, 256, (2, steps.size, steps.size, 3), dtype=np.uint8)
+    pictures = torch.from_numpy(steps.normalised(noise))
+    raw = _tried(opened, pictures.to(device), batch)
+    outputs = 1 if raw.ndim == 1 else raw.shape[1]
+    _check_outputs(outputs, output, group_outputs)
+    answers = Answers(opened, outputs, target=output, groups=group_outputs, threshold=threshold or 0.0).to(device)
+    described = described | {"outputs": str(outputs), "answer": _says(output, outputs)}
+    asked = {"output": output, "groups": list(group_outputs), "threshold": threshold, "steps": steps}
+    # the code of a user's own function is not known, so what it answers to noise stands for it
+    key = fingerprint.of_value([described, state, asked, np.round(raw.cpu().double().numpy(), 4)])
+    logit = output is not None or outputs == 1
+    no_maps = _why_no_maps(answers, opened, pictures[:1])
+    return Subject(answers, steps, described, no_maps, key, checked_for_probabilities=logit and threshold is None)
+
+
+def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
+    """The model, words for it, and a fingerprint of its weights."""
+    if isinstance(model, nn.Module):
+        _no_weights(weights)
+        return model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model)
+    name = str(model)
+    if Path(name).is_file():
+        _no_weights(weights)
+        return _from_file(Path(name))
+    if ":" in name:
+        _no_weights(weights)
+        return _from_function(name)
+    if Path(name).suffix or os.sep in name:
+        raise BiaslibError(f"There is no model file {name}.")
+    return _from_name(name, weights)
+
+
+def _from_name(name: str, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
+    if weights is None:
+        raise BiaslibError(
+            f"{name!r} is an architecture, and with random weights there is nothing to audit: give its weights file."
+        )
+    described = {"model": name, "kind": "architecture with weights"}
+    if weights == "imagenet":
+        return models.build(name, IMAGENET_CLASSES, weights="imagenet"), described | {"weights": "imagenet"}, "imagenet"
+    path = Path(weights)
+    # takes the file apart as `models.build` does, so that both refuse the same files
+    found: dict[str, torch.Tensor] = models._read_state(path)
+    last = models._classifier(models.build(name, 1))
+    layer = found.get(f"{last}.weight")
+    if layer is None:
+        raise BiaslibError(
+            f"The weights in {path} do not fit {name!r}: {last + '.weight'!r} is missing; name the architecture that "
+            "was saved."
+        )
+    built = models.build(name, len(layer), weights=path)
+    # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
+    unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in found]
+    if unfit:
+        raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
+    sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+    return built, described | {"weights": path.name, "sha256": sum_}, _state(built)
+
+
+def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
+    sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
+    described = {"model": path.name, "sha256": sum_}
+    inside = _names_inside(path)
+    try:
+        if path.suffix == ".pt2":
+            return torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_
+        if any(name.endswith("constants.pkl") for name in inside):
+            return torch.jit.load(str(path), map_location="cpu"), described | {"kind": "TorchScript file"}, sum_
+    except Exception as error:  # both loaders raise whatever their code raises
+        raise BiaslibError(f"The model file {path} cannot be opened: {_reason(error)}") from error
+    if path.suffix == ".safetensors" or _is_state(path):
+        raise BiaslibError(
+            f"{path} holds weights and no model: give the architecture's name as the model and this file as its "
+            "weights."
+        )
+    raise BiaslibError(
+        f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
+        "so it is refused: save `model.state_dict()` and give the architecture's name with it, or save "
+        "`torch.jit.script(model)`."
+    )
+
+
+def _from_function(name: str) -> tuple[Any, dict[str, str], str]:
+    module_name, _, function_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+        found = function()
+    except Exception as error:  # it is the user's own code
+        raise BiaslibError(
+            f"{name} does not give a model ({_reason(error)[:-1]}): name a function without arguments in a module that "
+            "can be imported from here."
+        ) from error
+    if not isinstance(found, nn.Module):
+        raise BiaslibError(f"{name} returns a {type(found).__name__}, and a torch module is needed.")
+    return found, {"model": name, "kind": "the user's own function"}, _state(found)
+
+
+def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
+    """What the model says of two pictures of noise, where it can say anything.
+
+    Raises:
+        BiaslibError: where it cannot.
+    """
+    shape = " x ".join(map(str, pictures.shape[1:]))
+    several = pictures[:1] if batch == 1 else pictures
+    try:
+        with torch.inference_mode():
+            answered = model(several)
+    except Exception as error:  # whatever the user's model raises
+        raise BiaslibError(
+            f"The model cannot take {len(several)} images of {shape} ({_reason(error)[:-1]}): give the size it was "
+            "made for, and a batch of 1 if it was exported with one image at a time."
+        ) from error
+    if not isinstance(answered, torch.Tensor) or answered.ndim not in (1, 2) or len(answered) != len(several):
+        kind = tuple(answered.shape) if isinstance(answered, torch.Tensor) else type(answered).__name__
+        raise BiaslibError(
+            f"The model answers {len(several)} images by {kind}, and a row of numbers for each image is needed: wrap "
+            "it in a module that returns its logits (N, outputs)."
+        )
+    if not torch.isfinite(answered).all():
+        raise BiaslibError("The model answers pictures of noise by NaN or infinity: check its weights.")
+    return answered
+
+
+def _why_no_maps(answers: Answers, model: Any, picture: torch.Tensor) -> str:
+    if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
+        return (
+            "the model has no methods forward_features and forward_head, as timm's models have; without them its last "
+            "map cannot be reached"
+        )
+    try:
+        attribution.grad_cam(answers, picture, [0])
+    except BiaslibError as error:
+        return str(error)
+    return ""
+
+
+def _check_outputs(outputs: int, output: int | None, group_outputs: Sequence[int]) -> None:
+    if output is None and outputs > 2:
+        raise BiaslibError(f"The model has {outputs} outputs: say which one tells the target, counted from 0.")
+    if output is None and group_outputs:
+        raise BiaslibError("Outputs for groups need the output of the target named, too.")
+    for one in (*(() if output is None else (output,)), *group_outputs):
+        if not 0 <= one < outputs:
+            raise BiaslibError(f"There is no output {one}: the model has {outputs}, counted from 0.")
+
+
+def _says(output: int | None, outputs: int) -> str:
+    if output is not None:
+        return f"output {output}, counted from 0"
+    return "the only output" if outputs == 1 else "the second output less the first (two classes)"
+
+
+def _no_weights(weights: str | Path | None) -> None:
+    if weights is not None:
+        raise BiaslibError("Weights go with an architecture's name only: this model brings its own.")
+
+
+def _state(model: nn.Module) -> str:
+    tensors = {name: _bytes(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    return fingerprint.of_value([type(model).__qualname__, tensors])
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray:
+    # NumPy knows no bfloat16
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _names_inside(path: Path) -> list[str]:
+    if not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        return archive.namelist()
+
+
+def _is_state(path: Path) -> bool:
+    try:
+        models._read_state(path)
+    except BiaslibError:
+        return False
+    return True
+
+
+def _reason(error: Exception) -> str:
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return lines[0].rstrip(".:") + "."

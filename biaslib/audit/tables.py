@@ -1,0 +1,284 @@
+"""The table of labels that an audit is given: which image has the target, which belongs to which group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from biaslib.errors import BiaslibError
+
+Table = str | Path | pd.DataFrame
+
+FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+_SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Binary:
+    """The two values of a column, and words for them.
+
+    Attributes:
+        name: of the column.
+        values: as text, the one that counts as False first.
+        words: for False and for True.
+    """
+
+    name: str
+    values: tuple[str, str]
+    words: tuple[str, str]
+
+    @classmethod
+    def of(cls, name: str, column: pd.Series) -> "Binary":
+        """The values of a column of labels.
+
+        Raises:
+            BiaslibError: where a value is missing, or there are not two of them.
+        """
+        if column.isna().any():
+            raise BiaslibError(
+                f"{int(column.isna().sum())} of {len(column)} rows have no value in {name!r}: fill them in or drop "
+                "those rows."
+            )
+        found = sorted(set(_texts(column)), key=_order)
+        if len(found) == 1:
+            raise BiaslibError(
+                f"{name!r} is {found[0]!r} in every row, so there is nothing to compare: give a table with both values."
+            )
+        if len(found) != 2:
+            raise BiaslibError(
+                f"{name!r} has {len(found)} values ({listed(found)}), and an audit compares two: make a column of 0 "
+                "and 1 for each value and name that one."
+            )
+        switch = {value.casefold() for value in found} in _SWITCHES
+        words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in found)
+        return cls(name, (found[0], found[1]), (words[0], words[1]))
+
+    def read(self, column: pd.Series, *, what: str) -> np.ndarray:
+        """(N,) bool of a column that holds these values, or one of them.
+
+        Raises:
+            BiaslibError: for any other value, a missing one among them.
+        """
+        texts = _texts(column)
+        strangers = sorted(set(texts) - set(self.values))
+        if strangers:
+            raise BiaslibError(
+                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {self.values[0]!r} and "
+                f"{self.values[1]!r}: write them as the labels are (scores need a threshold first)."
+            )
+        return np.array([text == self.values[1] for text in texts], dtype=bool)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What the tables say of N images.
+
+    Attributes:
+        files: (N,) names, relative to the folder of images.
+        labels: N rows of bool: the target and the groups.
+        columns: what True and False mean in each of them.
+        predicted: N rows of bool, the columns that predictions were given for; None where a model makes them.
+        train: labels of the training images, the same columns; None where not given.
+    """
+
+    files: tuple[str, ...]
+    labels: pd.DataFrame
+    columns: dict[str, Binary]
+    predicted: pd.DataFrame | None
+    train: pd.DataFrame | None
+
+
+def labelled(
+    labels: Table,
+    *,
+    target: str,
+    groups: Sequence[str],
+    file_column: str | None = None,
+    predictions: Table | None = None,
+    train_labels: Table | None = None,
+) -> Labelled:
+    """Reads and checks everything that tables say.
+
+    Args:
+        labels: a CSV or parquet file, or a data frame: one row an image.
+        target: column of what the model tells.
+        groups: columns of the groups.
+        file_column: column of the images' names; None: the first of `FILE_COLUMNS` that there is, else the first one.
+        predictions: a column of `labels`, or another table with the images' names, the target and perhaps groups.
+        train_labels: another table with target and groups, of the training images.
+
+    Raises:
+        BiaslibError: for whatever does not fit.
+    """
+    table = read(labels)
+    wanted = [target, *groups]
+    if len(groups) == 0:
+        raise BiaslibError("There is no group to compare: name at least one column of the labels.")
+    if len(set(wanted)) < len(wanted):
+        raise BiaslibError(f"The target and the groups must be different columns, not {listed(wanted)}.")
+    _check_columns(table, wanted, "the table of labels")
+    names = _names(table, file_column)
+    columns = {name: Binary.of(name, table[name]) for name in wanted}
+    return Labelled(
+        files=tuple(names),
+        labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
+        columns=columns,
+        predicted=None if predictions is None else _predicted(table, names, predictions, columns, target, file_column),
+        train=None if train_labels is None else _train(train_labels, columns),
+    )
+
+
+def read(source: Table) -> pd.DataFrame:
+    """A table from a CSV or parquet file.
+
+    Raises:
+        BiaslibError: for a file that is missing, empty or of another kind.
+    """
+    if isinstance(source, pd.DataFrame):
+        return source.reset_index(drop=True)
+    path = Path(source)
+    if not path.is_file():
+        raise BiaslibError(f"There is no table {path}: give a CSV or parquet file.")
+    try:
+        # as text: the name 000001 is no number
+        table = pd.read_csv(path, dtype=str) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except (ValueError, OSError) as error:
+        raise BiaslibError(f"The table {path} cannot be read as {_kind(path)}: {_first_line(error)}") from error
+    if table.empty:
+        raise BiaslibError(f"The table {path} has no rows.")
+    return table
+
+
+def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
+    """The images in a folder that no row names, where the folder has one for every row.
+
+    Args:
+        folder: of images.
+        files: their names in the table.
+        leave_out: a folder inside it that holds something else, such as masks.
+
+    Raises:
+        BiaslibError: for names that are not there, with their number and the first three.
+    """
+    if not folder.is_dir():
+        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
+    missing = [name for name in files if not (folder / name).is_file()]
+    if missing:
+        raise BiaslibError(
+            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
+            "mend the names, which are relative to the folder, or drop those rows."
+        )
+    named = {PurePath(name).as_posix() for name in files}
+    others = (file for file in folder.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
+    if leave_out is not None:
+        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
+    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
+
+
+def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
+    """The first few of some names."""
+    return ", ".join(map(str, names[:shown])) + (", ..." if len(names) > shown else "")
+
+
+def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
+    if file_column is not None:
+        _check_columns(table, [file_column], "the table")
+    column = file_column or next((name for name in FILE_COLUMNS if name in table), str(table.columns[0]))
+    if table[column].isna().any():
+        raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
+    names = [str(name) for name in table[column]]
+    outside = [name for name in names if PurePath(name).is_absolute() or ".." in PurePath(name).parts]
+    if outside:
+        raise BiaslibError(f"{outside[0]!r} in column {column!r} is not inside the folder of images: name files in it.")
+    twice = table[column][table[column].duplicated()]
+    if len(twice):
+        raise BiaslibError(
+            f"{len(twice)} names stand twice in column {column!r} ({listed(list(twice))}): keep one row an image, or "
+            "say which column holds the names of the images."
+        )
+    return names
+
+
+def _predicted(
+    table: pd.DataFrame,
+    names: list[str],
+    predictions: Table,
+    columns: dict[str, Binary],
+    target: str,
+    file_column: str | None,
+) -> pd.DataFrame:
+    if isinstance(predictions, str) and predictions in table:
+        return pd.DataFrame({target: columns[target].read(table[predictions], what="predictions")})
+    if isinstance(predictions, str) and not Path(predictions).is_file():
+        raise BiaslibError(
+            f"There is neither a column nor a file {predictions!r}: the table of labels has {_columns(table)}."
+        )
+    given = read(predictions)
+    _check_columns(given, [target], "the table of predictions")
+    given = given.set_index(pd.Index(_names(given, file_column)))
+    missing = [name for name in names if name not in given.index]
+    if missing:
+        raise BiaslibError(
+            f"{len(missing):,} of {len(names):,} images have no prediction ({listed(missing)}): predict every image, "
+            "or drop those rows of the labels."
+        )
+    given = given.loc[names]
+    return pd.DataFrame(
+        {name: columns[name].read(given[name], what="predictions") for name in columns if name in given}
+    )
+
+
+def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
+    table = read(source)
+    _check_columns(table, list(columns), "the table of training labels")
+    found = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
+    for name in found:
+        if found[name].nunique() < 2:
+            raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
+    return found
+
+
+def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
+    unknown = [name for name in names if name not in table]
+    if unknown:
+        raise BiaslibError(f"There is no column {unknown[0]!r} in {what}: it has {_columns(table)}.")
+
+
+def _columns(table: pd.DataFrame) -> str:
+    return listed(list(table.columns), shown=12)
+
+
+def _texts(column: pd.Series) -> list[str]:
+    return [_text(value) for value in column]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    text = str(value).strip()
+    # 1.0 and 1 are one value
+    return f"{float(text):g}" if _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    return (False, float(text), "") if _is_number(text) else (True, 0.0, text)
+
+
+def _kind(path: Path) -> str:
+    return "CSV" if path.suffix.lower() == ".csv" else "parquet"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."
