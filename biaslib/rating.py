@@ -66,13 +66,14 @@ def read(path: Path | str) -> pd.DataFrame:
     return _checked(table, file.name)
 
 
-def perceived(ratings: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
     r"""What raters see change along each direction: the attribute-perception sensitivity (Denton et al. 2019, eq. 4).
 
     $$S(\mathrm{Perceive}_{a'} \circ G, d_a) = \mathbb{E}_z\big[\mathrm{Perceive}_{a'}(G(z), G(z + d_a))\big]$$
 
     Args:
         ratings: as `read` gives them.
+        confidence: of the intervals; higher where several questions are asked at once.
         seed: of the intervals.
 
     Returns:
@@ -91,8 +92,8 @@ def perceived(ratings: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         grid = answers.pivot_table(index="rater", columns="pair", values="answer").to_numpy(float)
         noticed = np.where(np.isnan(grid), np.nan, grid != 0)
         rows[key] = {
-            "change": crossed_interval(grid, seed=seed, bounds=(-1, 1)),
-            "noticed": crossed_interval(noticed, seed=seed, bounds=(0, 1)),
+            "change": crossed_interval(grid, confidence=confidence, seed=seed, bounds=(-1, 1)),
+            "noticed": crossed_interval(noticed, confidence=confidence, seed=seed, bounds=(0, 1)),
             "raters": grid.shape[0],
             "pairs": grid.shape[1],
             "answers": len(answers),

@@ -52,6 +52,12 @@ def test_perceived_by_hand():
     assert -1 <= found["change"].low < found["change"].estimate < found["change"].high <= 1
 
 
+def test_more_confidence_is_a_wider_interval_of_the_same_estimate():
+    answers = grid(np.random.default_rng(3).integers(-1, 2, (5, 8)))
+    narrow, wide = (perceived(answers, confidence=level).iloc[0]["change"] for level in (0.8, 0.99))
+    assert wide.low < narrow.low < narrow.estimate == wide.estimate < narrow.high < wide.high
+
+
 def test_perceived_does_not_depend_on_the_order_of_rows_or_on_other_questions():
     answers = np.random.default_rng(0).integers(-1, 2, (4, 6))
     alone = grid(answers)
