@@ -1,0 +1,320 @@
+"""Classifiers of smiles under audit: what they say while a generator changes faces along directions; through the store.
+
+After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+import torch
+from scipy.special import expit
+from torch import nn
+
+from biaslib import attribute_models, face_generators, fingerprint, parallel, training
+from biaslib.attribute_maps import Evaluation
+from biaslib.attribute_models import Experiment, Key, keyed, known
+from biaslib.errors import BiaslibError
+from biaslib.face_directions import BALANCED_ON, Looks, answers, directions, encoded_codes, labelled_codes, looks
+from biaslib.gan.counterfactuals import draw, latent_codes, scores_along, traversal
+from biaslib.gan.directions import as_matrix, orthogonalised, random_directions
+from biaslib.gan.networks import Generator
+from biaslib.statistics import holm
+from biaslib.worlds.faces import Faces
+
+TARGET: Final = "Smiling"
+WAYS: Final = ("encoded", "generated")
+STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
+# verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
+STEP: Final = 3.0
+# codes and directions of the audit are not those that attribute directions were fitted on
+_CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
+
+
+def audited(
+    tied_to: str, mcc: float, count: int, *, images: int = 6000, kept: int = 3000, epochs: int = 6, seed: int = 0
+) -> list[Experiment]:
+    """Classifiers of smiles whose training faces tie smiles to another attribute.
+
+    Args:
+        tied_to: the attribute.
+        mcc: its correlation with `Smiling` among the training faces; 0 for a clean twin.
+        count: how many classifiers, each with its own faces.
+        images: drawn for each, before faces are left out.
+        kept: how many are left, the same for every correlation.
+        epochs: passes over them.
+        seed: of the first classifier.
+    """
+    return [
+        Experiment(
+            attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed + number,
+            correlation=(TARGET, mcc), tied_to=tied_to,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """An audit with one generator.
+
+    Attributes:
+        generator: the name of one that comes with the book, or one to be trained.
+        models: the classifiers under audit, of one output each.
+        judges: models of all attributes, which say what else a direction changes.
+        attributes: whose directions are walked.
+        way: what directions are fitted on: exact renders with their true labels, "encoded" (the paper's way), or
+            "generated" faces with the judges' labels.
+        orthogonal: whether each direction is freed of what it shares with the others, with those of `BALANCED_ON` and
+            with those of the looks that can be read.
+        fitted: codes that directions are fitted on.
+        codes: at which the classifiers are asked.
+        random: directions without a meaning, the control.
+        steps: how far along each direction; with `STEP` and its negative.
+        seed: of all codes and directions.
+    """
+
+    generator: str | face_generators.Experiment
+    models: tuple[Experiment, ...]
+    judges: tuple[Experiment, ...]
+    attributes: tuple[str, ...]
+    way: str = "encoded"
+    orthogonal: bool = True
+    fitted: int = 4000
+    codes: int = 200
+    random: int = 12
+    steps: tuple[float, ...] = STEPS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS:
+            raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {self.way!r}.")
+        if not {STEP, -STEP} <= set(self.steps):
+            raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
+        if wrong := [one for one in self.models if len(one.outputs) != 1]:
+            raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What came of a walk with M classifiers, A attributes, R random directions, S steps and N codes.
+
+    Attributes:
+        walk: what was asked for.
+        before: (M, N) probabilities of a smile on the faces as drawn.
+        along: (M, A, S, N) the same along each attribute's direction.
+        random: (M, R, S, N) along each random direction.
+        judged: attribute or look -> (A, N) its change from `-STEP` to `STEP` along each attribute's direction:
+            differences of probabilities, of looks in standard deviations.
+        accuracy: of the linear classifier behind each direction, on codes that it was not fitted on; a row an
+            attribute, with `low`, `high` and `n`.
+        vectors: (A, latent), of length 1.
+    """
+
+    walk: Walk
+    before: np.ndarray
+    along: np.ndarray
+    random: np.ndarray
+    judged: dict[str, np.ndarray]
+    accuracy: pd.DataFrame
+    vectors: np.ndarray
+
+    def change(self, rows: slice, *, random: bool = False, step: float = STEP) -> np.ndarray:
+        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step.
+
+        Raises:
+            BiaslibError: for a step that was not walked.
+        """
+        if not {step, -step} <= set(self.walk.steps):
+            raise BiaslibError(
+                f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in self.walk.steps)}."
+            )
+        scores = (self.random if random else self.along)[rows]
+        return scores[:, :, self.walk.steps.index(step)] - scores[:, :, self.walk.steps.index(-step)]
+
+
+def walked(walks: Sequence[Walk], *, scheduler: str | None = None) -> list[Walked]:
+    """The walks' results, in their order; generators and models are trained where the store lacks them.
+
+    Raises:
+        BiaslibError: for an unknown generator, or faces of too few kinds to fit a direction.
+    """
+    everyone = dict.fromkeys(one for walk in walks for one in (*walk.judges, *walk.models))
+    attribute_models.trained(list(everyone), scheduler=scheduler)
+    keys = [(walk, tuple(keyed(walk.models)), tuple(keyed(walk.judges)), _weights(walk)) for walk in walks]
+    found = parallel.stored("face-sensitivity", keys, run, scheduler=scheduler)
+    return [_walked(walk, arrays) for walk, arrays in zip(walks, found, strict=True)]
+
+
+def run(key: tuple[Walk, tuple[Key, ...], tuple[Key, ...], str]) -> dict[str, np.ndarray]:
+    """The arrays of one walk; on one thread."""
+    found: dict[str, np.ndarray] = parallel.single_threaded(_run, key[0], key[1], key[2])
+    return found
+
+
+def slopes(
+    experiments: Sequence[Experiment], evaluation: Evaluation, factors: Sequence[str], *, scheduler: str | None = None
+) -> pd.DataFrame:
+    """The exact effect of factors that are shares, such as the skin's tone: all faces drawn with little of it and much.
+
+    Args:
+        experiments: classifiers of one output and one size.
+        evaluation: generated faces.
+        factors: columns of the world's table.
+        scheduler: see `parallel.workers`.
+
+    Returns:
+        A row a model, a column a factor: change of the probability for one standard deviation more of the factor,
+        taken between its quartiles.
+    """
+    attribute_models.trained(experiments, scheduler=scheduler)
+    keys = [(tuple(keyed(experiments)), evaluation, name) for name in factors]
+    return pd.DataFrame(dict(zip(factors, parallel.stored("face-slopes", keys, run_slope), strict=True)))
+
+
+def run_slope(key: tuple[tuple[Key, ...], Evaluation, str]) -> np.ndarray:
+    """(models,) slopes of one factor; on one thread."""
+    found: np.ndarray = parallel.single_threaded(_slope, *key)
+    return found
+
+
+def beyond_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
+    """Whether directions change answers more than directions without a meaning do.
+
+    A random direction and its opposite are equally likely, so that the changes from -step to +step have mean 0 over
+    random directions; their root mean square is what chance gives. Over G generators the mean change of an attribute is
+    compared with it by Student's t with G R degrees of freedom.
+
+    Args:
+        changes: (G, A) mean change along each attribute's direction with each generator.
+        random: (G, R) along random directions.
+
+    Returns:
+        A row a direction: `change` (mean over generators), `chance` (what one standard deviation of chance is for such
+        a mean), `t`, `p` two-sided, `p_holm` corrected over the directions. NaN where all random changes are 0.
+
+    Raises:
+        BiaslibError: for different numbers of generators, or no random direction.
+    """
+    if len(changes) != len(random) or random.size == 0:
+        raise BiaslibError(
+            f"changes {changes.shape} and random {random.shape} must have the same generators, and some."
+        )
+    mean = changes.mean(axis=0)
+    chance = np.sqrt(np.square(random).mean() / len(random))
+    t = mean / chance if chance > 0 else np.full(len(mean), np.nan)
+    p = 2 * scipy.stats.t.sf(np.abs(t), random.size)
+    return pd.DataFrame({"change": mean, "chance": chance, "t": t, "p": p, "p_holm": holm(p)})
+
+
+def parts(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
+    """What the change along each direction is made of, as far as exact effects and the judges' words account for it.
+
+    If answers were the sum of what attributes do, the change along the direction of a would be the sum over b of (how
+    much b changes, as judged) times (b's exact effect).
+
+    Args:
+        judged: a row a direction, named by its attribute, which is not the classifier's own; a column each attribute or
+            look: how much it changes.
+        effects: of each of these: the exact effect of a whole change.
+        total: the change found along each direction.
+
+    Returns:
+        A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute
+        came), `target` (leakage into what the classifier tells), `leaked` (into all other columns), `rest`, `total`;
+        `own + target + leaked + rest = total`.
+
+    Raises:
+        BiaslibError: where a column has no effect given.
+    """
+    if missing := [name for name in judged.columns if name not in effects]:
+        raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
+    products = judged.to_numpy() * np.array([effects[name] for name in judged.columns])
+    own = np.array([row[judged.columns.get_loc(name)] for name, row in zip(judged.index, products, strict=True)])
+    target = products[:, judged.columns.get_loc(TARGET)] if TARGET in judged.columns else np.zeros(len(products))
+    total_ = total[judged.index].to_numpy()
+    return pd.DataFrame(
+        {
+            "exact": [effects[name] for name in judged.index], "own": own, "target": target,
+            "leaked": products.sum(axis=1) - own - target, "rest": total_ - products.sum(axis=1), "total": total_,
+        },
+        index=judged.index,
+    )  # fmt: skip
+
+
+def _generator(walk: Walk) -> face_generators.Trained:
+    if isinstance(walk.generator, str):
+        return face_generators.kept(walk.generator)[0]
+    return face_generators.trained([walk.generator])[0]
+
+
+def _weights(walk: Walk) -> str:
+    """Another training under the same name is another generator."""
+    found = _generator(walk)
+    networks = (found.generator, found.encoder)
+    return fingerprint.of_value([{k: v.numpy() for k, v in one.state_dict().items()} for one in networks])
+
+
+def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[str, np.ndarray]:
+    trained = _generator(walk)
+    generator = trained.generator.to(memory_format=torch.channels_last)  # draws twice as fast
+    networks, asked = [known(key) for key in models], [known(key) for key in judges]
+    read = looks(size=4 * 2 ** (len(generator.widths) - 1))
+    if walk.way == "encoded":
+        codes, labels = encoded_codes(trained, count=walk.fitted, seed=walk.seed, reader=read)
+    else:
+        codes, labels = labelled_codes(generator, asked, count=walk.fitted, seed=walk.seed, reader=read)
+    # a look that is the same on all faces has no direction
+    varied = [name for name in (*BALANCED_ON, *read.readable) if labels[name].any() and not labels[name].all()]
+    freed = [name for name in varied if name not in walk.attributes] if walk.orthogonal else []
+    fitted = directions(codes, labels, [*walk.attributes, *freed], seed=walk.seed)
+    vectors = as_matrix(fitted)
+    vectors = (orthogonalised(vectors) if walk.orthogonal else vectors)[: len(walk.attributes)]
+
+    def predict(images: np.ndarray) -> np.ndarray:
+        return np.stack([expit(training.predict(model, images)[:, 0]) for model in networks], axis=1)
+
+    start = latent_codes(walk.codes, generator.latent, seed=_CODES_SEED + walk.seed)
+    controls = random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed)
+    before = predict(draw(generator, start))
+    along = scores_along(predict, generator, start, np.concatenate([vectors, controls]), walk.steps)
+    scores = np.moveaxis(along, 3, 0).astype(np.float32)  # (models, directions, steps, codes)
+    names, accuracy = list(walk.attributes), [fitted[name].accuracy for name in walk.attributes]
+    return {
+        "before": before.T.astype(np.float32), "along": scores[:, : len(names)], "random": scores[:, len(names) :],
+        "accuracy": np.array([[one.estimate, one.low, one.high, one.n] for one in accuracy]), "vectors": vectors,
+        **_judged(generator, asked, read, start, vectors),
+    }  # fmt: skip
+
+
+def _judged(
+    generator: Generator, asked: Sequence[nn.Module], read: Looks, start: np.ndarray, vectors: np.ndarray
+) -> dict[str, np.ndarray]:
+    found: dict[str, list[np.ndarray]] = {}
+    for vector in vectors:
+        low, high = traversal(generator, start, vector, (-STEP, STEP))
+        said = [pd.concat([answers(asked, images), read(images)], axis=1) for images in (low, high)]
+        for name in said[0].columns:
+            found.setdefault(f"judged {name}", []).append((said[1][name] - said[0][name]).to_numpy(np.float32))
+    return {name: np.stack(values) for name, values in found.items()}
+
+
+def _walked(walk: Walk, arrays: dict[str, np.ndarray]) -> Walked:
+    judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
+    accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(walk.attributes))
+    return Walked(walk, arrays["before"], arrays["along"], arrays["random"], judged, accuracy, arrays["vectors"])
+
+
+def _slope(keys: tuple[Key, ...], evaluation: Evaluation, name: str) -> np.ndarray:
+    networks, table = [known(key) for key in keys], evaluation.factors()
+    low, high = table[name].quantile([0.25, 0.75])
+
+    def probabilities(value: float) -> np.ndarray:
+        column = np.full(len(table), value).astype(table[name].to_numpy().dtype)
+        images = Faces().render(table.assign(**{name: column}), size=keys[0][0].size, regions=()).images
+        return np.stack([expit(training.predict(model, images)[:, 0]).mean() for model in networks])
+
+    return np.asarray((probabilities(high) - probabilities(low)) / ((high - low) / table[name].std(ddof=0)))
