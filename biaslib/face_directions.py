@@ -22,6 +22,11 @@ from biaslib.worlds.faces import STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
 BALANCED_ON: Final = ("Smiling", "Clan")
+# what the pages move: on both of the book's generators a plane parts their codes with an accuracy above .7, and the
+# judges tell them on rendered faces with a balanced accuracy above .9
+MANIPULATED: Final = (
+    "Eyeglasses", "Wearing_Hat", "Blond_Hair", "Black_Hair", "Gray_Hair", "Arched_Eyebrows", "Wavy_Hair", "Smiling",
+)  # fmt: skip
 # columns of the world's table that no label tells; "backdrop" is how light the background is
 UNLABELLED: Final = (
     "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
