@@ -99,8 +99,8 @@ def _ask_batch(
     regions = np.full((len(outlines), int(read.sum()), 3), np.nan)
     if not read.any():
         tell(len(pictures))
-        empty = np.empty((0, 0, 0, 0), np.float32)
-        return {"read": read, "answers": empty[..., 0, 0], "maps": empty, "regions": regions.transpose(1, 0, 2)}
+        none, empty = np.empty((0, 0), np.float32), np.empty((0, 0, 0, 0), np.float32)
+        return {"read": read, "answers": none, "maps": empty, "regions": regions.transpose(1, 0, 2)}
     pixels = torch.from_numpy(subject.preprocessing.normalised(np.stack([one for one in loaded if one is not None])))
     answers = training.predict(subject.answers, pixels, batch=len(pixels))
     maps = np.zeros((len(pixels), answers.shape[1], 0, 0), np.float32)

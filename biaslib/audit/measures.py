@@ -155,9 +155,9 @@ def amplification(
         tie = _correlation(*(labels if train is None else train)[[target.name, group.name]].to_numpy(bool).T, seed=seed)
         for kind in KINDS if told else ("group_to_attribute",):
             rng = np.random.default_rng(seed)
-            size, signed = _change(test, said, trained, kind)
+            size, signed = (_change(test, said, trained, kind, absolute=absolute) for absolute in (True, False))
             dealt = np.array(
-                [_change(test, independent_errors(test, said, rng=rng), trained, kind)[0] for _ in range(draws)]
+                [_change(test, independent_errors(test, said, rng=rng), trained, kind) for _ in range(draws)]
             )
             p = (1 + (dealt >= size - 1e-12).sum()) / (1 + draws)
             drawn = _drawn(test, said, trained, kind, draws=draws, rng=rng)
@@ -251,14 +251,10 @@ def _interval(value: float, drawn: np.ndarray, n: int) -> Interval:
     return Interval(value, float(low), float(high), n)
 
 
-def _change(test: Labels, said: Labels, trained: Labels | None, kind: str) -> tuple[float, float]:
-    """Size and signed mean of the change."""
+def _change(test: Labels, said: Labels, trained: Labels | None, kind: str, *, absolute: bool = True) -> float:
+    """The mean change, of sizes or signed."""
     sides = (test if trained is None else trained, test, said)
-    size, signed = (
-        bias_amplification(*sides, kind=kind, absolute=absolute, n_groups=2).mean  # type: ignore[arg-type]
-        for absolute in (True, False)
-    )
-    return size, signed
+    return bias_amplification(*sides, kind=kind, absolute=absolute, n_groups=2).mean  # type: ignore[arg-type]
 
 
 def _drawn(
@@ -270,7 +266,7 @@ def _drawn(
         index = rng.integers(len(test), size=len(test))
         again = _rows(test, index)
         if again.attributes.any() and len(np.unique(again.groups)) == 2:
-            found.append(_change(again, _rows(said, index), trained, kind))
+            found.append([_change(again, _rows(said, index), trained, kind, absolute=size) for size in (True, False)])
     return np.array(found).reshape(-1, 2)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import os
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,7 +188,10 @@ def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
         if path.suffix == ".pt2":
             return torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_
         if any(name.endswith("constants.pkl") for name in inside):
-            return torch.jit.load(str(path), map_location="cpu"), described | {"kind": "TorchScript file"}, sum_
+            with warnings.catch_warnings():
+                # the maker of the file is told to move to torch.export, not its reader
+                warnings.simplefilter("ignore", FutureWarning)
+                return torch.jit.load(str(path), map_location="cpu"), described | {"kind": "TorchScript file"}, sum_
     except Exception as error:  # both loaders raise whatever their code raises
         raise BiaslibError(f"The model file {path} cannot be opened: {_reason(error)}") from error
     if path.suffix == ".safetensors" or _is_state(path):
@@ -197,8 +201,8 @@ def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
         )
     raise BiaslibError(
         f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
-        "so it is refused: save `model.state_dict()` and give the architecture's name with it, or save "
-        "`torch.jit.script(model)`."
+        "so it is refused: save `model.state_dict()` and give the architecture's name with it, or save what "
+        "`torch.export.export(model, ...)` gives."
     )
 
 
@@ -300,7 +304,9 @@ def _names_inside(path: Path) -> list[str]:
 
 def _is_state(path: Path) -> bool:
     try:
-        models._read_state(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # on what kind of pickle it is that is refused
+            models._read_state(path)
     except BiaslibError:
         return False
     return True

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from biaslib import store
+from biaslib.attribution import grad_cam
+from biaslib.audit import looking
+from biaslib.audit.looking import look
+from biaslib.audit.subjects import subject
+from biaslib.errors import BiaslibError
+from biaslib.metrics import mask_score
+from tests.audit.subjects import PLAIN, Plain, Spots, biased, both
+
+FILES = [f"{i:03d}.png" for i in range(40)]
+
+
+@pytest.fixture
+def asked():
+    return subject(both(), output=0, group_outputs=[1], preprocessing=PLAIN)
+
+
+def test_answers_and_maps_are_those_of_the_model(spots, asked):
+    masks = {"spot": [spots / "masks" / "spot" / name for name in FILES]}
+    seen = look(asked, spots / "images", FILES, masks, batch=7)
+    pictures = np.stack([np.asarray(Image.open(spots / "images" / name)) for name in FILES])
+    pixels = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+    with torch.no_grad():
+        np.testing.assert_allclose(seen.answers, both()(pixels).numpy(), rtol=1e-4, atol=1e-4)
+    maps = grad_cam(both(), pixels, [0, 1], absolute=True).numpy()
+    np.testing.assert_allclose(seen.maps, maps, rtol=1e-3, atol=1e-5)
+    outlines = np.stack([np.asarray(Image.open(path)) for path in masks["spot"]]).astype(bool)
+    there = outlines.any((1, 2))
+    np.testing.assert_allclose(seen.score["spot"], mask_score(maps[:, 0], outlines), rtol=1e-3)
+    np.testing.assert_allclose(seen.area["spot"], outlines.mean((1, 2)))
+    assert there.sum() == 20
+    assert np.isnan(seen.mass["spot"][~there]).all()
+
+
+def test_a_killed_audit_asks_only_what_is_missing(spots, asked, monkeypatch):
+    monkeypatch.setattr(looking, "PIECE", 10)
+    calls = []
+    real = looking.training.predict
+    stop = {"at": 3}
+
+    def predict(*arguments, **keywords):
+        if len(calls) == stop["at"]:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(looking.training, "predict", predict)
+    with pytest.raises(KeyboardInterrupt):
+        look(asked, spots / "images", FILES, {}, batch=10)
+    assert len(store.entries()) == 3
+    stop["at"] = None
+    resumed = look(asked, spots / "images", FILES, {}, batch=10)
+    assert len(calls) == 4
+    again = look(asked, spots / "images", FILES, {}, batch=10)
+    assert len(calls) == 4
+    np.testing.assert_array_equal(again.answers, resumed.answers)
+
+
+def test_another_model_or_another_picture_is_asked_anew(spots, asked, tmp_path):
+    first = look(asked, spots / "images", FILES[:4], {})
+    other = look(subject(biased(), preprocessing=PLAIN), spots / "images", FILES[:4], {})
+    assert not np.array_equal(first.answers[:, 0], other.answers[:, 0])
+    for name in FILES[:4]:
+        Image.new("RGB", (32, 32), (0, 255, 0)).save(tmp_path / name)
+    assert (look(asked, tmp_path, FILES[:4], {}).answers[:, 0] > first.answers[:, 0].max()).all()
+
+
+def test_unreadable_pictures_are_left_out_and_known(spots, asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(looking, "PIECE", 4)
+    for name in FILES[:12]:
+        (tmp_path / name).write_bytes((spots / "images" / name).read_bytes())
+    for name in (*FILES[4:8], FILES[0]):
+        (tmp_path / name).write_bytes(b"no picture")
+    masks = {"spot": [spots / "masks" / "spot" / name for name in FILES[:12]]}
+    seen = look(asked, tmp_path, FILES[:12], masks, batch=2)
+    assert np.flatnonzero(~seen.read).tolist() == [0, 4, 5, 6, 7]
+    whole = look(asked, spots / "images", FILES[:12], masks, batch=2)
+    np.testing.assert_allclose(seen.answers, whole.answers[seen.read], rtol=1e-5)
+    np.testing.assert_allclose(seen.mass["spot"], whole.mass["spot"][seen.read], rtol=1e-5)
+
+
+def test_nothing_readable_is_refused(asked, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no")
+    with pytest.raises(BiaslibError, match="None of the 1 images can be read"):
+        look(asked, tmp_path, ["a.png"], {})
+
+
+def test_a_model_without_a_split_is_asked_without_maps(spots):
+    seen = look(subject(Plain(biased()), preprocessing=PLAIN), spots / "images", FILES[:8], {})
+    assert seen.maps is None
+    assert seen.answers.shape == (8, 1)
+
+
+class Probability(Spots):
+    def forward(self, x):
+        return super().forward(x).sigmoid()
+
+
+def test_probabilities_need_a_threshold(spots):
+    files = [f"{i:03d}.png" for i in range(60)]
+    with pytest.raises(BiaslibError, match="as probabilities do: give the threshold"):
+        look(subject(Probability(0.0, 1000.0), preprocessing=PLAIN), spots / "images", files, {})
+    cut = subject(Probability(0.0, 1000.0), preprocessing=PLAIN, threshold=0.5)
+    seen = look(cut, spots / "images", files, {})
+    np.testing.assert_array_equal(seen.answers[:, 0] > 0, np.arange(60) % 2 == 0)

@@ -1,0 +1,125 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import matthews_corrcoef
+
+from biaslib.audit import measures
+from biaslib.audit.tables import Binary
+from biaslib.metrics import Labels, bias_amplification
+from biaslib.statistics import Interval, holm
+
+TARGET = Binary("cat", ("0", "1"), ("not cat", "cat"))
+GROUP = Binary("ball", ("0", "1"), ("not ball", "ball"))
+
+
+def drawn(n, *, tie=0.0, wrong=(0.1, 0.1), seed=0):
+    """Labels, and answers that are wrong so often in and outside the group."""
+    rng = np.random.default_rng(seed)
+    ball = rng.random(n) < 0.5
+    cat = np.where(rng.random(n) < tie, ball, rng.random(n) < 0.5)
+    labels = pd.DataFrame({"cat": cat, "ball": ball})
+    return labels, pd.DataFrame({"cat": cat ^ (rng.random(n) < np.where(ball, *wrong))})
+
+
+def test_cells_and_counts_by_hand():
+    labels = pd.DataFrame({"cat": [True, True, False], "ball": [True, False, False]})
+    assert list(measures.cells(labels, TARGET, GROUP)) == ["cat, ball", "cat, not ball", "not cat, not ball"]
+    counts = measures.counts(labels, TARGET, [GROUP])
+    assert list(counts["n"]) == [1, 1, 0, 1]
+    assert counts["small"].all()
+
+
+def test_correlations_are_scikit_learns_and_their_intervals_cover():
+    labels, predicted = drawn(500, tie=0.4)
+    row = measures.correlations(labels, predicted, None, TARGET, [GROUP], seed=0).iloc[0]
+    assert row["in the labels"].estimate == pytest.approx(matthews_corrcoef(labels["cat"], labels["ball"]))
+    assert row["of the answers"].estimate == pytest.approx(matthews_corrcoef(predicted["cat"], labels["ball"]))
+    assert np.isnan(row["in the training labels"])
+    covered = 0
+    for seed in range(60):
+        labels, predicted = drawn(300, tie=0.4, seed=seed)
+        found = measures.correlations(labels, predicted, None, TARGET, [GROUP], seed=seed).iloc[0]["in the labels"]
+        covered += found.low <= 0.4 <= found.high
+    assert covered >= 51  # 57 are expected
+
+
+def test_gaps_by_hand_and_undefined_without_images():
+    labels = pd.DataFrame({"cat": [True] * 20, "ball": [True] * 10 + [False] * 10})
+    correct = np.array([True] * 9 + [False] + [True] * 5 + [False] * 5)
+    with_cat, without = measures.gaps(correct, labels, TARGET, [GROUP]).to_dict("records")
+    assert with_cat["gap"].estimate == pytest.approx(0.4)
+    assert (with_cat["n_in"], with_cat["n_out"], with_cat["right_in"], with_cat["right_out"]) == (10, 10, 0.9, 0.5)
+    assert np.isnan(without["gap"].estimate)
+    assert np.isnan(without["p"])
+    seen = measures.what_could_be_seen(correct, labels, TARGET, [GROUP], alpha=0.05)
+    assert seen["smallest"].notna().tolist() == [True, False]
+
+
+def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be():
+    groups = [Binary(f"g{i}", ("0", "1"), (f"not g{i}", f"g{i}")) for i in range(4)]
+    alarms = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        labels = pd.DataFrame(rng.random((400, 5)) < 0.4, columns=["cat", "g0", "g1", "g2", "g3"])
+        found = measures.gaps(rng.random(400) < 0.85, labels, TARGET, groups)
+        alarms += (holm(found["p"]) <= 0.05).any()
+    # 5 % of 100 are 5, and 12 is three standard errors more
+    assert alarms <= 12
+
+
+def test_amplification_is_the_metrics_own():
+    labels, predicted = drawn(400, tie=0.5, wrong=(0.3, 0.05))
+    predicted["ball"] = labels["ball"] ^ (np.random.default_rng(1).random(400) < 0.2)
+    train, _ = drawn(300, tie=0.6, seed=2)
+    table = measures.amplification(labels, predicted, train, TARGET, [GROUP], draws=20, seed=0)
+    sides = [Labels(frame[["cat"]].to_numpy(), frame["ball"].to_numpy(int)) for frame in (train, labels, predicted)]
+    assert list(table["direction"]) == list(measures.KINDS.values())
+    for kind, row in zip(measures.KINDS, table.to_dict("records"), strict=True):
+        assert row["size"].estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
+        signed = bias_amplification(*sides, kind=kind, absolute=False).mean
+        assert row["signed"].estimate == pytest.approx(signed)
+        assert row["size"].low <= row["size"].estimate <= row["size"].high
+
+
+def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_group():
+    labels, predicted = drawn(400)
+    table = measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=20, seed=0)
+    assert list(table["direction"]) == ["group → target"]
+    assert np.isnan(table["signed"].iloc[0])
+
+
+def test_amplification_tests_find_an_effect_and_no_other():
+    labels, predicted = drawn(300, wrong=(0.4, 0.0))
+    predicted = predicted.assign(cat=predicted["cat"] | labels["ball"])
+    assert measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=99, seed=0)["p"].iloc[0] == 0.01
+    p = []
+    for seed in range(30):
+        labels, predicted = drawn(200, tie=0.3, wrong=(0.15, 0.15), seed=seed)
+        p.append(measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=19, seed=seed)["p"].iloc[0])
+    # 10 % of 30 are 3, and 8 is three standard errors more
+    assert (np.array(p) <= 0.1).sum() <= 8
+
+
+def test_attention_is_one_for_equal_maps_and_less_for_those_of_others():
+    maps = np.random.default_rng(0).random((30, 1, 4, 4)) ** 4
+    both = np.concatenate([maps, maps], axis=1)
+    both[3] = 0
+    row = measures.attention(both, [GROUP], seed=0).iloc[0]
+    assert row["score"].estimate == pytest.approx(1.0)
+    assert row["another image"].high < 0.9
+    assert row["empty"] == 1
+
+
+def test_regions_compare_the_map_with_the_area():
+    nan = np.nan
+    mass = {"ball": np.array([0.5, 0.7, nan, 0.6] * 5), "tree": np.full(20, nan)}
+    area = {"ball": np.array([0.1, 0.1, 0.1, 0.2] * 5), "tree": np.full(20, nan)}
+    table = measures.regions(mass, mass, area, seed=0).set_index("region")
+    assert table.loc["ball", "n"] == 15
+    assert table.loc["ball", "excess"].estimate == pytest.approx((0.4 + 0.6 + 0.4) / 3)
+    assert table.loc["ball", "p"] < 0.001
+    assert np.isnan(table.loc["tree", "p"])
+    labels = pd.DataFrame({"cat": [True, False, False, False] * 5, "ball": [True, True, False, False] * 5})
+    cells = measures.regions_by_cell(mass, area, labels, TARGET, [GROUP], seed=0).set_index("cell")
+    assert cells["n"].to_dict() == {"cat, ball": 5, "not cat, ball": 5, "not cat, not ball": 5}
+    assert isinstance(cells.loc["cat, ball", "mass"], Interval)

@@ -1,0 +1,178 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from biaslib import models
+from biaslib.audit.subjects import subject
+from biaslib.errors import BiaslibError
+from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
+
+PICTURES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def asked(model, **given):
+    return subject(model, preprocessing=PLAIN, **given)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A small network and its weights file."""
+    torch.manual_seed(0)
+    model = models.build("small", 2).eval()
+    safetensors.torch.save_file(model.state_dict(), tmp_path / "small.safetensors")
+    return model, tmp_path / "small.safetensors"
+
+
+def test_an_architecture_takes_its_outputs_from_the_weights(small):
+    model, file = small
+    found = asked("small", weights=file)
+    with torch.inference_mode():
+        logits = model(PICTURES)
+        torch.testing.assert_close(found.answers(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
+    assert found.described["outputs"] == "2"
+    assert len(found.described["sha256"]) == 64
+    assert found.no_maps == ""
+
+
+def test_timms_own_preprocessing_is_taken(tmp_path):
+    model = models.build("resnet10t", 1)
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    steps = subject("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
+    assert (steps.size, steps.crop) == (64, model.pretrained_cfg["crop_pct"])
+    assert steps.mean == tuple(model.pretrained_cfg["mean"])
+
+
+def test_torchscript_and_export_answer_as_the_module_and_have_no_map(tmp_path):
+    model = Plain(honest())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # old files are still about
+        torch.jit.trace(model, PICTURES).save(tmp_path / "scripted.pt")
+    batch = torch.export.Dim("batch", min=2, max=512)
+    program = torch.export.export(model, (PICTURES,), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "exported.pt2")
+    expected = asked(model).answers(PICTURES)
+    for name in ("scripted.pt", "exported.pt2"):
+        found = asked(tmp_path / name)
+        torch.testing.assert_close(found.answers(PICTURES), expected)
+        assert "forward_features" in found.no_maps
+
+
+def test_a_function_that_gives_a_module_is_called(monkeypatch):
+    found = asked("tests.audit.subjects:both", output=0, group_outputs=[1])
+    with torch.inference_mode():
+        torch.testing.assert_close(found.answers(PICTURES), both()(PICTURES))
+
+
+def test_outputs_are_chosen_and_cut():
+    model = both()
+    with torch.inference_mode():
+        logits = model(PICTURES)
+        turned = asked(model, output=1, group_outputs=[0], threshold=2.0).answers(PICTURES)
+    torch.testing.assert_close(turned, logits[:, [1, 0]] - 2.0)
+
+
+def test_the_same_model_has_the_same_key_and_any_change_another():
+    key = asked(honest()).key
+    assert asked(honest()).key == key
+    others = [
+        asked(Spots(1.0, 1000.0)),
+        asked(Plain(honest())),
+        asked(honest(), threshold=0.5),
+        subject(honest(), preprocessing=PLAIN | {"crop": 0.9}),
+    ]
+    assert len({key, *(one.key for one in others)}) == 5
+
+
+class Tokens(Spots):
+    """Features without places, as a transformer's."""
+
+    def forward_features(self, x):
+        return super().forward_features(x).flatten(2)
+
+    def forward_head(self, features):
+        return self.head(features.mean(2))
+
+
+def test_an_architecture_without_a_map_says_so():
+    assert "convolutional" in asked(Tokens(1.0, 1.0)).no_maps
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path, small):
+    model, file = small
+    with pytest.raises(BiaslibError, match=r"do not fit 'resnet18': 'fc.*'|do not fit the model"):
+        asked("resnet18", weights=file)
+    state = model.state_dict()
+    safetensors.torch.save_file({k: v for k, v in state.items() if k != "fc.bias"}, tmp_path / "no_bias.safetensors")
+    with pytest.raises(BiaslibError, match=r"'fc\.bias' is missing"):
+        asked("small", weights=tmp_path / "no_bias.safetensors")
+    safetensors.torch.save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(BiaslibError, match=r"'fc\.weight' is missing"):
+        asked("small", weights=tmp_path / "other.safetensors")
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap(), protocol=2))
+    torch.save(Trap(), tmp_path / "trap.pt")
+    for name in ("trap.pkl", "trap.pt"):
+        with pytest.raises(BiaslibError, match=r"opening it could run anything.*state_dict"):
+            asked(tmp_path / name)
+        with pytest.raises(BiaslibError, match=r"save `model\.state_dict\(\)` alone"):
+            asked("small", weights=tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_weights_in_the_place_of_the_model_are_told_apart(tmp_path, small):
+    torch.save(small[0].state_dict(), tmp_path / "w.pt")
+    for file in (small[1], tmp_path / "w.pt"):
+        with pytest.raises(BiaslibError, match="holds weights and no model"):
+            asked(file)
+
+
+class Dict(torch.nn.Module):
+    def forward(self, x):
+        return {"logits": x}
+
+
+class Nan(torch.nn.Module):
+    def forward(self, x):
+        return x.mean((1, 2, 3)) * np.nan
+
+
+class One(torch.nn.Module):
+    def forward(self, x):
+        assert len(x) == 1, "one at a time"
+        return x.mean((1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "said"),
+    [
+        ("small", {}, "with random weights there is nothing to audit"),
+        ("smal", {"weights": "none.pt"}, "no weights file"),
+        ("none/model.pt", {}, "no model file none/model.pt"),
+        ("tests.audit.subjects:nothing", {}, "does not give a model .*nothing"),
+        ("tests.audit.subjects:no_model", {}, "returns a int, and a torch module is needed"),
+        ("tests.audit.subjects:honest", {"weights": "w.pt"}, "brings its own"),
+        (both(), {"output": 2}, "no output 2: the model has 2"),
+        (both(), {"group_outputs": [1]}, "need the output of the target named"),
+        (Spots(1.0, 1.0, outputs=3), {}, "has 3 outputs: say which one"),
+        (Dict(), {}, "answers 2 images by dict"),
+        (Nan(), {}, "NaN or infinity"),
+        (One(), {}, "cannot take 2 images of 3 x 32 x 32 .one at a time."),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(model, given, said):
+    with pytest.raises(BiaslibError, match=said):
+        asked(model, **given)
+
+
+def test_a_model_of_one_image_at_a_time_can_be_asked():
+    assert asked(One(), batch=1).described["outputs"] == "1"

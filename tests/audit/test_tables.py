@@ -1,0 +1,111 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib.audit.tables import Binary, check_files, labelled, read
+from biaslib.errors import BiaslibError
+
+TABLE = pd.DataFrame({"file": ["a.png", "b.png", "c.png"], "smile": [1, 0, 1], "old": ["yes", "no", "no"]})
+
+
+def told(table=TABLE, **given):
+    return labelled(table, **({"target": "smile", "groups": ["old"]} | given))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([0, 1], ("not x", "x")),
+        ([-1, 1], ("not x", "x")),
+        ([0.0, 1.0], ("not x", "x")),
+        (["no", "yes"], ("not x", "x")),
+        ([False, True], ("not x", "x")),
+        (["False", "True"], ("not x", "x")),
+        (["cat", "dog"], ("cat", "dog")),
+        ([2, 10], ("x 2", "x 10")),
+    ],
+)
+def test_two_values_of_any_kind_are_read_the_smaller_as_no(values, words):
+    column = pd.Series(values[::-1] + values)
+    found = Binary.of("x", column)
+    assert found.words == words
+    np.testing.assert_array_equal(found.read(column, what="labels"), [True, False, False, True])
+
+
+def test_csv_and_parquet_say_the_same(tmp_path):
+    table = TABLE.assign(file=["001", "002", "003"])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    one, two = (told(tmp_path / name) for name in ("t.csv", "t.parquet"))
+    assert one.files == two.files == ("001", "002", "003")
+    pd.testing.assert_frame_equal(one.labels, two.labels)
+
+
+def test_the_column_of_names_is_known_or_the_first_or_named():
+    assert told(TABLE[["smile", "old", "file"]]).files == ("a.png", "b.png", "c.png")
+    assert told(TABLE.rename(columns={"file": "who"})).files == ("a.png", "b.png", "c.png")
+    table = TABLE.assign(other=["x.png", "y.png", "z.png"])
+    assert told(table, file_column="other").files == ("x.png", "y.png", "z.png")
+
+
+def test_predictions_come_from_a_column_or_from_a_table_in_any_order(tmp_path):
+    assert told(TABLE.assign(said=[1, 1, 0]), predictions="said").predicted["smile"].tolist() == [True, True, False]
+    other = pd.DataFrame({"file": ["c.png", "a.png", "b.png"], "smile": [0, 1, 1], "old": ["no", "yes", "yes"]})
+    found = told(predictions=other).predicted
+    assert found["smile"].tolist() == [True, True, False]
+    assert found["old"].tolist() == [True, True, False]
+    other.to_csv(tmp_path / "said.csv", index=False)
+    pd.testing.assert_frame_equal(told(predictions=str(tmp_path / "said.csv")).predicted, found)
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "said"),
+    [
+        (TABLE, {"target": "grin"}, "no column 'grin' in the table of labels: it has file, smile, old"),
+        (TABLE, {"groups": []}, "no group to compare"),
+        (TABLE, {"groups": ["smile"]}, "must be different columns"),
+        (TABLE, {"file_column": "name"}, "no column 'name'"),
+        (TABLE.assign(smile=1), {}, "'smile' is '1' in every row"),
+        (TABLE.assign(smile=[1, 2, 3]), {}, "has 3 values \\(1, 2, 3\\), and an audit compares two"),
+        (TABLE.assign(old=["yes", None, "no"]), {}, "1 of 3 rows have no value in 'old'"),
+        (TABLE.assign(file=["a.png", "a.png", "c.png"]), {}, "1 names stand twice in column 'file' \\(a.png\\)"),
+        (TABLE.assign(file=["a.png", "../b.png", "c.png"]), {}, "'../b.png' in column 'file' is not inside"),
+        (TABLE.assign(file=["a.png", None, "c.png"]), {}, "1 rows have no name"),
+        (TABLE, {"predictions": "said"}, "neither a column nor a file 'said'"),
+        (TABLE.assign(said=[0.2, 0.7, 0.1]), {"predictions": "said"}, "hold '0.1', but the labels '0' and '1'"),
+        (TABLE, {"predictions": TABLE.head(2)}, "1 of 3 images have no prediction \\(c.png\\)"),
+        (TABLE, {"predictions": TABLE[["file", "old"]]}, "no column 'smile' in the table of predictions"),
+        (TABLE, {"train_labels": TABLE.assign(smile=1)}, "one value only in the training labels"),
+        (TABLE, {"train_labels": TABLE[["smile"]]}, "no column 'old' in the table of training labels"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(table, given, said):
+    with pytest.raises(BiaslibError, match=said):
+        told(table, **given)
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path):
+    with pytest.raises(BiaslibError, match="There is no table"):
+        read(tmp_path / "none.csv")
+    (tmp_path / "bad.parquet").write_text("no")
+    with pytest.raises(BiaslibError, match="cannot be read as parquet"):
+        read(tmp_path / "bad.parquet")
+    (tmp_path / "empty.csv").write_text("file,smile\n")
+    with pytest.raises(BiaslibError, match="has no rows"):
+        read(tmp_path / "empty.csv")
+    (tmp_path / "nothing.csv").write_text("")
+    with pytest.raises(BiaslibError, match="cannot be read as CSV"):
+        read(tmp_path / "nothing.csv")
+
+
+def test_missing_images_are_counted_and_others_are_named(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "masks").mkdir()
+    for name in ("a.png", "in/b.JPG", "c.txt", "masks/a.png"):
+        (tmp_path / name).touch()
+    assert check_files(tmp_path, ["a.png"], leave_out=tmp_path / "masks") == ("in/b.JPG",)
+    assert check_files(tmp_path, ["a.png", "./in/b.JPG"]) == ("masks/a.png",)
+    with pytest.raises(BiaslibError, match=r"4 of 5 images .* \(b.png, d.png, e.png, ...\)"):
+        check_files(tmp_path, ["a.png", "b.png", "d.png", "e.png", "f.png"])
+    with pytest.raises(BiaslibError, match="There is no folder"):
+        check_files(tmp_path / "nowhere", ["a.png"])
