@@ -21,7 +21,8 @@ from biaslib.errors import BiaslibError
 
 ALPHA = 0.05
 SHOWN = 6
-_MOST_DEALT = 2_500_000  # rows, over all deals of one amplification
+DEALS = (99, 499)  # of the answers for one amplification, least and most
+_MOST_DEALT = 2_500_000  # rows, over all of them
 
 
 def run(
@@ -184,7 +185,7 @@ def _tables(
     *,
     seed: int,
 ) -> dict[str, pd.DataFrame]:
-    draws = int(np.clip(_MOST_DEALT // len(labels), 99, 499))
+    draws = int(np.clip(_MOST_DEALT // len(labels), *DEALS))
     tables = {
         "counts": measures.counts(labels, target, others),
         "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),

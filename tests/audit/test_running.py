@@ -1,0 +1,251 @@
+"""Whole audits: the planted spot is found, its honest twin is quiet, page and JSON agree."""
+
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from biaslib import audit, cli
+from biaslib.audit import running
+from biaslib.errors import BiaslibError
+from tests.audit.subjects import PLAIN, biased, both, draw, honest
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Fewer deals than in a real audit."""
+    monkeypatch.setattr(running, "DEALS", (19, 99))
+
+
+def audited(spots, model=None, **given):
+    asked = {"data": spots / "images", "labels": spots / "labels.csv", "target": "green", "groups": ["red"]}
+    asked |= {"masks": spots / "masks"} | PLAIN if model is not None else {}
+    return audit.run(model=model, **(asked | given))
+
+
+def test_a_planted_bias_is_found_in_the_right_group_and_the_right_region(spots):
+    found = audited(spots, biased(), groups=["red", "random"])
+    gaps = [finding for finding in found.findings if finding.kind == "gap"]
+    assert {finding.of for finding in gaps} == {"red"}
+    assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
+    table = found.tables["gaps"].set_index(["group", "among"])
+    labels = pd.read_csv(spots / "labels.csv")
+    right = labels["red"] == labels["green"]
+    expected = (
+        right[(labels.green == 1) & (labels.red == 1)].mean() - right[(labels.green == 1) & (labels.red == 0)].mean()
+    )
+    assert table.loc[("red", "green"), "gap"].estimate == pytest.approx(expected)
+    assert table.loc[("red", "green"), "gap"].low > 0.85
+    assert (table["p corrected"] >= table["p"]).all()
+    assert found.shown[0].group == "red"
+    assert len(found.shown[0].files) == 6
+
+
+def test_its_honest_twin_is_quiet_and_the_page_says_what_could_have_been_seen(spots):
+    found = audited(spots, honest(), groups=["red", "random"])
+    assert found.findings == ()
+    page = audit.page(found)
+    assert "Nothing that these images can tell from chance" in page
+    assert re.search(r"A gap would have had to be [\d.]+ to [\d.]+ points", page)
+
+
+def test_correction_is_on_unless_turned_off(spots):
+    on, off = (audited(spots, honest(), corrected=corrected, groups=["red", "random"]) for corrected in (True, False))
+    np.testing.assert_array_equal(off.tables["gaps"]["p"], off.tables["gaps"]["p corrected"])
+    assert (on.tables["gaps"]["p corrected"] > off.tables["gaps"]["p"]).all()
+    assert on.tables["visible"]["smallest"].iloc[0] > off.tables["visible"]["smallest"].iloc[0]
+
+
+def test_a_model_that_tells_the_group_is_measured_in_every_way(spots):
+    found = audited(spots, both(), output=0, group_outputs=[1])
+    assert len(found.tables["amplification"]) == 3
+    assert found.tables["attention"]["score"].iloc[0].estimate == 0.0
+    assert not any("no output" in reason for reason in found.unmeasured)
+
+
+def test_predictions_need_neither_model_nor_images(spots):
+    labels = pd.read_csv(spots / "labels.csv")
+    told = audit.run(labels=labels.assign(said=labels["red"]), target="green", groups="red", predictions="said")
+    asked = audited(spots, biased())
+    for name in ("counts", "accuracies", "gaps"):
+        columns = [column for column in told.tables[name] if not column.startswith("p")]
+        pd.testing.assert_frame_equal(told.tables[name][columns], asked.tables[name][columns])
+    assert any("neither model nor images" in reason for reason in told.unmeasured)
+    assert "Images to look at" not in audit.page(told)
+
+
+def test_what_is_odd_about_the_data_is_said(tmp_path):
+    draw(tmp_path, n=60)
+    images = tmp_path / "images"
+    (images / "005.png").write_bytes(b"no picture")
+    Image.new("RGB", (32, 32)).save(images / "extra.png")
+    labels = pd.read_csv(tmp_path / "labels.csv")
+    rare = labels.assign(rare=[1, 1] + [0] * 58).query("not (rare == 1 and green == 1)")
+    rare = rare if rare["rare"].any() else labels.assign(rare=[0, 1] + [0] * 58)
+    found = audited(tmp_path, honest(), labels=rare, groups=["rare"], target="green")
+    assert found.numbers["unreadable"] == 1
+    assert any("005.png" in note for note in found.notes)
+    assert any("extra.png" in note for note in found.notes)
+    assert any("no image, so nothing is known" in reason for reason in found.unmeasured)
+    upside_down = audited(tmp_path, honest(), labels=labels.assign(green=1 - labels["green"]))
+    assert any("wrong more often than right" in note for note in upside_down.notes)
+
+
+class Page(html.parser.HTMLParser):
+    """Rows of every table by its caption, and everything that would be loaded or run."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables, self.refers, self.tags = {}, [], set()
+        self.cell = self.caption = None
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.refers += [value for name, value in attrs if name in ("src", "href") or name.startswith("on")]
+        if tag == "table":
+            self.rows = []
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th", "caption"):
+            self.cell = ""
+
+    def handle_data(self, data):
+        if self.cell is not None:
+            self.cell += data
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.rows[-1].append(self.cell)
+        elif tag == "caption":
+            self.caption = self.cell
+        elif tag == "table":
+            self.tables[self.caption] = self.rows
+        if tag in ("td", "th", "caption"):
+            self.cell = None
+
+
+def read(page: str) -> Page:
+    reader = Page()
+    reader.feed(page)
+    return reader
+
+
+def shown(value, digits):
+    if isinstance(value, dict):
+        ends = " [" + ", ".join(shown(value[end], digits) for end in ("low", "high")) + "]"
+        return shown(value["estimate"], digits) + ends
+    return f"{value:.{digits}f}".replace("-", "−").replace("−0.000", "0.000")
+
+
+def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
+    audited(spots, biased(), out=tmp_path / "out")
+    values = json.loads((tmp_path / "out" / "audit.json").read_text())["tables"]
+    tables = read((tmp_path / "out" / "report.html").read_text()).tables
+    gaps = next(rows for caption, rows in tables.items() if caption.startswith("Accuracy in the group less"))
+    assert gaps[0] == [
+        "group",
+        "images with",
+        "n, in group",
+        "n, others",
+        "right, in group",
+        "right, others",
+        "gap",
+        "p",
+    ]
+    for row, value in zip(gaps[1:], values["gaps"], strict=True):
+        assert row[2:4] == [str(value["n_in"]), str(value["n_out"])]
+        assert row[4:7] == [shown(value[name], 3) for name in ("right_in", "right_out", "gap")]
+    seen = next(rows for caption, rows in tables.items() if caption.startswith("The smallest gap"))
+    for row, value in zip(seen[1:], values["visible"], strict=True):
+        assert row[3:] == [shown(value["smallest"], 3), f"{value['needed']:,.0f}"]
+    regions = next(rows for caption, rows in tables.items() if caption.startswith("How much of the target"))
+    for row, value in zip(regions[1:], values["regions"], strict=True):
+        assert row[1:6] == [str(value["n"]), *(shown(value[name], 3) for name in ("area", "mass", "excess", "score"))]
+
+
+def test_names_are_escaped_and_nothing_can_be_loaded_or_run(tmp_path):
+    draw(tmp_path, n=60)
+    evil = '<script>alert(1)</script>"&$x$'
+    labels = pd.read_csv(tmp_path / "labels.csv").rename(columns={"red": evil, "green": "<b>green$"})
+    name = "<img src=x onerror=alert(1)>.png"
+    (tmp_path / "images" / "000.png").rename(tmp_path / "images" / name)
+    labels.loc[0, "file"] = name
+    asked = {"labels": labels, "target": "<b>green$", "groups": [evil], "masks": None}
+    page = audit.page(audited(tmp_path, biased(), **asked))
+    reader = read(page)
+    assert not reader.tags & {"script", "b", "img", "link", "iframe"}
+    assert all(refers.startswith(("data:", "#")) for refers in reader.refers)
+    assert "default-src 'none'" in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in re.sub(r'xmlns="http://www.w3.org/2000/svg"|http-equiv', "", page)
+
+
+def test_a_folder_with_something_else_is_kept(spots, tmp_path):
+    out = tmp_path / "out"
+    labels = pd.read_csv(spots / "labels.csv")
+    labels["said"] = labels["red"]
+    given = {"labels": labels, "target": "green", "groups": "red", "predictions": "said", "out": out}
+    audit.run(**given)
+    first = (out / "audit.json").read_text()
+    audit.run(**given)
+    assert (out / "audit.json").read_text() == first
+    with pytest.raises(BiaslibError, match=r"other settings.*--force"):
+        audit.run(**(given | {"seed": 1}))
+    assert (out / "audit.json").read_text() == first
+    audit.run(**(given | {"seed": 1}), force=True)
+    assert (out / "audit.json").read_text() != first
+    (out / "diary.txt").write_text("mine")
+    with pytest.raises(BiaslibError, match=r"holds other files \(diary\.txt\)"):
+        audit.run(**given, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "either a model or its predictions"),
+        ({"model": honest(), "predictions": "said"}, "either a model or its predictions"),
+        ({"model": honest()}, "A model needs images"),
+        ({"model": honest(), "data": ".", "group_outputs": [0, 1]}, "1 groups but 2 outputs"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(given, said):
+    labels = pd.DataFrame({"file": ["a", "b"], "green": [0, 1], "red": [1, 0], "said": [0, 1]})
+    with pytest.raises(BiaslibError, match=said):
+        audit.run(labels=labels, target="green", groups="red", **given)
+
+
+def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path, monkeypatch, capsys):
+    arguments = {
+        "--model": "tests.audit.subjects:biased", "--data": spots / "images", "--labels": spots / "labels.csv",
+        "--target": "green", "--group": "red", "--masks": spots / "masks", "--size": 32, "--out": tmp_path / "out",
+    }  # fmt: skip
+    command = ["biaslib", "audit", *(str(word) for pair in arguments.items() for word in pair)]
+    command += ["--mean", "0", "0", "0", "--std", "1", "1", "1"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code
+    said = capsys.readouterr().out
+    assert "green: 100.0% of the answers are right for red" in said
+    assert said.splitlines()[-1] == f"the report is at {tmp_path / 'out' / 'report.html'}"
+    monkeypatch.setattr(sys, "argv", [*command, "--seed", "1"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("biaslib: ")
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys\nfrom biaslib.cli import main\ntry: main()\nfinally: print(sorted(sys.modules), file=sys.stderr)"
+    command = [sys.executable, "-c", code, "audit", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert "run the code that comes with them" in re.sub(r"\s+", " ", done.stdout)
+    assert not any(f"'{heavy}'" in done.stderr for heavy in ("torch", "pandas", "timm"))
