@@ -268,7 +268,7 @@ def _plain(text: str) -> str:
 
 
 def _h(text: str, name: str) -> str:
-    return f'<h2 id="{name}">{html.escape(text)}</h2>'
+    return f'<h2 id="section-{name}">{html.escape(text)}</h2>'
 
 
 def _p(text: str, kind: str = "") -> str:

@@ -1,0 +1,69 @@
+"""The report in a real browser without a network: nothing loads, nothing complains, everybody can read it."""
+
+import shutil
+
+import pytest
+from axe_core_python.selenium import Axe
+from selenium import webdriver
+
+from biaslib import audit
+from biaslib.audit import running
+from tests.audit.subjects import PLAIN, both
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and its driver")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    switches = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+    for argument in (*switches, "--host-resolver-rules=MAP * ~NOTFOUND"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def report(spots, tmp_path, monkeypatch, browser):
+    monkeypatch.setattr(running, "DEALS", (19, 19))
+    audit.run(
+        model=both(), data=spots / "images", labels=spots / "labels.csv", target="green", groups=["red", "random"],
+        masks=spots / "masks", output=0, group_outputs=[1, 1], out=tmp_path / "out", **PLAIN,
+    )  # fmt: skip
+    browser.get((tmp_path / "out" / "report.html").as_uri())
+    return browser
+
+
+def wide(browser, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    return browser.execute_script("return document.documentElement.scrollWidth")
+
+
+def test_the_report_is_whole_accessible_and_fits_every_screen(report):
+    assert report.get_log("browser") == []
+    assert report.execute_script("return performance.getEntriesByType('resource').length") == 0
+    images = "return [...document.querySelectorAll('image')].every(i => i.getAttribute('href').startsWith('data:'))"
+    assert report.execute_script(images)
+    for width in (1280, 390):
+        assert wide(report, width) <= width
+    found = Axe().run(report)
+    assert found["passes"]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found["violations"]] == []
+
+
+def test_it_prints(report):
+    pages = report.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.3, "paperHeight": 11.7})["data"]
+    assert len(pages) > 10_000
+    report.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        # on paper nothing can be scrolled into sight
+        assert wide(report, 718) <= 718
+        cut = "return [...document.querySelectorAll('.biaslib-scroll')].filter(b => b.scrollWidth > 719).length"
+        assert report.execute_script(cut) == 0
+    finally:
+        report.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
