@@ -128,7 +128,8 @@ def kept(name: str) -> tuple[Trained, dict[str, Any]]:
         name: of a file in `book/generators`, such as "faces-0".
 
     Returns:
-        The generator, and its record: `command`, `experiment` (all settings), `device`, `date`, `commit`, `seconds`.
+        The generator, and its record: `command`, `preset` (the recipe), `experiment` (all settings), `device`, `date`,
+        `commit`, `seconds`.
 
     Raises:
         BiaslibError: where there is none of this name, or it cannot be read.
@@ -140,7 +141,7 @@ def kept(name: str) -> tuple[Trained, dict[str, Any]]:
     if name not in RECIPES:
         raise BiaslibError(f"{name} has no recipe in face_generators.RECIPES: it cannot be built.")
     try:
-        state = {key: tensor.float() for key, tensor in safetensors.torch.load_file(weights).items()}
+        state = _unpacked(safetensors.torch.load_file(weights))
         return _restored(RECIPES[name], state), json.loads(record.read_text(encoding="utf-8"))
     except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
         raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
@@ -152,7 +153,7 @@ def names() -> list[str]:
 
 
 def keep(name: str) -> Path:
-    """Trains one of `RECIPES` and writes it to `book/generators`, in half precision, with its record.
+    """Trains one of `RECIPES` and writes it to `book/generators`, at lower precision, with its record.
 
     Raises:
         BiaslibError: for an unknown recipe.
@@ -163,6 +164,7 @@ def keep(name: str) -> Path:
     state = store.get_or_compute("face-generator", (experiment, ""), lambda: train((experiment, "")), code=train)
     record = {
         "command": f"biaslib grow {name}",
+        "preset": name,
         "experiment": dataclasses.asdict(experiment),
         "device": recorded.device(),
         "date": recorded.now(),
@@ -171,7 +173,7 @@ def keep(name: str) -> Path:
     }
     weights, file = _files(name)
     with store.replacing(weights) as partial:
-        safetensors.torch.save_file({key: _small(key, tensor) for key, tensor in state.items()}, partial)
+        safetensors.torch.save_file(_packed(state), partial)
     with store.replacing(file) as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return weights
@@ -202,13 +204,31 @@ def _restored(experiment: Experiment, state: State) -> Trained:
     return Trained(generator, encoder, frames, log, state["latent_correlation"].numpy())
 
 
-def _small(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """As it is kept: weights in half precision, a few of the pictures."""
-    if name == "frames":
-        return tensor[::3, :10].contiguous()
-    if name == "log" or not tensor.is_floating_point():
-        return tensor
-    return tensor.half().contiguous()
+def _packed(state: State) -> State:
+    """As it is kept: large layers in bytes with a scale a row, the rest in half precision, a few of the pictures."""
+    packed: State = {}
+    for name, tensor in state.items():
+        if name == "frames":
+            packed[name] = tensor[::4, :8].contiguous()
+        elif name.startswith(("encoder.", "generator.first.")) and tensor.ndim > 1:
+            rows = tensor.flatten(1)
+            scale = rows.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
+            packed[name] = (rows / scale).round().to(torch.int8).reshape(tensor.shape)
+            packed[f"scale.{name}"] = scale
+        else:
+            half = tensor.is_floating_point() and name != "log"
+            packed[name] = (tensor.half() if half else tensor).contiguous()
+    return packed
+
+
+def _unpacked(packed: State) -> State:
+    state = {}
+    for name, tensor in packed.items():
+        if f"scale.{name}" in packed:
+            state[name] = (tensor.flatten(1) * packed[f"scale.{name}"]).reshape(tensor.shape)
+        elif not name.startswith("scale."):
+            state[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
+    return state
 
 
 def _files(name: str) -> tuple[Path, Path]:

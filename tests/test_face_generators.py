@@ -1,0 +1,89 @@
+"""Generators that are kept, and small ones trained here."""
+
+import dataclasses
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from biaslib import face_generators, project
+from biaslib.errors import BiaslibError
+from biaslib.face_generators import RECIPES, Experiment, kept, names
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.encoder import EncoderConfig, encoded
+from biaslib.gan.training import GanConfig
+
+TINY = Experiment(
+    images=40,
+    gan=GanConfig(latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.2, 0.3)), images=64, batch=4, chunks=4),
+    encoder=EncoderConfig(widths=(8,), images=64, batch=16),
+)
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    """A book with one recipe, and nothing kept yet."""
+    here = project.Project(tmp_path)
+    monkeypatch.setattr(project, "find", lambda: here)
+    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": TINY})
+    monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
+    return here
+
+
+def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
+    whole = face_generators._restored(TINY, face_generators.train((TINY, "")))
+    weights = face_generators.keep("tiny")
+    assert names() == ["tiny"]
+    assert [path.name for path in sorted(weights.parent.iterdir())] == ["tiny.json", "tiny.safetensors"]
+    found, record = kept("tiny")
+    codes = latent_codes(20, 8)
+    exact, near = (draw(one.generator, codes) for one in (whole, found))
+    assert np.abs(exact.astype(int) - near.astype(int)).mean() < 2
+    np.testing.assert_allclose(encoded(found.encoder, exact), encoded(whole.encoder, exact), atol=0.15)
+    np.testing.assert_array_equal(found.frames, whole.frames[::4, :8])
+    assert list(found.log["images"]) == [16, 32, 48, 64]
+    assert record["command"] == "biaslib grow tiny"
+    assert record["experiment"]["gan"]["images"] == 64
+    assert {"preset", "device", "date", "commit", "seconds"} < set(record)
+
+
+def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():
+    assert names() == sorted(RECIPES)
+    assert len(names()) >= 2
+    folder = project.find().book / "generators"
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 4_000_000
+    for name in names():
+        found, record = kept(name)
+        assert record["experiment"] == json.loads(json.dumps(dataclasses.asdict(RECIPES[name])))
+        images = draw(found.generator, latent_codes(50, 128))
+        assert images.shape == (50, 32, 32, 3)
+        assert images.astype(float).std(axis=0).mean() > 20  # faces differ
+        assert found.latent_correlation.mean() > 0.5
+
+
+def test_the_generator_and_its_encoder_have_one_size():
+    with pytest.raises(BiaslibError, match="draws 8 px, the encoder reads 16: give the encoder 1 widths"):
+        replace(TINY, encoder=EncoderConfig(widths=(8, 8)))
+    with pytest.raises(BiaslibError, match="source must be generated or celeba"):
+        replace(TINY, source="photos")
+
+
+def test_what_is_not_there_is_said(book):
+    with pytest.raises(BiaslibError, match="no generator 'tiny' in book/generators, which holds none"):
+        kept("tiny")
+    with pytest.raises(BiaslibError, match="no recipe 'tiniest': choose tiny"):
+        face_generators.keep("tiniest")
+
+
+def test_a_damaged_generator_is_named(book):
+    weights = face_generators.keep("tiny")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(BiaslibError, match="tiny is damaged"):
+        kept("tiny")
+
+
+def test_the_pictures_are_the_worlds():
+    pictures = TINY.pictures()
+    assert pictures.shape == (40, 8, 8, 3)
+    assert not np.array_equal(pictures, replace(TINY, gan=replace(TINY.gan, seed=1)).pictures())
