@@ -13,6 +13,7 @@ from biaslib.statistics import Interval, images_needed, interval, minimum_detect
 
 GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
+BOOTSTRAP = 200  # draws for the interval of an amplification
 SMALL = 30  # images in a cell below which it is flagged
 KINDS = {
     "group_to_attribute": "group → target",  # the group's influence on the answer about the target
@@ -139,7 +140,8 @@ def amplification(
     """How far the answers change the association of target and group, each way, beside what unrelated errors give.
 
     Unrelated errors: the model's own answers, dealt anew among the images of equal labels
-    (`metrics.independent_errors`). p is the share of deals, the answers counted as one of them, that change it as much.
+    (`metrics.independent_errors`). p is the share of deals, the answers counted as one of them, whose size is at least
+    as far from the deals' mean.
 
     Columns: group, direction, size (Interval, bootstrap over images), unrelated errors (mean size over the deals), p,
     and signed (Interval; above 0 for amplification), which is NaN where the training labels, or those that stand in,
@@ -153,17 +155,19 @@ def amplification(
         said = _labels(predicted if told else predicted.assign(**{group.name: labels[group.name]}), target, group)
         trained = None if train is None else _labels(train, target, group)
         tie = _correlation(*(labels if train is None else train)[[target.name, group.name]].to_numpy(bool).T, seed=seed)
-        for kind in KINDS if told else ("group_to_attribute",):
-            rng = np.random.default_rng(seed)
-            size, signed = (_change(test, said, trained, kind, absolute=absolute) for absolute in (True, False))
-            dealt = np.array(
-                [_change(test, independent_errors(test, said, rng=rng), trained, kind) for _ in range(draws)]
-            )
-            p = (1 + (dealt >= size - 1e-12).sum()) / (1 + draws)
-            drawn = _drawn(test, said, trained, kind, draws=draws, rng=rng)
-            sized, toward = (_interval(value, drawn[:, at], len(labels)) for at, value in enumerate((size, signed)))
+        kinds = list(KINDS) if told else ["group_to_attribute"]
+        rng = np.random.default_rng(seed)
+        changes = _changes(test, said, trained, kinds)
+        deals = (independent_errors(test, said, rng=rng) for _ in range(draws))
+        dealt = np.array([_changes(test, one, trained, kinds, signed=False) for one in deals])[..., 0]
+        drawn = _drawn(test, said, trained, kinds, draws=min(draws, BOOTSTRAP), rng=rng)
+        # on both sides: errors that lean on the other label may change an association less than those that do not
+        far = np.abs(dealt - dealt.mean(axis=0)) >= np.abs(changes[:, 0] - dealt.mean(axis=0)) - 1e-12
+        p = (1 + far.sum(axis=0)) / (1 + draws)
+        for at, kind in enumerate(kinds):
+            size, signed = (_interval(changes[at, which], drawn[:, at, which], len(labels)) for which in (0, 1))
             tied = tie.low > 0 or tie.high < 0
-            rows.append((group.name, KINDS[kind], sized, float(dealt.mean()), float(p), toward if tied else np.nan))
+            rows.append((group.name, KINDS[kind], size, dealt[:, at].mean(), p[at], signed if tied else np.nan))
     return pd.DataFrame(rows, columns=["group", "direction", "size", "unrelated errors", "p", "signed"])
 
 
@@ -251,23 +255,39 @@ def _interval(value: float, drawn: np.ndarray, n: int) -> Interval:
     return Interval(value, float(low), float(high), n)
 
 
-def _change(test: Labels, said: Labels, trained: Labels | None, kind: str, *, absolute: bool = True) -> float:
-    """The mean change, of sizes or signed."""
+def _changes(
+    test: Labels, said: Labels, trained: Labels | None, kinds: Sequence[str], *, signed: bool = True
+) -> np.ndarray:
+    """(kinds, 2) mean change: of sizes, and signed where asked for."""
     sides = (test if trained is None else trained, test, said)
-    return bias_amplification(*sides, kind=kind, absolute=absolute, n_groups=2).mean  # type: ignore[arg-type]
+    return np.array(
+        [
+            [
+                bias_amplification(*sides, kind=kind, absolute=absolute, n_groups=2).mean  # type: ignore[arg-type]
+                for absolute in ((True, False) if signed else (True,))
+            ]
+            for kind in kinds
+        ]
+    )
 
 
 def _drawn(
-    test: Labels, said: Labels, trained: Labels | None, kind: str, *, draws: int, rng: np.random.Generator
+    test: Labels,
+    said: Labels,
+    trained: Labels | None,
+    kinds: Sequence[str],
+    *,
+    draws: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    """(k, 2) changes of images drawn anew; draws that lack a group or the target are left out."""
+    """(k, kinds, 2) changes of images drawn anew; draws that lack a group or the target are left out."""
     found = []
     for _ in range(draws):
         index = rng.integers(len(test), size=len(test))
         again = _rows(test, index)
         if again.attributes.any() and len(np.unique(again.groups)) == 2:
-            found.append([_change(again, _rows(said, index), trained, kind, absolute=size) for size in (True, False)])
-    return np.array(found).reshape(-1, 2)
+            found.append(_changes(again, _rows(said, index), trained, kinds))
+    return np.array(found).reshape(-1, len(kinds), 2)
 
 
 def _labels(labels: pd.DataFrame, target: Binary, group: Binary) -> Labels:
