@@ -139,8 +139,9 @@ def test_looks_are_columns_beside_the_labels(generator):
 def test_leakage_by_hand():
     # two attributes, two codes: own changes .6 and .2, the other's .1 and -.3 on average
     changes = np.array([[[0.5, 0.7], [0.1, 0.1]], [[-0.2, -0.4], [0.1, 0.3]]])
-    own, others = leaked(changes)
+    own, others, share = leaked(changes)
     assert own.estimate == pytest.approx(0.4)
+    assert share.estimate == pytest.approx(0.5)
     assert others.estimate == pytest.approx(0.2)
     assert own.n == 2
     assert 0.3 <= own.low <= own.high <= 0.5
@@ -150,11 +151,20 @@ def test_opposite_changes_of_codes_do_not_leak_on_average():
     rng = np.random.default_rng(0)
     changes = 0.01 * rng.normal(size=(3, 3, 4000))
     changes[np.arange(3), np.arange(3)] += 0.5
-    own, others = leaked(changes)
+    own, others, share = leaked(changes)
     assert own.low > 0.49
+    # a step of half the length has the same share
+    assert leaked(changes / 2)[2].estimate == pytest.approx(share.estimate)
     assert others.high < 0.001
     # the order of the attributes means nothing
     assert leaked(changes[::-1, ::-1])[1].estimate == pytest.approx(others.estimate)
+
+
+def test_directions_that_do_not_move_their_own_attribute_have_no_share():
+    changes = np.stack([[[0.0], [0.1]], [[0.1], [-0.1]]])
+    own, others, share = leaked(changes)
+    assert own.estimate < 0 < others.estimate
+    assert np.isnan(share.estimate)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 5), (2, 2)])
