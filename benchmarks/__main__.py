@@ -8,6 +8,7 @@ import torch
 from benchmarks import (
     amplification,
     attention_iou,
+    gan,
     grad_cam,
     integrated_gradients,
     localisation,
@@ -20,6 +21,6 @@ from benchmarks.report import publish
 if __name__ == "__main__":
     torch.set_num_threads(workloads.THREADS)
     print("This takes some minutes: the peers are slow.", flush=True)
-    parts = (grad_cam, score_cam, integrated_gradients, attention_iou, localisation, perturbation, amplification)
+    parts = (grad_cam, score_cam, integrated_gradients, attention_iou, localisation, perturbation, amplification, gan)
     figures = [figure for part in parts for figure in part.run()]
     sys.exit(0 if publish(figures, Path("_build/bench.json")) else 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import workloads
+from benchmarks import gan, workloads
 from benchmarks.report import Figure, publish
 from biaslib.metrics import bias_amplification
 
@@ -39,3 +39,9 @@ def test_the_loop_that_is_compared_with_computes_the_same() -> None:
 def test_the_loop_over_sets_computes_the_same() -> None:
     for labels in (workloads.dense_labels(200, 5, 3), workloads.object_labels(200, 8, 2)):
         assert bias_amplification(*labels).mean == pytest.approx(workloads.set_by_set(*labels))
+
+
+def test_a_training_step_is_timed_beside_the_plain_loop() -> None:
+    ours, plain, ratio = gan.run(steps=1, rounds=1)
+    assert ratio.value == pytest.approx(plain.value / ours.value)
+    assert ours.value > 0
