@@ -155,6 +155,17 @@ def run(key: tuple[Walk, tuple[Key, ...], tuple[Key, ...], str]) -> dict[str, np
     return found
 
 
+def generator_of(walk: Walk) -> face_generators.Trained:
+    """The generator of a walk, with its encoder.
+
+    Raises:
+        BiaslibError: for an unknown name.
+    """
+    if isinstance(walk.generator, str):
+        return face_generators.kept(walk.generator)[0]
+    return face_generators.trained([walk.generator])[0]
+
+
 def slopes(
     experiments: Sequence[Experiment], evaluation: Evaluation, factors: Sequence[str], *, scheduler: str | None = None
 ) -> pd.DataFrame:
@@ -245,21 +256,15 @@ def parts(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) 
     )  # fmt: skip
 
 
-def _generator(walk: Walk) -> face_generators.Trained:
-    if isinstance(walk.generator, str):
-        return face_generators.kept(walk.generator)[0]
-    return face_generators.trained([walk.generator])[0]
-
-
 def _weights(walk: Walk) -> str:
     """Another training under the same name is another generator."""
-    found = _generator(walk)
+    found = generator_of(walk)
     networks = (found.generator, found.encoder)
     return fingerprint.of_value([{k: v.numpy() for k, v in one.state_dict().items()} for one in networks])
 
 
 def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[str, np.ndarray]:
-    trained = _generator(walk)
+    trained = generator_of(walk)
     generator = trained.generator.to(memory_format=torch.channels_last)  # draws twice as fast
     networks, asked = [known(key) for key in models], [known(key) for key in judges]
     read = looks(size=4 * 2 ** (len(generator.widths) - 1))
