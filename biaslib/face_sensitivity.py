@@ -69,7 +69,7 @@ class Walk:
         way: what directions are fitted on: exact renders with their true labels, "encoded" (the paper's way), or
             "generated" faces with the judges' labels.
         orthogonal: whether each direction is freed of what it shares with the others, with those of `BALANCED_ON` and
-            with those of the looks that can be read.
+            with those of the looks that can be read; random directions are then freed of all of these.
         fitted: codes that directions are fitted on.
         codes: at which the classifiers are asked.
         random: directions without a meaning, the control.
@@ -112,6 +112,7 @@ class Walked:
         accuracy: of the linear classifier behind each direction, on codes that it was not fitted on; a row an
             attribute, with `low`, `high` and `n`.
         vectors: (A, latent), of length 1.
+        controls: (R, latent), the random directions, of length 1.
     """
 
     walk: Walk
@@ -121,6 +122,7 @@ class Walked:
     judged: dict[str, np.ndarray]
     accuracy: pd.DataFrame
     vectors: np.ndarray
+    controls: np.ndarray
 
     def change(self, rows: slice, *, random: bool = False, step: float = STEP) -> np.ndarray:
         """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step.
@@ -276,14 +278,16 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
     varied = [name for name in (*BALANCED_ON, *read.readable) if labels[name].any() and not labels[name].all()]
     freed = [name for name in varied if name not in walk.attributes] if walk.orthogonal else []
     fitted = directions(codes, labels, [*walk.attributes, *freed], seed=walk.seed)
-    vectors = as_matrix(fitted)
-    vectors = (orthogonalised(vectors) if walk.orthogonal else vectors)[: len(walk.attributes)]
+    named, controls = as_matrix(fitted), random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed)
+    vectors = named[: len(walk.attributes)]
+    if walk.orthogonal:
+        # a control is treated as what it is compared with
+        vectors, controls = orthogonalised(named)[: len(walk.attributes)], _freed(controls, named)
 
     def predict(images: np.ndarray) -> np.ndarray:
         return np.stack([expit(training.predict(model, images)[:, 0]) for model in networks], axis=1)
 
     start = latent_codes(walk.codes, generator.latent, seed=_CODES_SEED + walk.seed)
-    controls = random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed)
     before = predict(draw(generator, start))
     along = scores_along(predict, generator, start, np.concatenate([vectors, controls]), walk.steps)
     scores = np.moveaxis(along, 3, 0).astype(np.float32)  # (models, directions, steps, codes)
@@ -291,8 +295,16 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
     return {
         "before": before.T.astype(np.float32), "along": scores[:, : len(names)], "random": scores[:, len(names) :],
         "accuracy": np.array([[one.estimate, one.low, one.high, one.n] for one in accuracy]), "vectors": vectors,
+        "controls": controls,
         **_judged(generator, asked, read, start, vectors),
     }  # fmt: skip
+
+
+def _freed(controls: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """Each control without what it shares with any of the named directions, of length 1 again."""
+    basis, _ = np.linalg.qr(named.T)
+    left = controls - controls @ basis @ basis.T
+    return left / np.linalg.norm(left, axis=1, keepdims=True)
 
 
 def _judged(
@@ -310,7 +322,16 @@ def _judged(
 def _walked(walk: Walk, arrays: dict[str, np.ndarray]) -> Walked:
     judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
     accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(walk.attributes))
-    return Walked(walk, arrays["before"], arrays["along"], arrays["random"], judged, accuracy, arrays["vectors"])
+    return Walked(
+        walk,
+        arrays["before"],
+        arrays["along"],
+        arrays["random"],
+        judged,
+        accuracy,
+        arrays["vectors"],
+        arrays["controls"],
+    )
 
 
 def _slope(keys: tuple[Key, ...], evaluation: Evaluation, name: str) -> np.ndarray:

@@ -68,7 +68,9 @@ def test_orthogonal_directions_differ_from_those_as_fitted(found):
     np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1)
     np.testing.assert_allclose(found.vectors[0] @ plain.vectors[1], 0, atol=1e-6)
     assert abs(plain.vectors[0] @ plain.vectors[1]) > 1e-3
-    np.testing.assert_array_equal(plain.random, found.random)  # the control is the same
+    np.testing.assert_allclose(np.linalg.norm(found.controls, axis=1), 1)
+    np.testing.assert_allclose(found.controls @ plain.vectors.T, 0, atol=1e-6)  # the control is freed alike
+    assert np.abs(plain.controls @ plain.vectors.T).min() > 1e-4
 
 
 def test_what_cannot_be_walked_is_refused(found):
