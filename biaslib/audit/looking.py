@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
 from biaslib.audit.pictures import UNREADABLE
-from biaslib.audit.subjects import Subject
+from biaslib.audit.subjects import Answers, Subject
 from biaslib.errors import BiaslibError
 from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
 
@@ -102,11 +103,7 @@ def _ask_batch(
         none, empty = np.empty((0, 0), np.float32), np.empty((0, 0, 0, 0), np.float32)
         return {"read": read, "answers": none, "maps": empty, "regions": regions.transpose(1, 0, 2)}
     pixels = torch.from_numpy(subject.preprocessing.normalised(np.stack([one for one in loaded if one is not None])))
-    answers = training.predict(subject.answers, pixels, batch=len(pixels))
-    maps = np.zeros((len(pixels), answers.shape[1], 0, 0), np.float32)
-    if not subject.no_maps:
-        targets = np.arange(answers.shape[1])
-        maps = attribution.grad_cam(subject.answers, pixels, targets, absolute=True, batch=len(pixels)).numpy()
+    answers, maps = _answers_and_maps(subject, pixels)
     for region, masks in zip(regions, outlines, strict=True):
         kept = [path for path, could in zip(masks, read, strict=True) if could]
         for row, path in enumerate(kept):
@@ -114,6 +111,38 @@ def _ask_batch(
                 region[row] = _in_region(maps[row, 0], subject.preprocessing.mask(path))
     tell(len(pictures))
     return {"read": read, "answers": answers, "maps": maps, "regions": regions.transpose(1, 0, 2)}
+
+
+def _answers_and_maps(subject: Subject, pixels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """(n, T) and (n, T, h, w), of one forward pass; no cell where the model has no map."""
+    if subject.no_maps:
+        answers = training.predict(subject.answers, pixels, batch=len(pixels))
+        return answers, np.zeros((*answers.shape, 0, 0), np.float32)
+    place = subject.answers.anchor.device
+    with torch.no_grad():
+        # convolutions read this memory order faster
+        features = subject.answers.forward_features(pixels.to(place, memory_format=torch.channels_last))
+        # a head may begin with an activation in place
+        answers = subject.answers.forward_head(features.clone()).float().cpu().numpy()
+    targets = np.arange(answers.shape[1])
+    known = _MapKnown(subject.answers, features)
+    return answers, attribution.grad_cam(known, pixels, targets, absolute=True, batch=len(pixels)).numpy()
+
+
+class _MapKnown(nn.Module):
+    """A model and its last map of the images that it is about to be asked about."""
+
+    def __init__(self, answers: Answers, features: torch.Tensor) -> None:
+        super().__init__()
+        self.answers, self.output_fmt, self._features = answers, answers.output_fmt, features
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """The map that is known."""
+        return self._features
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """As the model's."""
+        return self.answers.forward_head(features)
 
 
 def _in_region(heat: np.ndarray, mask: np.ndarray) -> tuple[float, float, float]:

@@ -261,6 +261,11 @@ def _why_no_maps(answers: Answers, model: Any, picture: torch.Tensor) -> str:
         attribution.grad_cam(answers, picture, [0])
     except BiaslibError as error:
         return str(error)
+    picture = picture.to(answers.anchor.device)
+    with torch.inference_mode():
+        whole, split = answers(picture), answers.forward_head(answers.forward_features(picture))
+    if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
+        return "the model's forward_head(forward_features(images)) is not what it answers"
     return ""
 
 

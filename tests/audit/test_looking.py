@@ -40,16 +40,16 @@ def test_answers_and_maps_are_those_of_the_model(spots, asked):
 def test_a_killed_audit_asks_only_what_is_missing(spots, asked, monkeypatch):
     monkeypatch.setattr(looking, "PIECE", 10)
     calls = []
-    real = looking.training.predict
+    real = looking.attribution.grad_cam
     stop = {"at": 3}
 
-    def predict(*arguments, **keywords):
+    def explained(*arguments, **keywords):
         if len(calls) == stop["at"]:
             raise KeyboardInterrupt
         calls.append(1)
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr(looking.training, "predict", predict)
+    monkeypatch.setattr(looking.attribution, "grad_cam", explained)
     with pytest.raises(KeyboardInterrupt):
         look(asked, spots / "images", FILES, {}, batch=10)
     assert len(store.entries()) == 3

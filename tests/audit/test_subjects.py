@@ -101,6 +101,16 @@ def test_an_architecture_without_a_map_says_so():
     assert "convolutional" in asked(Tokens(1.0, 1.0)).no_maps
 
 
+class Twice(Spots):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_a_split_that_is_not_the_model_gives_no_map():
+    assert "is not what it answers" in asked(Twice(1.0, 1.0)).no_maps
+    assert asked(Twice(1.0, 1.0)).answers(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).answers(PICTURES)[0, 0]
+
+
 def test_weights_that_do_not_fit_are_refused(tmp_path, small):
     model, file = small
     with pytest.raises(BiaslibError, match=r"do not fit 'resnet18': 'fc.*'|do not fit the model"):
