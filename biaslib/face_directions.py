@@ -22,9 +22,9 @@ from biaslib.worlds.faces import STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
 BALANCED_ON: Final = ("Smiling", "Clan")
-# what the pages move: on both of the book's generators a plane parts their codes with an accuracy above .7 beyond doubt,
-# the judges tell them on rendered faces with a balanced accuracy above .9 and see them in generated ones a third as
-# often or more; features of eyes and noses are left alone
+# what the pages move: on both of the book's generators a plane parts their codes with an accuracy well above .7, the
+# judges tell them on rendered faces with a balanced accuracy above .9 and see them in generated ones a third as often
+# or more; features of eyes and noses are left alone
 MANIPULATED: Final = (
     "Eyeglasses", "Wearing_Hat", "Black_Hair", "Blond_Hair", "Gray_Hair", "Mouth_Slightly_Open", "Smiling",
 )  # fmt: skip
