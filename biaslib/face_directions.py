@@ -35,6 +35,8 @@ UNLABELLED: Final = (
 LEAST_R2: Final = 0.5
 _PENALTY: Final = 30.0
 _SHARE_TESTED: Final = 0.2
+# judges have other faces than the models they are asked about
+_JUDGES_SEED: Final = 6_000_000
 _BATCH: Final = 64  # more images at once leave a CPU's cache
 
 
@@ -53,7 +55,7 @@ def classifiers(
     """
     return [
         attribute_models.Experiment(
-            source=source, images=images, epochs=epochs, size=size, seed=seed + number,
+            source=source, images=images, epochs=epochs, size=size, seed=_JUDGES_SEED + seed + number,
             detail=1.0 if source == "generated" else 0.0,
         )
         for number in range(count)

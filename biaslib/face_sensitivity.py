@@ -31,7 +31,7 @@ STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
 # codes and directions of the audit are not those that attribute directions were fitted on
-_CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
+_CODES_SEED, _RANDOM_SEED, _FITTED_SEED = 2_000_000, 3_000_000, 7_000_000
 
 
 def audited(
@@ -271,7 +271,7 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
     networks, asked = [known(key) for key in models], [known(key) for key in judges]
     read = looks(size=4 * 2 ** (len(generator.widths) - 1))
     if walk.way == "encoded":
-        codes, labels = encoded_codes(trained, count=walk.fitted, seed=walk.seed, reader=read)
+        codes, labels = encoded_codes(trained, count=walk.fitted, seed=_FITTED_SEED + walk.seed, reader=read)
     else:
         codes, labels = labelled_codes(generator, asked, count=walk.fitted, seed=walk.seed, reader=read)
     # a look that is the same on all faces has no direction

@@ -12,6 +12,8 @@ from biaslib.errors import BiaslibError
 _OUT = 5.0
 _LARGEST = 100_000_000
 
+_EXACT_BELOW = 10  # expected images in a cell
+
 
 def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     r"""Two-sided p-values that two groups have the same underlying share, such as the same accuracy.
@@ -20,7 +22,9 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
 
     $$z^2 = \frac{N - 1}{N} \cdot \frac{(p_a - p_b)^2}{\bar p (1 - \bar p)(1/n_a + 1/n_b)}$$
 
-    where every expected count is at least 1, and Fisher's exact test elsewhere, as he recommends.
+    where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
+    of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
+    often.
 
     Args:
         hits_a: (...) how many of the first group are hits, in 0 ... n_a.
@@ -44,7 +48,7 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 where nothing differs
         z = np.sqrt((total - 1) / total) * np.abs(a / n_a - b / n_b) / np.sqrt(spread)
     p = np.where(spread > 0, 2 * scipy.stats.norm.sf(z), 1.0)
-    rare = (min(n_a, n_b) * np.minimum(pooled, 1 - pooled) < 1) & (spread > 0)
+    rare = (min(n_a, n_b) * np.minimum(pooled, 1 - pooled) < _EXACT_BELOW) & (spread > 0)
     for hits in np.unique((a + b)[rare]):
         places = rare & (a + b == hits)
         p[places] = _fisher(a[places], int(hits), n_a, total)
@@ -94,6 +98,8 @@ def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float 
         BiaslibError: for a share, power or level out of range, or a group without images.
     """
     _check_share(accuracy=accuracy, power=power, alpha=alpha)
+    if not alpha < power < 1:
+        raise BiaslibError(f"power must lie between alpha, {alpha:g}, and 1, not be {power:g}.")
 
     def missing(gap: float) -> float:
         return gap_power(accuracy, n_a, max(accuracy - gap, 0.0), n_b, alpha=alpha) - power

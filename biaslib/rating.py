@@ -60,7 +60,9 @@ def read(path: Path | str) -> pd.DataFrame:
     if not file.is_file():
         raise BiaslibError(f"There is no file {file}: rate some pairs first, or give the right path.")
     try:
-        table = pd.read_csv(file, dtype={"rater": str, "moved": str, "asked": str})
+        table = pd.read_csv(
+            file, dtype={"rater": str, "moved": str, "asked": str}, keep_default_na=False, na_values=[""]
+        )
     except (ValueError, UnicodeDecodeError) as error:
         raise BiaslibError(f"{file.name} is no table of ratings: {error}") from error
     return _checked(table, file.name)

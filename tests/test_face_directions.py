@@ -46,7 +46,7 @@ def generator():
 
 def test_judges_differ_by_their_seed_alone():
     first, second = classifiers(2, 7, images=100, epochs=1)
-    assert (first.seed, second.seed) == (7, 8)
+    assert (first.seed, second.seed) == (6_000_007, 6_000_008)  # not those of models under audit
     assert first.detail == 1
     assert first.size == 32
     assert first.outputs == Faces.attributes

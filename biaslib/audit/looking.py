@@ -104,6 +104,13 @@ def _ask_batch(
         return {"read": read, "answers": none, "maps": empty, "regions": regions.transpose(1, 0, 2)}
     pixels = torch.from_numpy(subject.preprocessing.normalised(np.stack([one for one in loaded if one is not None])))
     answers, maps = _answers_and_maps(subject, pixels)
+    finite = np.isfinite(answers).all(axis=1)
+    if not finite.all():
+        names = [path.name for path, could in zip(pictures, read, strict=True) if could]
+        raise BiaslibError(
+            f"The model answers {int((~finite).sum())} of {len(finite)} images with NaN or infinity, the first is "
+            f"{names[int(np.argmin(finite))]}: mend the model or take these images out."
+        )
     for region, masks in zip(regions, outlines, strict=True):
         kept = [path for path, could in zip(masks, read, strict=True) if could]
         for row, path in enumerate(kept):

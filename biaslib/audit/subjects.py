@@ -1,5 +1,6 @@
 """The model that an audit is given, whatever form it comes in, behind one front."""
 
+import copy
 import hashlib
 import importlib
 import os
@@ -116,9 +117,11 @@ def subject(
     opened, described, state = _opened(model, weights)
     own = dict(getattr(opened, "pretrained_cfg", None) or {})
     steps = Preprocessing.of(own, **(preprocessing or {}))
-    device = models.device()
-    if isinstance(opened, nn.Module) and described["kind"] != "torch.export file":
-        opened = opened.to(device).eval()
+    fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
+    device = torch.device("cpu") if fixed else models.device()
+    if isinstance(opened, nn.Module) and not fixed:
+        # a model that was handed over stays as it was
+        opened = (copy.deepcopy(opened) if opened is model else opened).to(device).eval()
         for parameter in opened.parameters():
             parameter.requires_grad_(False)
     noise = np.random.default_rng(0).integers(0, 256, (2, steps.size, steps.size, 3), dtype=np.uint8)

@@ -146,7 +146,11 @@ def read(source: Table) -> pd.DataFrame:
         raise BiaslibError(f"There is no table {path}: give a CSV or parquet file.")
     try:
         # as text: the name 000001 is no number
-        table = pd.read_csv(path, dtype=str) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+        table = (
+            pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
+            if path.suffix.lower() == ".csv"
+            else pd.read_parquet(path)
+        )
     except (ValueError, OSError) as error:
         raise BiaslibError(f"The table {path} cannot be read as {_kind(path)}: {_first_line(error)}") from error
     if table.empty:
@@ -262,7 +266,10 @@ def _text(value: Any) -> str:
         return str(int(value))
     text = str(value).strip()
     # 1.0 and 1 are one value
-    return f"{float(text):g}" if _is_number(text) else text
+    if not _is_number(text):
+        return text
+    number = float(text)
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _is_number(text: str) -> bool:
