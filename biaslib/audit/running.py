@@ -21,8 +21,8 @@ from biaslib.errors import BiaslibError
 
 ALPHA = 0.05
 SHOWN = 6
-DEALS = (99, 499)  # of the answers for one amplification, least and most
-_MOST_DEALT = 2_500_000  # rows, over all of them
+_DEALS = (99, 499)  # least and most
+_MOST_DEALT = 2_500_000  # rows, over all deals
 
 
 def run(
@@ -46,6 +46,7 @@ def run(
     crop: float | None = None,
     batch: int = 32,
     corrected: bool = True,
+    deals: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     force: bool = False,
@@ -75,6 +76,8 @@ def run(
         crop: share of the shorter side that is kept; None: the model's own, else all.
         batch: images at once.
         corrected: p-values by Holm over all tests of the audit.
+        deals: how often the answers are dealt anew to test an amplification, whose p is at least 1 / (1 + deals);
+            None: 499, and down to 99 for many images.
         seed: of the bootstrap and the deals.
         out: folder for `report.html` and `audit.json`; None writes nothing.
         force: replace a report that is there.
@@ -87,6 +90,8 @@ def run(
         raise BiaslibError("Give either a model or its predictions.")
     if model is not None and data is None:
         raise BiaslibError("A model needs images: name their folder.")
+    if deals is not None and deals < 1:
+        raise BiaslibError(f"deals must be at least 1, not {deals}.")
     if group_outputs and len(group_outputs) != len(names):
         raise BiaslibError(
             f"There are {len(names)} groups but {len(group_outputs)} outputs for them: name one for each."
@@ -113,7 +118,8 @@ def run(
     settings = {
         "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
         "predictions": _name(predictions), "masks": ", ".join(outlines), "training labels": _name(train_labels),
-        "correction": "Holm, over all tests of this report" if corrected else "none", "seed": str(seed),
+        "correction": "Holm, over all tests of this report" if corrected else "none",
+        "deals": str(deals or int(np.clip(_MOST_DEALT // len(told.files), *_DEALS))), "seed": str(seed),
     }  # fmt: skip
     key = fingerprint.of_value(
         [settings, list(told.files), told.labels, told.predicted, told.train, asked.key if asked else ""]
@@ -150,7 +156,7 @@ def _measured(
     predicted = told.predicted if seen is None else _said(seen, target, others)
     assert predicted is not None
     correct = predicted[target.name].to_numpy() == labels[target.name].to_numpy()
-    tables = _tables(told, labels, predicted, correct, seen, target, others, seed=seed)
+    tables = _tables(told, labels, predicted, correct, seen, target, others, deals=int(settings["deals"]), seed=seed)
     tests = findings.correct(tables, corrected=corrected)
     alpha = ALPHA / max(1, tests) if corrected else ALPHA
     tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
@@ -183,15 +189,15 @@ def _tables(
     target: Binary,
     others: list[Binary],
     *,
+    deals: int,
     seed: int,
 ) -> dict[str, pd.DataFrame]:
-    draws = int(np.clip(_MOST_DEALT // len(labels), *DEALS))
     tables = {
         "counts": measures.counts(labels, target, others),
         "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),
         "accuracies": measures.accuracies(correct, labels, target, others),
         "gaps": measures.gaps(correct, labels, target, others),
-        "amplification": measures.amplification(labels, predicted, told.train, target, others, draws=draws, seed=seed),
+        "amplification": measures.amplification(labels, predicted, told.train, target, others, draws=deals, seed=seed),
     }
     if seen is not None and seen.maps is not None:
         if seen.maps.shape[1] > 1:

@@ -7,7 +7,6 @@ from axe_core_python.selenium import Axe
 from selenium import webdriver
 
 from biaslib import audit
-from biaslib.audit import running
 from tests.audit.subjects import PLAIN, both
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -28,11 +27,10 @@ def browser():
 
 
 @pytest.fixture
-def report(spots, tmp_path, monkeypatch, browser):
-    monkeypatch.setattr(running, "DEALS", (19, 19))
+def report(spots, tmp_path, browser):
     audit.run(
         model=both(), data=spots / "images", labels=spots / "labels.csv", target="green", groups=["red", "random"],
-        masks=spots / "masks", output=0, group_outputs=[1, 1], out=tmp_path / "out", **PLAIN,
+        masks=spots / "masks", output=0, group_outputs=[1, 1], out=tmp_path / "out", deals=19, **PLAIN,
     )  # fmt: skip
     browser.get((tmp_path / "out" / "report.html").as_uri())
     return browser
