@@ -116,9 +116,9 @@ def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, c
     write_notebook(project, "slow", waiting)
     command = [sys.executable, "-c", "from biaslib.cli import main; main()", "build", "--jobs", "2"]
     with subprocess.Popen(command, cwd=project.root, stdout=subprocess.DEVNULL) as build:
-        wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
-        build.send_signal(end)
         try:
+            wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
+            build.send_signal(end)
             assert build.wait(timeout=20) in (-signal.SIGKILL, 130)
         finally:
             build.kill()
