@@ -1,20 +1,19 @@
-"""Whether a map gives a planted bias away: one rule for every metric, likeness to unbiased twins, further methods."""
+"""Whether a map gives a planted bias away: likeness to unbiased twins, and further methods."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
-import scipy.stats
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, parallel
+from biaslib.detection import Side, beyond
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation, Method, explained
 from biaslib.planted_models import Setting
 
-Side = Literal["above", "below"]
 Arrays = dict[str, np.ndarray]
 
 # methods beyond the paper's, by their names in the grad-cam library
@@ -23,84 +22,6 @@ LIBRARY: Final[dict[str, Method]] = {
     "Grad-CAM++": attribution.library_cam("GradCAMPlusPlus"),
     "EigenCAM": attribution.library_cam("EigenCAM"),
 }
-
-
-def limit(twins: Sequence[float] | np.ndarray, *, side: Side, confidence: float = 0.95) -> float:
-    r"""What one more unbiased model would stay within, with this confidence: a one-sided prediction limit.
-
-    $$\bar x \pm t_{m-1}\, s \sqrt{1 + 1/m}$$
-
-    for m twins with mean x and standard deviation s, were their values normal (Hahn and Meeker 1991, section 4.7).
-
-    Args:
-        twins: (m,) the same number of each unbiased model; NaN is left out.
-        side: "above" for the upper limit, "below" for the lower one.
-        confidence: between 0.5 and 1.
-
-    Returns:
-        The limit; NaN with fewer than two twins.
-
-    Raises:
-        BiaslibError: for another side, or a confidence out of range.
-    """
-    if side not in ("above", "below"):
-        raise BiaslibError(f"side must be above or below, not {side!r}.")
-    if not 0.5 <= confidence < 1:
-        raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
-    values = np.asarray(twins, dtype=float)
-    values = values[~np.isnan(values)]
-    m = len(values)
-    if m < 2:
-        return float("nan")
-    width = scipy.stats.t.ppf(confidence, m - 1) * values.std(ddof=1) * np.sqrt(1 + 1 / m)
-    return float(values.mean() + (width if side == "above" else -width))
-
-
-def beyond(
-    values: Sequence[float] | np.ndarray,
-    twins: Sequence[float] | np.ndarray,
-    *,
-    side: Side,
-    confidence: float = 0.95,
-) -> np.ndarray:
-    """Which models an auditor would report: those on the feared side of what unbiased twins do.
-
-    Args:
-        values: (M,) one number for each audited model.
-        twins: (m,) the same number of each unbiased model.
-        side: where a biased model is expected.
-        confidence: of `limit`.
-
-    Returns:
-        (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
-    """
-    bound = limit(twins, side=side, confidence=confidence)
-    found = np.asarray(values, dtype=float)
-    return np.asarray(found > bound if side == "above" else found < bound)
-
-
-def false_alarms(twins: Sequence[float] | np.ndarray, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the same rule reports when each is audited with all the others as its twins, (m,) bool."""
-    values = np.asarray(twins, dtype=float)
-    others = [np.delete(values, place) for place in range(len(values))]
-    return np.array(
-        [bool(beyond(values[[place]], rest, side=side, confidence=confidence)[0]) for place, rest in enumerate(others)]
-    )
-
-
-def noticed_from(strengths: Sequence[float], shares: Sequence[float]) -> float:
-    """The strength from which on every model is reported, there and at every greater one; NaN where there is none.
-
-    Args:
-        strengths: of the bias, in any order.
-        shares: of the models reported at each, in [0, 1].
-    """
-    found = np.nan
-    for strength, share in sorted(zip(strengths, shares, strict=True), reverse=True):
-        if share < 1:
-            break
-        found = strength
-    return found
 
 
 def likeness(maps: np.ndarray, others: np.ndarray, *, cells: int = 8) -> np.ndarray:

@@ -1,23 +1,19 @@
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from biaslib import attribution, metrics, models, planted_models, training
+from biaslib.detection import false_alarms, limit
 from biaslib.errors import BiaslibError
 from biaslib.planted_maps import METHODS, Evaluation
 from biaslib.planted_models import Setting
 from biaslib.planted_verdict import (
     LIBRARY,
-    beyond,
-    false_alarms,
     likeness,
     likeness_alarms,
-    limit,
     looks,
     mass_and_rank,
-    noticed_from,
     pooled,
     twin_likeness,
 )
@@ -26,64 +22,6 @@ TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=8)
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
-
-
-def test_the_limit_by_hand():
-    # three twins 1, 2, 3: mean 2, standard deviation 1, t(2) at 95 % is 2.92
-    assert limit([1, 2, 3], side="above") == pytest.approx(2 + 2.919986 * math.sqrt(4 / 3), abs=1e-5)
-    assert limit([1, 2, 3], side="below") == pytest.approx(2 - 2.919986 * math.sqrt(4 / 3), abs=1e-5)
-    assert limit([1, np.nan, 2, 3], side="above") == limit([1, 2, 3], side="above")
-    assert np.isnan(limit([1.0], side="above"))
-    assert limit([0.3, 0.3, 0.3], side="above") == pytest.approx(0.3)
-
-
-def test_one_more_twin_is_reported_as_often_as_the_confidence_says():
-    rng = np.random.default_rng(0)
-    for side in ("above", "below"):
-        hits = [beyond(values[4:], values[:4], side=side, confidence=0.9)[0] for values in rng.normal(size=(4000, 5))]
-        assert np.mean(hits) == pytest.approx(0.1, abs=0.015)
-
-
-def test_a_change_of_unit_changes_no_verdict():
-    rng = np.random.default_rng(1)
-    twins, values = rng.normal(size=4), 3 * rng.normal(size=50)
-    np.testing.assert_array_equal(
-        beyond(values, twins, side="above"), beyond(-7 * values + 2, -7 * twins + 2, side="below")
-    )
-
-
-def test_no_value_and_no_twins_report_nothing():
-    assert beyond([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
-    assert beyond([9.0], [1.0], side="above").tolist() == [False]
-    assert false_alarms([1.0, 2.0], side="above").tolist() == [False, False]
-
-
-def test_false_alarms_leave_each_twin_out():
-    twins = [0.10, 0.11, 0.12, 0.13, 0.90]
-    assert false_alarms(twins, side="above").tolist() == [False, False, False, False, True]
-    assert false_alarms(twins, side="below").tolist() == [False] * 5
-
-
-@pytest.mark.parametrize(
-    ("shares", "expected"),
-    [([0, 1, 1], 0.5), ([1, 1, 1], 0.0), ([0, 0, 1], 1.0), ([1, 0.5, 1], 1.0), ([1, 1, 0.5], None)],
-)
-def test_noticed_from_the_strength_above_which_nothing_is_missed(shares, expected):
-    found = noticed_from([0.0, 0.5, 1.0], shares)
-    assert np.isnan(found) if expected is None else found == expected
-    assert found == noticed_from([1.0, 0.0, 0.5], [shares[2], shares[0], shares[1]]) or expected is None
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
-        (lambda: limit([1, 2], side="above", confidence=1), "confidence must be from 0.5 to below 1, not 1"),
-    ],
-)
-def test_bad_arguments_are_named(call, sentence):
-    with pytest.raises(BiaslibError, match=sentence):
-        call()
 
 
 def test_likeness_is_attention_iou_on_a_common_grid():
