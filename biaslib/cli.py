@@ -203,8 +203,14 @@ def audit(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
     uncorrected: Annotated[bool, typer.Option("--uncorrected", help="Do not correct for the number of tests.")] = False,
+    deals: Annotated[
+        int | None,
+        typer.Option(min=1, help="Shuffles of the answers to test amplification.", show_default="enough to find any"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a report that is there; other files stay as they are.")
+    ] = False,
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
 
@@ -216,7 +222,7 @@ def audit(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, train_labels=train_labels, file_column=file_column, output=output,
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, seed=seed, out=out, force=force,
+        corrected=not uncorrected, deals=deals, seed=seed, out=out, force=force,
     )  # fmt: skip
     for note in found.notes:
         print(f"biaslib: {note}", file=sys.stderr)

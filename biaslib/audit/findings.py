@@ -1,13 +1,13 @@
 """From tables to sentences: what differs by more than chance, and what could not be measured."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from biaslib.audit.looking import Seen
-from biaslib.audit.measures import SMALL
+from biaslib.audit.measures import RATES, SMALL
 from biaslib.audit.result import Finding
 from biaslib.audit.subjects import Subject
 from biaslib.audit.tables import Binary, Labelled
@@ -18,6 +18,31 @@ from biaslib.statistics import Interval, holm
 TESTED = ("gaps", "amplification", "regions")
 
 
+def count(tables: Mapping[str, pd.DataFrame]) -> int:
+    """How many tests the tables hold."""
+    return sum(int(tables[name]["p"].notna().sum()) for name in TESTED if name in tables)
+
+
+def untested(tables: dict[str, pd.DataFrame], *, dealt: int, needed: int, tests: int, alpha: float) -> Iterator[str]:
+    """What has too little behind it for its test to find anything; its p-values are taken out, one sentence each."""
+    if dealt < needed:
+        tables["amplification"]["p"] = np.nan
+        yield (
+            f"Whether amplification is more than unrelated errors give could not be tested: with {tests} tests at "
+            f"once {needed:,} deals of the answers are needed, and there were {dealt:,}; ask for more with `deals`."
+        )
+    if "regions" in tables:
+        # all flips of the signs of n differences are 2^n, and two of them are as far out as the data
+        least = int(np.ceil(np.log2(2 * tests / alpha)))
+        for row in tables["regions"].query(f"0 < n < {least}").to_dict("records"):
+            yield (
+                f"Whether the map leans to {row['region']} could not be tested: {row['n']} images have it, and with "
+                f"{tests} tests at once {least} are needed."
+            )
+        few = tables["regions"]["n"] < least
+        tables["regions"]["p"] = tables["regions"]["p"].mask(few)
+
+
 def correct(tables: dict[str, pd.DataFrame], *, corrected: bool) -> int:
     """Adds the column `p corrected` to every table with tests, over all of them; returns how many tests there are."""
     names = [name for name in TESTED if name in tables]
@@ -25,7 +50,7 @@ def correct(tables: dict[str, pd.DataFrame], *, corrected: bool) -> int:
     adjusted = holm(values) if corrected else values
     for name in names:
         tables[name]["p corrected"], adjusted = np.split(adjusted, [len(tables[name])])
-    return int(np.isfinite(values).sum())
+    return count(tables)
 
 
 def found(tables: dict[str, pd.DataFrame], target: Binary, groups: list[Binary], *, alpha: float) -> Iterator[Finding]:
@@ -42,14 +67,8 @@ def found(tables: dict[str, pd.DataFrame], target: Binary, groups: list[Binary],
             row["p corrected"],
         )
     for row in _rows(tables, "amplification", alpha):
-        yield Finding(
-            "amplification",
-            row["group"],
-            f"{target.name} and {row['group']}, {row['direction']}: the answers change how far they go together by "
-            f"{number(row['size'], '.3f')}, errors that know nothing of each other by "
-            f"{number(row['unrelated errors'], '.3f')} ({_p(row)}).",
-            row["p corrected"],
-        )
+        sentence = f"{_amplified(row, target, words[row['group']])} ({_p(row)})."
+        yield Finding("amplification", row["group"], sentence, row["p corrected"])
     for row in _rows(tables, "regions", alpha):
         if row["excess"].estimate > 0:
             yield Finding(
@@ -105,6 +124,32 @@ def unmeasured(
             yield (
                 f"Attention in {region}: {missing:,} of {len(values):,} images have no mask, an empty one, or a map "
                 "without mass."
+            )
+
+
+def _amplified(row: dict[str, Any], target: Binary, group: tuple[str, str]) -> str:
+    """What the model says how often beside how often it is so, and what mistakes alone would make of that."""
+    said_in, labelled_in, said_out, labelled_out = (f"{row[rate]:.1%}" for rate in RATES)
+    (outside, inside), yes = group, target.words[1]
+    size = f"{100 * row['size'].estimate:.1f} points"
+    chance = f"{100 * row['unrelated errors']:.1f}"
+    match row["direction"]:
+        case "group → target":
+            return (
+                f"The model says {yes} of {said_in} of the images with {inside} ({labelled_in} are labelled so) and of "
+                f"{said_out} of those with {outside} ({labelled_out}): {size} off on average, where as many mistakes "
+                f"that ignore {row['group']} would be {chance} off"
+            )
+        case "target → group":
+            return (
+                f"The model says {inside} of {said_in} of the images labelled {yes} ({labelled_in} are labelled so): "
+                f"{size} off, where as many mistakes that ignore {target.name} would be {chance} off"
+            )
+        case _:
+            return (
+                f"Of the images that the model calls {yes} it calls {said_in} {inside}, too (by the labels "
+                f"{labelled_in}): {size} off, where as many mistakes that know nothing of each other would be {chance} "
+                "off"
             )
 
 

@@ -45,7 +45,23 @@ class Seen:
     area: dict[str, np.ndarray]
 
 
-def look(subject: Subject, folder: Path, files: Sequence[str], masks: Masks, *, batch: int = 32) -> Seen:
+def contents(folder: Path, files: Sequence[str], masks: Masks) -> list[list[str]]:
+    """What the images hold, and the masks of each region: a hash of every file, "" where there is no mask."""
+    everything: list[list[Path | None]] = [[folder / name for name in files], *(list(one) for one in masks.values())]
+    total = sum(map(len, everything))
+    with _bar(total, "reading files", "file", leave=False) as bar:
+        return [[_digest(path, bar.update) for path in paths] for paths in everything]
+
+
+def look(
+    subject: Subject,
+    folder: Path,
+    files: Sequence[str],
+    masks: Masks,
+    *,
+    batch: int = 32,
+    held: Sequence[Sequence[str]] | None = None,
+) -> Seen:
     """Asks the model about every image; what was asked before comes from the store.
 
     Args:
@@ -54,20 +70,20 @@ def look(subject: Subject, folder: Path, files: Sequence[str], masks: Masks, *, 
         files: their names.
         masks: region -> the mask of each image, or None.
         batch: images at once.
+        held: the `contents` of images and masks, where they are known.
 
     Raises:
         BiaslibError: where no image can be read, or the outputs look like probabilities and no threshold was given.
     """
     regions = list(masks)
+    known = contents(folder, files, masks) if held is None else held
     pieces = []
-    with tqdm(total=len(files), desc="asking the model", unit="image", disable=not sys.stderr.isatty()) as bar:
+    with _bar(len(files), "asking the model", "image") as bar:
         for start in range(0, len(files), PIECE):
             rows = slice(start, start + PIECE)
             pictures = [folder / name for name in files[rows]]
             outlines = [list(masks[region][rows]) for region in regions]
-            everything: list[list[Path | None]] = [[*pictures], *outlines]
-            contents = [[_digest(path) for path in paths] for paths in everything]
-            config = [subject.key, contents]
+            config = [subject.key, [list(one[rows]) for one in known]]
             before = bar.n
             compute = functools.partial(_ask, subject, pictures, outlines, batch, bar.update)
             pieces.append(store.get_or_compute("audit", config, compute, code=_ask))
@@ -168,11 +184,19 @@ def _loaded(subject: Subject, path: Path) -> np.ndarray | None:
         return None
 
 
-def _digest(path: Path | None) -> str:
+def _digest(path: Path | None, tell: Callable[[int], object]) -> str:
+    tell(1)
     if path is None:
         return ""
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    try:
+        with path.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"  # an image is left out and listed, a mask is refused when its turn comes
+
+
+def _bar(total: int, said: str, unit: str, *, leave: bool = True) -> tqdm:
+    return tqdm(total=total, desc=said, unit=unit, leave=leave, disable=not sys.stderr.isatty())
 
 
 def _together(pieces: list[dict[str, np.ndarray]], regions: list[str]) -> Seen:

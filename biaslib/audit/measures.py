@@ -1,9 +1,11 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from biaslib.audit.tables import Binary
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, independent_errors
@@ -15,6 +17,7 @@ GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
 BOOTSTRAP = 200  # draws for the interval of an amplification
 SMALL = 30  # images in a cell below which it is flagged
+RATES = ("said_in", "labelled_in", "said_out", "labelled_out")
 KINDS = {
     "group_to_attribute": "group → target",  # the group's influence on the answer about the target
     "attribute_to_group": "target → group",
@@ -155,20 +158,34 @@ def amplification(
         said = _labels(predicted if told else predicted.assign(**{group.name: labels[group.name]}), target, group)
         trained = None if train is None else _labels(train, target, group)
         tie = _correlation(*(labels if train is None else train)[[target.name, group.name]].to_numpy(bool).T, seed=seed)
-        kinds = list(KINDS) if told else ["group_to_attribute"]
+        kinds = directions(predicted, group)
         rng = np.random.default_rng(seed)
         changes = _changes(test, said, trained, kinds)
-        deals = (independent_errors(test, said, rng=rng) for _ in range(draws))
+        bar = tqdm(range(draws), desc=f"dealing answers, {group.name}", leave=False, disable=not sys.stderr.isatty())
+        deals = (independent_errors(test, said, rng=rng) for _ in bar)
         dealt = np.array([_changes(test, one, trained, kinds, signed=False) for one in deals])[..., 0]
         drawn = _drawn(test, said, trained, kinds, draws=min(draws, BOOTSTRAP), rng=rng)
         # on both sides: errors that lean on the other label may change an association less than those that do not
         far = np.abs(dealt - dealt.mean(axis=0)) >= np.abs(changes[:, 0] - dealt.mean(axis=0)) - 1e-12
-        p = (1 + far.sum(axis=0)) / (1 + draws)
+        p = np.where(np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + draws), np.nan)
         for at, kind in enumerate(kinds):
             size, signed = (_interval(changes[at, which], drawn[:, at, which], len(labels)) for which in (0, 1))
             tied = tie.low > 0 or tie.high < 0
-            rows.append((group.name, KINDS[kind], size, dealt[:, at].mean(), p[at], signed if tied else np.nan))
-    return pd.DataFrame(rows, columns=["group", "direction", "size", "unrelated errors", "p", "signed"])
+            rates = _rates(test, said, trained, kind)
+            chance = dealt[:, at].mean()
+            rows.append((group.name, KINDS[kind], *rates, size, chance, p[at], signed if tied else np.nan))
+    columns = ["group", "direction", *RATES, "size", "unrelated errors", "p", "signed"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def directions(predicted: pd.DataFrame, group: Binary) -> list[str]:
+    """The kinds of amplification that these predictions allow: two of the three need those of the group."""
+    return list(KINDS) if group.name in predicted else ["group_to_attribute"]
+
+
+def deals_needed(tests: int, alpha: float) -> int:
+    """How often answers must be dealt so that the smallest p there is, times so many tests, is at most alpha."""
+    return int(np.ceil(tests / alpha))
 
 
 def attention(maps: np.ndarray, groups: Sequence[Binary], *, seed: int) -> pd.DataFrame:
@@ -269,6 +286,14 @@ def _changes(
             for kind in kinds
         ]
     )
+
+
+def _rates(test: Labels, said: Labels, trained: Labels | None, kind: str) -> list[float]:
+    """Said and labelled, of the group and of the others."""
+    sides = (test if trained is None else trained, test, said)
+    cells = bias_amplification(*sides, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
+    cells = cells.set_index("group").reindex([1, 0])
+    return [float(value) for value in cells[["predicted", "reference"]].to_numpy().ravel()]
 
 
 def _drawn(

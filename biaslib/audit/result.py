@@ -1,8 +1,8 @@
 """What an audit found, as plain tables, and how it is kept."""
 
 import json
-import shutil
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,35 +112,65 @@ class Audit:
         }
 
 
+def check_place(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuses a place that a report cannot be written to, and one that holds what it is made of.
+
+    Args:
+        out: folder for the report.
+        inputs: the files and folders that are read.
+
+    Raises:
+        BiaslibError: where the folder is one of them, the current one, or above either; a file; or not to be written.
+    """
+    place = out.resolve()
+    for name, one in (("the current folder", Path.cwd()), *((str(path), path) for path in inputs)):
+        if one.resolve().is_relative_to(place):
+            raise BiaslibError(f"{out} is or holds {name}: name a folder of its own for the report.")
+    there = next(path for path in (place, *place.parents) if path.exists())
+    if not there.is_dir():
+        raise BiaslibError(f"{there} is a file: name a folder for the report.")
+    if not os.access(there, os.W_OK):
+        raise BiaslibError(f"{there} cannot be written: mend its permissions, or name another folder for the report.")
+
+
 def check_folder(out: Path, key: str, *, force: bool) -> None:
     """Refuses a folder that holds something else than the same audit.
 
     Raises:
-        BiaslibError: where a file is in the way.
+        BiaslibError: where something is there and is not to be replaced.
     """
-    if not out.exists():
+    # what begins with a dot is a system's, or was left by an audit that was killed while it wrote
+    there = sorted(path.name for path in out.glob("[!.]*"))
+    if force or not there or _key(out) == key:
         return
-    if not out.is_dir():
-        raise BiaslibError(f"{out} is a file: name a folder for the report.")
-    others = sorted(path.name for path in out.iterdir() if path.name not in (PAGE, VALUES))
+    others = [name for name in there if name not in (PAGE, VALUES)]
     if others:
-        raise BiaslibError(f"{out} holds other files ({others[0]}): name a folder of its own for the report.")
-    if any(out.iterdir()) and not force and _key(out) != key:
         raise BiaslibError(
-            f"{out} holds a report on other data or with other settings: name another folder, or replace it with "
-            "--force."
+            f"{out} holds other files ({others[0]}): name a folder of its own for the report, or put it beside them "
+            "with --force."
         )
+    raise BiaslibError(
+        f"{out} holds a report on another model, on other data or with other settings: name another folder, or replace "
+        "it with --force."
+    )
 
 
 def write(audit: Audit, page: str, out: Path) -> None:
-    """Puts page and values into the folder at once; a report that is there is replaced."""
-    with store.replacing(out) as folder:
-        folder.mkdir()
-        (folder / PAGE).write_text(page, encoding="utf-8")
-        text = json.dumps(audit.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        (folder / VALUES).write_text(text + "\n", encoding="utf-8")
-        if out.exists():
-            shutil.rmtree(out)
+    """Puts page and values into the folder, both whole before either takes its place; other files stay as they are.
+
+    Raises:
+        BiaslibError: where they cannot be written.
+    """
+    text = json.dumps(audit.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    try:
+        # the values, which name the audit, come first: an audit that is killed between the two is known again
+        with store.replacing(out / PAGE) as page_file, store.replacing(out / VALUES) as values_file:
+            page_file.write_text(page, encoding="utf-8")
+            values_file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BiaslibError(
+            f"The report cannot be written to {out}: {error.strerror}; make room and try again."
+        ) from error
 
 
 def _key(out: Path) -> str | None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from biaslib import fingerprint, recorded
 from biaslib.audit import findings, measures, report, result
-from biaslib.audit.looking import Seen, look
+from biaslib.audit.looking import Seen, contents, look
 from biaslib.audit.pictures import find_masks
 from biaslib.audit.result import Audit, Shown
 from biaslib.audit.subjects import Subject, subject
@@ -21,8 +21,9 @@ from biaslib.errors import BiaslibError
 
 ALPHA = 0.05
 SHOWN = 6
-_DEALS = (99, 499)  # least and most
-_MOST_DEALT = 2_500_000  # rows, over all deals
+_LEAST_DEALS, _DEALS = 99, 499
+_SOON_DEALT = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
+_MOST_DEALT = 500_000_000  # rows, about ten minutes
 
 
 def run(
@@ -77,7 +78,8 @@ def run(
         batch: images at once.
         corrected: p-values by Holm over all tests of the audit.
         deals: how often the answers are dealt anew to test an amplification, whose p is at least 1 / (1 + deals);
-            None: 499, and down to 99 for many images.
+            None: 499, fewer for many images, but as many as the corrected test needs to find anything, where that
+            takes minutes at most. With fewer than that it is not tested, and the report says so.
         seed: of the bootstrap and the deals.
         out: folder for `report.html` and `audit.json`; None writes nothing.
         force: replace a report that is there.
@@ -96,6 +98,9 @@ def run(
         raise BiaslibError(
             f"There are {len(names)} groups but {len(group_outputs)} outputs for them: name one for each."
         )
+    if out is not None:
+        given_files = (labels, predictions, train_labels, data, masks, weights, model)
+        result.check_place(Path(out), [Path(one) for one in given_files if isinstance(one, (str, Path))])
     told = labelled(
         labels,
         target=target,
@@ -119,15 +124,20 @@ def run(
         "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
         "predictions": _name(predictions), "masks": ", ".join(outlines), "training labels": _name(train_labels),
         "correction": "Holm, over all tests of this report" if corrected else "none",
-        "deals": str(deals or int(np.clip(_MOST_DEALT // len(told.files), *_DEALS))), "seed": str(seed),
+        "deals": str(deals or ""), "seed": str(seed),
     }  # fmt: skip
+    held = [] if asked is None or folder is None else contents(folder, told.files, outlines)
     key = fingerprint.of_value(
-        [settings, list(told.files), told.labels, told.predicted, told.train, asked.key if asked else ""]
+        [settings, list(told.files), told.labels, told.predicted, told.train, asked.key if asked else "", held]
     )
     if out is not None:
         result.check_folder(Path(out), key, force=force)
-    seen = None if asked is None or folder is None else look(asked, folder, told.files, outlines, batch=batch)
-    audit = _measured(told, seen, asked, folder, unlabelled, settings, key, corrected=corrected, seed=seed)
+    seen = None
+    if asked is not None and folder is not None:
+        seen = look(asked, folder, told.files, outlines, batch=batch, held=held)
+    audit = _measured(
+        told, seen, asked, folder, unlabelled, settings, key, corrected=corrected, deals=deals, seed=seed
+    )  # fmt: skip
     if out is not None:
         result.write(audit, report.page(audit), Path(out))
     return audit
@@ -143,6 +153,7 @@ def _measured(
     key: str,
     *,
     corrected: bool,
+    deals: int | None,
     seed: int,
 ) -> Audit:
     target, *others = told.columns.values()
@@ -156,7 +167,15 @@ def _measured(
     predicted = told.predicted if seen is None else _said(seen, target, others)
     assert predicted is not None
     correct = predicted[target.name].to_numpy() == labels[target.name].to_numpy()
-    tables = _tables(told, labels, predicted, correct, seen, target, others, deals=int(settings["deals"]), seed=seed)
+    tables = _tables(told, labels, predicted, correct, seen, target, others, seed=seed)
+    planned = findings.count(tables) + sum(len(measures.directions(predicted, group)) for group in others)
+    at_once = planned if corrected else 1
+    needed = measures.deals_needed(at_once, ALPHA)
+    dealt = deals or _deals(needed, len(labels), len(others))
+    tables["amplification"] = measures.amplification(
+        labels, predicted, told.train, target, others, draws=dealt, seed=seed
+    )  # fmt: skip
+    untested = list(findings.untested(tables, dealt=dealt, needed=needed, tests=at_once, alpha=ALPHA))
     tests = findings.correct(tables, corrected=corrected)
     alpha = ALPHA / max(1, tests) if corrected else ALPHA
     tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
@@ -164,14 +183,14 @@ def _measured(
         key=key,
         target=target,
         groups=tuple(others),
-        settings={name: value for name, value in settings.items() if value},
+        settings={name: value for name, value in (settings | {"deals": str(dealt)}).items() if value},
         subject={} if asked is None else asked.described | _preprocessing(asked),
         numbers={
             "images": len(labels), "unreadable": len(unreadable), "without labels": len(unlabelled), "tests": tests,
         },
         findings=tuple(findings.found(tables, target, others, alpha=ALPHA)),
         tables=tables,
-        unmeasured=tuple(findings.unmeasured(tables, target, others, predicted, asked, told, seen)),
+        unmeasured=(*findings.unmeasured(tables, target, others, predicted, asked, told, seen), *untested),
         notes=tuple(_notes(correct, unreadable, unlabelled)),
         shown=() if seen is None or folder is None or asked is None
         else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others)),
@@ -189,7 +208,6 @@ def _tables(
     target: Binary,
     others: list[Binary],
     *,
-    deals: int,
     seed: int,
 ) -> dict[str, pd.DataFrame]:
     tables = {
@@ -197,7 +215,6 @@ def _tables(
         "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),
         "accuracies": measures.accuracies(correct, labels, target, others),
         "gaps": measures.gaps(correct, labels, target, others),
-        "amplification": measures.amplification(labels, predicted, told.train, target, others, draws=deals, seed=seed),
     }
     if seen is not None and seen.maps is not None:
         if seen.maps.shape[1] > 1:
@@ -208,6 +225,11 @@ def _tables(
                 seen.mass, seen.area, labels, target, others, seed=seed
             )
     return tables
+
+
+def _deals(needed: int, images: int, groups: int) -> int:
+    soon = int(np.clip(_SOON_DEALT // images, _LEAST_DEALS, _DEALS))
+    return max(needed, soon) if needed * images * groups <= _MOST_DEALT else soon
 
 
 def _said(seen: Seen, target: Binary, others: list[Binary]) -> pd.DataFrame:

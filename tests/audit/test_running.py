@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -186,24 +187,107 @@ def test_names_are_escaped_and_nothing_can_be_loaded_or_run(tmp_path):
     assert "http" not in re.sub(r'xmlns="http://www.w3.org/2000/svg"|http-equiv', "", page)
 
 
-def test_a_folder_with_something_else_is_kept(spots, tmp_path):
-    out = tmp_path / "out"
+@pytest.fixture
+def told(spots, tmp_path):
+    """A quick audit of predictions, and the folder of its report."""
     labels = pd.read_csv(spots / "labels.csv")
     labels["said"] = labels["red"]
-    given = {"labels": labels, "target": "green", "groups": "red", "predictions": "said", "out": out} | QUICK
-    audit.run(**given)
-    first = (out / "audit.json").read_text()
-    audit.run(**given)
-    assert (out / "audit.json").read_text() == first
-    with pytest.raises(BiaslibError, match=r"other settings.*--force"):
-        audit.run(**(given | {"seed": 1}))
-    assert (out / "audit.json").read_text() == first
-    audit.run(**(given | {"seed": 1}), force=True)
-    assert (out / "audit.json").read_text() != first
-    (out / "diary.txt").write_text("mine")
-    with pytest.raises(BiaslibError, match=r"holds other files \(diary\.txt\)"):
-        audit.run(**given, force=True)
+    return {
+        "labels": labels,
+        "target": "green",
+        "groups": "red",
+        "predictions": "said",
+        "out": tmp_path / "out",
+    } | QUICK
+
+
+def test_a_report_on_something_else_is_kept_unless_forced(told, tmp_path):
+    values = told["out"] / "audit.json"
+    audit.run(**told)
+    first = values.read_text()
+    audit.run(**told)
+    assert values.read_text() == first
+    with pytest.raises(BiaslibError, match=r"with other settings.*--force"):
+        audit.run(**(told | {"seed": 1}))
+    assert values.read_text() == first
+    audit.run(**(told | {"seed": 1}), force=True)
+    assert values.read_text() != first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_other_files_are_never_touched(told):
+    out = told["out"]
+    out.mkdir()
+    (out / "diary.txt").write_text("mine")
+    (out / ".partial-left").mkdir()
+    with pytest.raises(BiaslibError, match=r"holds other files \(diary\.txt\)"):
+        audit.run(**told)
+    audit.run(**told, force=True)
+    assert sorted(path.name for path in out.iterdir()) == [".partial-left", "audit.json", "diary.txt", "report.html"]
+    audit.run(**told)
+    assert (out / "diary.txt").read_text() == "mine"
+
+
+def test_the_same_names_with_other_pictures_are_another_audit(spots, tmp_path):
+    out = tmp_path / "out"
+    audited(spots, honest(), out=out)
+    first = (out / "audit.json").read_text()
+    audited(spots, honest(), out=out)
+    assert (out / "audit.json").read_text() == first
+    for changed in ("images/000.png", "masks/spot/002.png"):
+        shutil.copytree(spots, tmp_path / changed / spots.name)
+        Image.new("RGB", (32, 32)).save(tmp_path / changed / spots.name / changed)
+        with pytest.raises(BiaslibError, match="on other data"):
+            audited(tmp_path / changed / spots.name, honest(), out=out)
+    assert (out / "audit.json").read_text() == first
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_report_never_lies_over_what_it_is_made_of(spots, told, tmp_path, monkeypatch, force):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BiaslibError, match=r"\. is or holds the current folder: name a folder of its own"):
+        audit.run(**(told | {"out": "."}), force=force)
+    (tmp_path / "in").mkdir()
+    with pytest.raises(BiaslibError, match=r"in/\.\. is or holds the current folder"):
+        audit.run(**(told | {"out": "in/.."}), force=force)
+    with pytest.raises(BiaslibError, match=r"is or holds .*images: name a folder of its own"):
+        audit.run(**(told | {"out": spots, "data": spots / "images"}), force=force)
+    with pytest.raises(BiaslibError, match=r"is or holds .*labels\.csv"):
+        audit.run(**(told | {"out": spots, "labels": spots / "labels.csv"}), force=force)
+    (tmp_path / "file").touch()
+    with pytest.raises(BiaslibError, match=r"file is a file: name a folder"):
+        audit.run(**(told | {"out": tmp_path / "file" / "out"}), force=force)
+    assert not list(spots.glob("*.html"))
+
+
+def test_a_place_that_cannot_be_used_is_found_before_any_picture_is_seen(spots, tmp_path, monkeypatch):
+    def never(*arguments, **keywords):
+        raise AssertionError
+
+    monkeypatch.setattr("biaslib.audit.running.look", never)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(BiaslibError, match="holds other files"):
+        audited(spots, honest(), out=tmp_path)
+
+
+def test_as_many_deals_as_the_corrected_test_needs(told):
+    labels = told["labels"]
+    rng = np.random.default_rng(0)
+    groups = ["red", *(f"g{i}" for i in range(9))]
+    labels = labels.assign(**{name: rng.integers(0, 2, len(labels)) for name in groups[1:]})
+    given = told | {"labels": labels, "groups": groups, "out": None}
+    found = audit.run(**(given | {"deals": None}))
+    assert found.numbers["tests"] == 30
+    assert int(found.settings["deals"]) == 600
+    amplified = found.tables["amplification"].set_index("group")
+    assert amplified.loc["red", "p corrected"] <= 0.05
+    assert any(finding.kind == "amplification" and finding.of == "red" for finding in found.findings)
+    few = audit.run(**(given | {"deals": 19}))
+    assert few.numbers["tests"] == 20
+    assert few.tables["amplification"]["p corrected"].isna().all()
+    assert any("could not be tested: with 30 tests at once 600 deals" in reason for reason in few.unmeasured)
+    alone = audit.run(**(given | {"deals": 20, "groups": ["red"]}), corrected=False)
+    assert alone.numbers["tests"] == 3
 
 
 @pytest.mark.parametrize(
