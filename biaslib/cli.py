@@ -163,7 +163,8 @@ def audit(
         str | None,
         typer.Option(
             help="An architecture's name (with --weights), a TorchScript or torch.export file, or module:function that "
-            "returns a torch module. The last three run the code that comes with them.",
+            "returns a torch module. The last three run their maker's code when they are opened: give only what you "
+            "made, or whose maker you trust. A name with weights runs none; a pickle is refused.",
             show_default=False,
         ),
     ] = None,
@@ -190,7 +191,9 @@ def audit(
     group_output: Annotated[
         list[int] | None, typer.Option(help="Its output for each group, in their order.", show_default=False)
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="An output above it is a yes.", show_default="0")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="An output above it is a yes; 0.5 for probabilities.", show_default="0")
+    ] = None,
     size: Annotated[int | None, typer.Option(help="Of the images, in pixels.", show_default="timm's, or 224")] = None,
     mean: Annotated[
         tuple[float, float, float] | None, typer.Option(help="Of the colours.", show_default="timm's, or ImageNet's")

@@ -19,7 +19,6 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
 
 PIECE = 256  # images whose answers are kept together
-_ENOUGH = 50  # answers to tell probabilities from logits
 
 Masks = Mapping[str, Sequence[Path | None]]
 
@@ -88,8 +87,8 @@ def look(
             compute = functools.partial(_ask, subject, pictures, outlines, batch, bar.update)
             pieces.append(store.get_or_compute("audit", config, compute, code=_ask))
             bar.update(before + len(pictures) - bar.n)
-            if start == 0:
-                _check_for_probabilities(subject, pieces[0]["answers"])
+            if not any(piece["read"].any() for piece in pieces[:-1]):
+                _check_for_probabilities(subject, pieces[-1]["answers"])
     return _together(pieces, regions)
 
 
@@ -212,8 +211,9 @@ def _together(pieces: list[dict[str, np.ndarray]], regions: list[str]) -> Seen:
 
 
 def _check_for_probabilities(subject: Subject, answers: np.ndarray) -> None:
+    """Logits that all lie there would say yes to every image, and to stop for that costs little."""
     target = answers[:, 0] if len(answers) else answers.ravel()
-    if subject.checked_for_probabilities and len(target) >= _ENOUGH and (target >= 0).all() and (target <= 1).all():
+    if subject.checked_for_probabilities and len(target) and (target >= 0).all() and (target <= 1).all():
         raise BiaslibError(
             f"The first {len(target)} answers all lie between 0 and 1, as probabilities do: give the threshold 0.5, or "
             "0 if they are logits."

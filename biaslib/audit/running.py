@@ -191,7 +191,7 @@ def _measured(
         findings=tuple(findings.found(tables, target, others, alpha=ALPHA)),
         tables=tables,
         unmeasured=(*findings.unmeasured(tables, target, others, predicted, asked, told, seen), *untested),
-        notes=tuple(_notes(correct, unreadable, unlabelled)),
+        notes=tuple(_notes(correct, unreadable, unlabelled, "" if asked is None else asked.note)),
         shown=() if seen is None or folder is None or asked is None
         else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others)),
         average_maps={} if seen is None or seen.maps is None else _averages(seen.maps[:, 0], labels, target, others[0]),
@@ -279,8 +279,8 @@ def _averages(maps: np.ndarray, labels: pd.DataFrame, target: Binary, group: Bin
     return found
 
 
-def _notes(correct: np.ndarray, unreadable: list[str], unlabelled: tuple[str, ...]) -> list[str]:
-    notes = []
+def _notes(correct: np.ndarray, unreadable: list[str], unlabelled: tuple[str, ...], of_model: str) -> list[str]:
+    notes = [of_model] if of_model else []
     if unreadable:
         notes.append(f"{len(unreadable):,} images could not be read and are left out: {', '.join(unreadable)}.")
     if unlabelled:

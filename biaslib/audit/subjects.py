@@ -78,6 +78,7 @@ class Subject:
         no_maps: why it has no attention map; "" where it has.
         key: a fingerprint of everything that its answers depend on.
         checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
+        note: what a reader should know of how its outputs were read; "" where there is nothing.
     """
 
     answers: Answers
@@ -86,6 +87,7 @@ class Subject:
     no_maps: str
     key: str
     checked_for_probabilities: bool
+    note: str
 
 
 def subject(
@@ -102,8 +104,9 @@ def subject(
 
     Args:
         model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
-            returns a module, found from the current folder; or an architecture that `models.build` knows. **The two in
-            the middle run code that whoever made them wrote.**
+            returns a module, found from the current folder; or an architecture that `models.build` knows. **The files
+            and the function run code of whoever made them as soon as they are opened**; an architecture with its
+            weights runs none.
         weights: of an architecture: a file (see `models.build`) or "imagenet".
         output: which output tells the target; None where there is one, or two classes.
         group_outputs: which outputs tell the groups, in their order.
@@ -129,14 +132,26 @@ def subject(
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
     _check_outputs(outputs, output, group_outputs)
+    logit = output is not None or outputs == 1
+    if logit and threshold is None and _are_shares(raw):
+        raise BiaslibError(
+            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
+            "return logits."
+        )
     answers = Answers(opened, outputs, target=output, groups=group_outputs, threshold=threshold or 0.0).to(device)
     described = described | {"outputs": str(outputs), "answer": _says(output, outputs)}
     asked = {"output": output, "groups": list(group_outputs), "threshold": threshold, "steps": steps}
     # the code of a user's own function is not known, so what it answers to noise stands for it
     key = fingerprint.of_value([described, state, asked, np.round(raw.cpu().double().numpy(), 4)])
-    logit = output is not None or outputs == 1
-    no_maps = _why_no_maps(answers, opened, pictures[:1])
-    return Subject(answers, steps, described, no_maps, key, checked_for_probabilities=logit and threshold is None)
+    return Subject(
+        answers,
+        steps,
+        described,
+        _why_no_maps(answers, opened, pictures[:1]),
+        key,
+        checked_for_probabilities=logit and threshold is None,
+        note=_note(outputs, output, group_outputs, threshold or 0.0),
+    )
 
 
 def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
@@ -204,8 +219,9 @@ def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
         )
     raise BiaslibError(
         f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
-        "so it is refused: save `model.state_dict()` and give the architecture's name with it, or save what "
-        "`torch.export.export(model, ...)` gives."
+        "so it is refused: save `model.state_dict()` and give the architecture's name with it (a TorchScript or "
+        "torch.export file is taken, too, but opening one also runs its maker's code, so take only one that you made "
+        "or whose maker you trust)."
     )
 
 
@@ -280,6 +296,24 @@ def _check_outputs(outputs: int, output: int | None, group_outputs: Sequence[int
     for one in (*(() if output is None else (output,)), *group_outputs):
         if not 0 <= one < outputs:
             raise BiaslibError(f"There is no output {one}: the model has {outputs}, counted from 0.")
+
+
+def _are_shares(outputs: torch.Tensor) -> bool:
+    whole = outputs.ndim == 2 and outputs.shape[1] > 1 and bool((outputs >= 0).all())
+    return whole and torch.allclose(outputs.sum(dim=1), torch.ones(len(outputs), device=outputs.device), atol=1e-3)
+
+
+def _note(outputs: int, output: int | None, group_outputs: Sequence[int], threshold: float) -> str:
+    if output is None or outputs == len({output, *group_outputs}):
+        return ""
+    other = (
+        "leave the output out" if outputs == 2 else "give a module that returns two: the largest other, and this one"
+    )
+    return (
+        f"The model has {outputs} outputs, and output {output} was read for itself, above {threshold:g} being yes, as is "
+        "right where every output answers a question of its own; where they are classes of which the largest wins, "
+        f"{other}."
+    )
 
 
 def _says(output: int | None, outputs: int) -> str:

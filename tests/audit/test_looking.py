@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -101,10 +103,20 @@ class Probability(Spots):
         return super().forward(x).sigmoid()
 
 
-def test_probabilities_need_a_threshold(spots):
-    files = [f"{i:03d}.png" for i in range(60)]
-    with pytest.raises(BiaslibError, match="as probabilities do: give the threshold"):
+@pytest.mark.parametrize("n", [3, 60])
+def test_probabilities_need_a_threshold(spots, n):
+    files = [f"{i:03d}.png" for i in range(n)]
+    with pytest.raises(BiaslibError, match=f"first {n} answers .* as probabilities do: give the threshold"):
         look(subject(Probability(0.0, 1000.0), preprocessing=PLAIN), spots / "images", files, {})
     cut = subject(Probability(0.0, 1000.0), preprocessing=PLAIN, threshold=0.5)
     seen = look(cut, spots / "images", files, {})
-    np.testing.assert_array_equal(seen.answers[:, 0] > 0, np.arange(60) % 2 == 0)
+    np.testing.assert_array_equal(seen.answers[:, 0] > 0, np.arange(n) % 2 == 0)
+
+
+def test_probabilities_are_known_behind_a_piece_that_cannot_be_read(spots, tmp_path, monkeypatch):
+    monkeypatch.setattr(looking, "PIECE", 4)
+    shutil.copytree(spots / "images", tmp_path / "images")
+    for name in FILES[:4]:
+        (tmp_path / "images" / name).write_bytes(b"no picture")
+    with pytest.raises(BiaslibError, match="first 4 answers"):
+        look(subject(Probability(0.0, 1000.0), preprocessing=PLAIN), tmp_path / "images", FILES[:12], {})

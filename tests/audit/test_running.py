@@ -331,5 +331,5 @@ def test_help_loads_nothing_heavy():
     code = "import sys\nfrom biaslib.cli import main\ntry: main()\nfinally: print(sorted(sys.modules), file=sys.stderr)"
     command = [sys.executable, "-c", code, "audit", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert "run the code that comes with them" in re.sub(r"\s+", " ", done.stdout)
+    assert "run their maker's code when they are opened" in re.sub(r"\s+", " ", done.stdout)
     assert not any(f"'{heavy}'" in done.stderr for heavy in ("torch", "pandas", "timm"))

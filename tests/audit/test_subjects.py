@@ -75,6 +75,27 @@ def test_outputs_are_chosen_and_cut():
     torch.testing.assert_close(turned, logits[:, [1, 0]] - 2.0)
 
 
+class Softmax(Spots):
+    def forward(self, x):
+        return super().forward(x).softmax(dim=1)
+
+
+def test_outputs_that_add_up_to_one_are_probabilities():
+    with pytest.raises(BiaslibError, match="3 outputs of the model are probabilities that add up to 1"):
+        asked(Softmax(1.0, 1.0, outputs=3), output=2)
+    assert asked(Softmax(1.0, 1.0, outputs=3), output=2, threshold=0.5).described["outputs"] == "3"
+    # of two classes the larger one is yes, with probabilities as with logits
+    assert asked(Softmax(1.0, 1.0, outputs=2)).note == ""
+
+
+def test_one_output_of_several_is_said_to_be_read_for_itself():
+    many = Spots(1.0, 1.0, outputs=5)
+    assert "5 outputs, and output 3 was read for itself, above 0.5" in asked(many, output=3, threshold=0.5).note
+    assert "leave the output out" in asked(both(), output=1).note
+    assert asked(both(), output=1, group_outputs=[0]).note == ""
+    assert asked(Spots(1.0, 1.0)).note == ""
+
+
 def test_the_same_model_has_the_same_key_and_any_change_another():
     key = asked(honest()).key
     assert asked(honest()).key == key
@@ -132,7 +153,9 @@ def test_a_pickle_is_never_opened(tmp_path):
     (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap(), protocol=2))
     torch.save(Trap(), tmp_path / "trap.pt")
     for name in ("trap.pkl", "trap.pt"):
-        with pytest.raises(BiaslibError, match=r"opening it could run anything.*state_dict"):
+        with pytest.raises(
+            BiaslibError, match=r"opening it could run anything.*state_dict.* also runs its maker's code"
+        ):
             asked(tmp_path / name)
         with pytest.raises(BiaslibError, match=r"save `model\.state_dict\(\)` alone"):
             asked("small", weights=tmp_path / name)
