@@ -310,8 +310,8 @@ def _note(outputs: int, output: int | None, group_outputs: Sequence[int], thresh
         "leave the output out" if outputs == 2 else "give a module that returns two: the largest other, and this one"
     )
     return (
-        f"The model has {outputs} outputs, and output {output} was read for itself, above {threshold:g} being yes, as is "
-        "right where every output answers a question of its own; where they are classes of which the largest wins, "
+        f"The model has {outputs} outputs, and output {output} was read for itself, above {threshold:g} being yes, as "
+        "is right where every output answers a question of its own; where they are classes of which the largest wins, "
         f"{other}."
     )
 

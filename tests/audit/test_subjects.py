@@ -153,9 +153,7 @@ def test_a_pickle_is_never_opened(tmp_path):
     (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap(), protocol=2))
     torch.save(Trap(), tmp_path / "trap.pt")
     for name in ("trap.pkl", "trap.pt"):
-        with pytest.raises(
-            BiaslibError, match=r"opening it could run anything.*state_dict.* also runs its maker's code"
-        ):
+        with pytest.raises(BiaslibError, match=r"could run anything.*state_dict.* also runs its maker's code"):
             asked(tmp_path / name)
         with pytest.raises(BiaslibError, match=r"save `model\.state_dict\(\)` alone"):
             asked("small", weights=tmp_path / name)
