@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Comparison
+from biaslib.statistics import Comparison, Interval, _widened, crossed_interval
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,49 @@ def crossed_welch(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> 
     pooled = np.sqrt(sum((len(v) - 1) * v.var(ddof=1) for v in single) / (sum(map(len, single)) - 2))
     p = 2 * scipy.stats.t.sf(abs(t), df)
     return Comparison(difference, difference - half, difference + half, difference / pooled, float(t), float(p), n)
+
+
+def crossed_ratio(
+    top: np.ndarray, bottom: np.ndarray, *, confidence: float = 0.95, seed: int = 0, resamples: int = 2000
+) -> Interval:
+    """Bootstrap interval of mean(top) / mean(bottom) for the same models, measured on two sets of images.
+
+    Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the
+    lower mean counts too. Deviations are widened for few models, as in `statistics.crossed_interval`.
+
+    Args:
+        top: (M, N).
+        bottom: (M, K), of the same models; no value of either is NaN.
+        confidence: between 0 and 1.
+        seed: of the resampling.
+        resamples: number of bootstrap draws.
+
+    Returns:
+        Interval over M N values. NaN where the interval of mean(bottom) holds 0: a share of nothing is undefined.
+
+    Raises:
+        BiaslibError: for shapes that do not fit, or missing values.
+    """
+    tables = [_checked(values) for values in (top, bottom)]
+    if len(tables[0]) != len(tables[1]):
+        raise BiaslibError(f"top has {len(tables[0])} models and bottom {len(tables[1])}: give the same models.")
+    if any(np.isnan(table).any() for table in tables):
+        raise BiaslibError("A ratio of means needs all its values: leave out models or images with a NaN.")
+    below = crossed_interval(tables[1], confidence=confidence, seed=seed, resamples=resamples)
+    if not (below.low > 0 or below.high < 0):
+        return Interval(np.nan, np.nan, np.nan, 0, confidence)
+    rng = np.random.default_rng(seed)
+    models = rng.multinomial(len(tables[0]), np.full(len(tables[0]), 1 / len(tables[0])), resamples)
+    means = []
+    for table in tables:
+        count = table.shape[1]
+        images = rng.multinomial(count, np.full(count, 1 / count), resamples)
+        means.append(((models @ table) * images).sum(axis=1) / (len(table) * count))
+    estimate = float(tables[0].mean() / tables[1].mean())
+    with np.errstate(divide="ignore"):
+        drawn = means[0] / means[1]
+    low, high = _widened(drawn, estimate, len(tables[0]), confidence, (-np.inf, np.inf))
+    return Interval(estimate, low, high, tables[0].size, confidence)
 
 
 def _checked(values: np.ndarray) -> np.ndarray:

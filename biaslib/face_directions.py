@@ -28,6 +28,9 @@ BALANCED_ON: Final = ("Smiling", "Clan")
 MANIPULATED: Final = (
     "Eyeglasses", "Wearing_Hat", "Black_Hair", "Blond_Hair", "Gray_Hair", "Mouth_Slightly_Open", "Smiling",
 )  # fmt: skip
+LEAST_ACCURACY: Final = 0.7  # of the plane
+LEAST_JUDGED: Final = 0.9  # balanced accuracy of the judges
+LEAST_DRAWN: Final = 1 / 3  # of the share among rendered faces
 # columns of the world's table that no label tells; "backdrop" is how light the background is
 UNLABELLED: Final = (
     "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
@@ -142,6 +145,24 @@ def directions(
         attribute: attribute_direction(codes, labels, attribute, balanced_on=balanced_on, each=each, seed=seed)
         for attribute in attributes
     }
+
+
+def askable(accuracy: pd.DataFrame, judged: pd.Series, drawn: pd.DataFrame, rendered: pd.Series) -> pd.Series:
+    """Which attributes generators can be asked about: a plane parts their codes, judges know them, and they are drawn.
+
+    Args:
+        accuracy: of the linear classifier of codes: a row an attribute, a column a generator; NaN where none was
+            fitted.
+        judged: balanced accuracy of the judges on rendered faces.
+        drawn: a row an attribute, a column a generator: share of its faces in which judges see the attribute.
+        rendered: the same of rendered faces; of what judges never see there nothing can be said.
+
+    Returns:
+        A bool an attribute: accuracy above .7, judged above .9, and drawn at least a third as often as rendered, with
+        every generator.
+    """
+    often = drawn.div(rendered.where(rendered > 0), axis=0).min(axis=1) >= LEAST_DRAWN
+    return (accuracy.min(axis=1, skipna=False) > LEAST_ACCURACY) & (judged > LEAST_JUDGED) & often
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from biaslib.attribute_models import Experiment, Key, keyed, known
 from biaslib.errors import BiaslibError
 from biaslib.face_directions import BALANCED_ON, Looks, answers, directions, encoded_codes, labelled_codes, looks
 from biaslib.gan.counterfactuals import draw, latent_codes, scores_along, traversal
-from biaslib.gan.directions import as_matrix, orthogonalised, random_directions
+from biaslib.gan.directions import Direction, as_matrix, freed, orthogonalised, random_directions
 from biaslib.gan.networks import Generator
 from biaslib.statistics import holm
 from biaslib.worlds.faces import Faces
@@ -157,6 +157,62 @@ def run(key: tuple[Walk, tuple[Key, ...], tuple[Key, ...], str]) -> dict[str, np
     return found
 
 
+@dataclass(frozen=True)
+class Bearings:
+    """The directions of an audit with one generator.
+
+    Attributes:
+        fitted: attribute -> its direction as fitted.
+        vectors: (A, latent), of length 1: what is walked along, in the same order.
+        named: (K, latent): what random directions are freed of, so that a control is treated as what it is compared
+            with; K is 0 where directions are walked as fitted.
+    """
+
+    fitted: dict[str, Direction]
+    vectors: np.ndarray
+    named: np.ndarray
+
+
+def bearings(
+    trained: face_generators.Trained,
+    attributes: Sequence[str],
+    networks: Sequence[nn.Module],
+    reader: Looks,
+    *,
+    way: str = "encoded",
+    orthogonal: bool = True,
+    fitted: int = 4000,
+    seed: int = 0,
+) -> Bearings:
+    """Directions of attributes, freed of one another, of `BALANCED_ON` and of every look that can be read.
+
+    Args:
+        trained: a generator with its encoder.
+        attributes: whose directions.
+        networks: the judges, who label generated faces.
+        reader: of the looks that no label tells.
+        way: see `Walk`; so are the others.
+        orthogonal: False leaves the directions as fitted.
+        fitted: codes that directions are fitted on.
+        seed: of these codes.
+
+    Raises:
+        BiaslibError: for faces of too few kinds to fit a direction.
+    """
+    if way == "encoded":
+        codes, labels = encoded_codes(trained, count=fitted, seed=_FITTED_SEED + seed, reader=reader)
+    else:
+        codes, labels = labelled_codes(trained.generator, networks, count=fitted, seed=seed, reader=reader)
+    # a look that is the same on all faces has no direction
+    varied = [name for name in (*BALANCED_ON, *reader.readable) if labels[name].any() and not labels[name].all()]
+    others = [name for name in varied if name not in attributes] if orthogonal else []
+    found = directions(codes, labels, [*attributes, *others], seed=seed)
+    own, named = {name: found[name] for name in attributes}, as_matrix(found)
+    if not orthogonal:
+        return Bearings(own, named, named[:0])
+    return Bearings(own, orthogonalised(named)[: len(own)], named)
+
+
 def generator_of(walk: Walk) -> face_generators.Trained:
     """The generator of a walk, with its encoder.
 
@@ -223,6 +279,21 @@ def beyond_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"change": mean, "chance": chance, "t": t, "p": p, "p_holm": holm(p)})
 
 
+def smallest_visible(chance: float, draws: int, directions: int, *, power: float = 0.8) -> float:
+    """The size that a direction's change must truly have for `beyond_random` to tell it from chance, mostly.
+
+    Args:
+        chance: one standard deviation of chance, as `beyond_random` gives it.
+        draws: random directions of all generators together.
+        directions: of attributes, over which p-values are corrected (as the first of Holm's steps does, for all).
+        power: how often the change is to be told from chance, at .05.
+
+    Returns:
+        In the unit of chance, by shifting Student's t.
+    """
+    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(power, draws))
+
+
 def parts(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
     """What the change along each direction is made of, as far as exact effects and the judges' words account for it.
 
@@ -270,19 +341,12 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
     generator = trained.generator.to(memory_format=torch.channels_last)  # draws twice as fast
     networks, asked = [known(key) for key in models], [known(key) for key in judges]
     read = looks(size=4 * 2 ** (len(generator.widths) - 1))
-    if walk.way == "encoded":
-        codes, labels = encoded_codes(trained, count=walk.fitted, seed=_FITTED_SEED + walk.seed, reader=read)
-    else:
-        codes, labels = labelled_codes(generator, asked, count=walk.fitted, seed=walk.seed, reader=read)
-    # a look that is the same on all faces has no direction
-    varied = [name for name in (*BALANCED_ON, *read.readable) if labels[name].any() and not labels[name].all()]
-    freed = [name for name in varied if name not in walk.attributes] if walk.orthogonal else []
-    fitted = directions(codes, labels, [*walk.attributes, *freed], seed=walk.seed)
-    named, controls = as_matrix(fitted), random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed)
-    vectors = named[: len(walk.attributes)]
-    if walk.orthogonal:
-        # a control is treated as what it is compared with
-        vectors, controls = orthogonalised(named)[: len(walk.attributes)], _freed(controls, named)
+    found = bearings(
+        trained, walk.attributes, asked, read, way=walk.way, orthogonal=walk.orthogonal, fitted=walk.fitted,
+        seed=walk.seed,
+    )  # fmt: skip
+    vectors = found.vectors
+    controls = freed(random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed), found.named)
 
     def predict(images: np.ndarray) -> np.ndarray:
         return np.stack([expit(training.predict(model, images)[:, 0]) for model in networks], axis=1)
@@ -291,20 +355,13 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
     before = predict(draw(generator, start))
     along = scores_along(predict, generator, start, np.concatenate([vectors, controls]), walk.steps)
     scores = np.moveaxis(along, 3, 0).astype(np.float32)  # (models, directions, steps, codes)
-    names, accuracy = list(walk.attributes), [fitted[name].accuracy for name in walk.attributes]
+    names, accuracy = list(walk.attributes), [one.accuracy for one in found.fitted.values()]
     return {
         "before": before.T.astype(np.float32), "along": scores[:, : len(names)], "random": scores[:, len(names) :],
         "accuracy": np.array([[one.estimate, one.low, one.high, one.n] for one in accuracy]), "vectors": vectors,
         "controls": controls,
         **_judged(generator, asked, read, start, vectors),
     }  # fmt: skip
-
-
-def _freed(controls: np.ndarray, named: np.ndarray) -> np.ndarray:
-    """Each control without what it shares with any of the named directions, of length 1 again."""
-    basis, _ = np.linalg.qr(named.T)
-    left = controls - controls @ basis @ basis.T
-    return left / np.linalg.norm(left, axis=1, keepdims=True)
 
 
 def _judged(

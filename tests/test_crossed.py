@@ -4,9 +4,9 @@ import pytest
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from biaslib.crossed import components, crossed_welch
+from biaslib.crossed import components, crossed_ratio, crossed_welch
 from biaslib.errors import BiaslibError
-from biaslib.statistics import welch
+from biaslib.statistics import crossed_interval, welch
 
 
 def drawn(n_models, n_images, *, of_models=1.0, of_images=1.0, rest=1.0, seed=0):
@@ -111,3 +111,48 @@ def test_too_little_is_undefined_and_wrong_shapes_are_said():
         components(np.ones(3))
     with pytest.raises(BiaslibError, match="confidence"):
         crossed_welch(a, a, confidence=95)
+
+
+def test_a_ratio_by_hand_and_its_scale():
+    top, bottom = drawn(6, 40, of_models=0.2) + 4, drawn(6, 60, of_models=0.2, seed=1) + 8
+    found = crossed_ratio(top, bottom)
+    assert found.estimate == pytest.approx(top.mean() / bottom.mean())
+    assert found.low < found.estimate < found.high
+    assert found.n == 240
+    other = crossed_ratio(10 * top, 5 * bottom)
+    np.testing.assert_allclose((other.low, other.high), (2 * found.low, 2 * found.high))
+    # nothing varies: nothing is unsure
+    flat = crossed_ratio(np.full((3, 4), 1.0), np.full((3, 5), 2.0))
+    assert (flat.estimate, flat.low, flat.high) == (0.5, 0.5, 0.5)
+
+
+def test_a_known_bottom_leaves_the_interval_of_the_top():
+    top = drawn(8, 50) + 5
+    found, plain = crossed_ratio(top, np.full((8, 3), 2.0), resamples=4000), crossed_interval(top, resamples=4000)
+    np.testing.assert_allclose((2 * found.low, 2 * found.high), (plain.low, plain.high), rtol=0.02)
+
+
+def test_models_that_move_both_alike_leave_the_ratio_sure():
+    # each model has half of its own effect: that models differ says nothing about the share
+    size = np.linspace(1, 3, 10)[:, None]
+    alike = crossed_ratio(0.5 * size + np.zeros((10, 4)), size + np.zeros((10, 4)))
+    np.testing.assert_allclose((alike.low, alike.high), (0.5, 0.5))
+
+
+def test_the_ratio_is_covered_about_as_often_as_it_says():
+    hits = 0
+    for seed in range(200):
+        top, bottom = drawn(8, 30, of_models=0.3, seed=2 * seed) + 2, drawn(8, 30, of_models=0.3, seed=2 * seed + 1) + 4
+        one = crossed_ratio(top, bottom, resamples=300, seed=seed)
+        hits += one.low < 0.5 < one.high
+    assert 180 <= hits <= 199
+
+
+def test_a_share_of_nothing_is_undefined():
+    found = crossed_ratio(drawn(5, 20) + 3, drawn(5, 20, seed=1))
+    assert np.isnan([found.estimate, found.low, found.high]).all()
+    assert found.n == 0
+    with pytest.raises(BiaslibError, match="same models"):
+        crossed_ratio(np.ones((3, 4)), np.ones((2, 4)))
+    with pytest.raises(BiaslibError, match="all its values"):
+        crossed_ratio(np.full((3, 4), np.nan), np.ones((3, 4)))

@@ -12,6 +12,7 @@ from biaslib.errors import BiaslibError
 from biaslib.face_directions import (
     UNLABELLED,
     answers,
+    askable,
     classifiers,
     directions,
     encoded_codes,
@@ -171,3 +172,17 @@ def test_directions_that_do_not_move_their_own_attribute_have_no_share():
 def test_leakage_is_of_each_by_each(shape):
     with pytest.raises(BiaslibError, match="at least two attributes"):
         leaked(np.zeros(shape))
+
+
+def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
+    names = ["stands", "not parted", "parted by one", "not judged", "hardly drawn", "no plane"]
+    accuracy = pd.DataFrame({"a": [0.9, 0.6, 0.9, 0.9, 0.9, 0.9], "b": [0.8, 0.6, 0.7, 0.8, 0.8, np.nan]}, index=names)
+    judged = pd.Series([0.95, 0.95, 0.95, 0.9, 0.95, 0.95], index=names)
+    rendered = pd.Series([0.3, 0.3, 0.3, 0.3, 0.3, 0.3], index=names)
+    drawn = pd.DataFrame({"a": [0.1, 0.3, 0.3, 0.3, 0.3, 0.3], "b": [0.4, 0.3, 0.3, 0.3, 0.09, 0.3]}, index=names)
+    found = askable(accuracy, judged, drawn, rendered)
+    assert list(found[found].index) == ["stands"]
+    # the order of generators says nothing, and one that stands alone stands
+    pd.testing.assert_series_equal(found, askable(accuracy[["b", "a"]], judged, drawn[["b", "a"]], rendered))
+    assert list(askable(accuracy[["a"]], judged, drawn[["a"]], rendered)) == [True, False, True, False, True, True]
+    assert not askable(accuracy, judged, drawn, 0 * rendered).any()

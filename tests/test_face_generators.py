@@ -87,3 +87,16 @@ def test_the_pictures_are_the_worlds():
     pictures = TINY.pictures()
     assert pictures.shape == (40, 8, 8, 3)
     assert not np.array_equal(pictures, replace(TINY, gan=replace(TINY.gan, seed=1)).pictures())
+
+
+def test_the_quick_recipe_is_half_as_long_for_its_encoder():
+    found = face_generators.quick(1000, seed=3)
+    assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
+    assert (found.gan.seed, found.encoder.seed) == (3, 3)
+    assert found.gan.penalty_every > 1
+
+
+def test_generators_have_a_name_for_readers():
+    assert [face_generators.said(name) for name in ("faces-0", "faces-1", "grown here")] == [
+        "generator 1", "generator 2", "grown here",
+    ]  # fmt: skip

@@ -12,7 +12,18 @@ from biaslib import attribute_models, face_generators, face_sensitivity, trainin
 from biaslib.attribute_maps import Evaluation
 from biaslib.attribute_models import Experiment
 from biaslib.errors import BiaslibError
-from biaslib.face_sensitivity import STEP, Walk, audited, beyond_random, parts, slopes, walked
+from biaslib.face_directions import BALANCED_ON, looks
+from biaslib.face_sensitivity import (
+    STEP,
+    Walk,
+    audited,
+    bearings,
+    beyond_random,
+    parts,
+    slopes,
+    smallest_visible,
+    walked,
+)
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
@@ -73,6 +84,15 @@ def test_orthogonal_directions_differ_from_those_as_fitted(found):
     assert np.abs(plain.controls @ plain.vectors.T).min() > 1e-4
 
 
+def test_bearings_are_what_is_walked(found):
+    trained = face_generators.trained([TINY])[0]
+    same = bearings(trained, WALK.attributes, attribute_models.trained([JUDGE]), looks(size=16), fitted=800)
+    np.testing.assert_allclose(same.vectors, found.vectors, atol=1e-6)
+    np.testing.assert_allclose(found.controls @ same.named.T, 0, atol=1e-6)
+    assert len(same.named) >= len(WALK.attributes) + len(BALANCED_ON)
+    assert list(same.fitted) == list(WALK.attributes)
+
+
 def test_what_cannot_be_walked_is_refused(found):
     with pytest.raises(BiaslibError, match="2 was not walked"):
         found.change(slice(None), step=2.0)
@@ -114,6 +134,20 @@ def test_changes_are_compared_with_the_root_mean_square_of_random_ones():
     np.testing.assert_allclose(found["t"], [3 * 2**0.5, 0.5 * 2**0.5])
     np.testing.assert_allclose(found["p"], 2 * scipy.stats.t.sf(found["t"], 4))
     np.testing.assert_allclose(found["p_holm"], holm(found["p"]))
+
+
+def test_a_change_of_the_smallest_visible_size_is_seen_four_times_in_five():
+    rng = np.random.default_rng(1)
+    seen, chance, size = 0, 0.1 / 2**0.5, 6
+    true = smallest_visible(chance, 40, size)
+    for _ in range(600):
+        changes = rng.normal(0, 0.1, (2, size))
+        changes[:, 0] += true
+        # Bonferroni, as the first of Holm's steps
+        seen += beyond_random(changes, rng.normal(0, 0.1, (2, 20)))["p"][0] < 0.05 / size
+    assert 0.74 < seen / 600 < 0.86
+    assert smallest_visible(2 * chance, 40, size) == pytest.approx(2 * true)
+    assert smallest_visible(chance, 40, 1) < true
 
 
 def test_where_nothing_differs_five_in_a_hundred_directions_are_taken_for_more():

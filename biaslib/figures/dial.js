@@ -11,7 +11,7 @@
     board.style.setProperty("--biaslib-columns", data.columns);
     const chosen = make("output", {});
     const note = make("p", { class: "biaslib-note", "aria-live": "polite" });
-    const slider = make("input", { type: "range", min: 0, max: data.settings.length - 1, step: 1, value: 0,
+    const slider = make("input", { type: "range", min: 0, max: data.settings.length - 1, step: 1, value: data.start,
       oninput: () => set(Number(slider.value)) });
     const set = (setting) => {
       const name = data.settings[setting];
@@ -29,6 +29,6 @@
     replace(figure, make("div", { class: "biaslib-dial" },
       make("label", { class: "biaslib-slide" }, make("span", {}, `${data.setting_name}: `, chosen), slider),
       data.notes.length ? note : "", board));
-    set(0);
+    set(data.start);
   });
 })();

@@ -95,6 +95,7 @@ def dial(
     settings: Sequence[str],
     *,
     setting_name: str = "bias",
+    start: int = 0,
     columns: int = 6,
     titles: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
@@ -108,6 +109,7 @@ def dial(
         images_by_setting: (S, N, H, W, 3) uint8; embedded as one JPEG a setting, for looking at.
         settings: S words for the slider's stops.
         setting_name: what the slider sets.
+        start: the stop it opens on; -1 is the last.
         columns: pictures in a row, >= 1 (four at most on a phone).
         titles: N words, one under each picture.
         notes: S sentences, one a setting, shown under the slider.
@@ -124,6 +126,8 @@ def dial(
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
     if columns < 1:
         raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    if not -len(settings) <= start < len(settings):
+        raise BiaslibError(f"start must be one of the {len(settings)} settings, not {start}.")
     if notes is not None and len(notes) != len(settings):
         raise BiaslibError(f"{len(settings)} settings but {len(notes)} notes: give one for each.")
     columns = min(columns, frames.shape[1])
@@ -134,11 +138,12 @@ def dial(
         "columns": columns,
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
+        "start": start % len(settings),
         "titles": _check_titles(titles, frames.shape[1], "") if titles is not None else [""] * frames.shape[1],
         "notes": list(notes or []),
     }
-    shown = f"{alt} {setting_name}: {settings[0]}."
-    return _piece("dial", data, sheets[0], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
+    shown = f"{alt} {setting_name}: {settings[start]}."
+    return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
 
 
 def map_editor(

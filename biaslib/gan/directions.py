@@ -109,6 +109,22 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
     return np.stack(rows)
 
 
+def freed(vectors: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """Each vector without what it shares with any of the named ones, of length 1 again.
+
+    What `orthogonalised` does to directions, done to the random directions that they are compared with.
+
+    Args:
+        vectors: (R, d).
+        named: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
+
+    Raises:
+        BiaslibError: where a vector lies in the span of the named ones, so that nothing is left of it.
+    """
+    basis, _ = np.linalg.qr(named.T)
+    return np.stack([unit(left) for left in vectors - vectors @ basis @ basis.T])
+
+
 def angles(vectors: np.ndarray) -> np.ndarray:
     """(A, A) angles between vectors (A, d), in degrees, 0 to 180."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

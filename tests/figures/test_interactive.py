@@ -116,6 +116,15 @@ def test_the_dial_embeds_one_sheet_a_setting():
     assert [picture_of(sheet).shape for sheet in data["sheets"]] == [(32, 48, 3)] * S
     assert data["notes"] == ["a", "b", "c"]
     assert data["titles"] == ["w", "x", "y", "z"]
+    assert data["start"] == 0
+
+
+def test_the_dial_opens_where_it_is_told_to():
+    piece = figures.dial(np.stack([IMAGES, IMAGES[::-1]]), ["none", "all"], start=-1, alt="birds")
+    data = data_of(piece)
+    assert data["start"] == 1
+    # without scripts the same picture is shown
+    assert f'src="{data["sheets"][1]}" alt="birds bias: all."' in piece.html
 
 
 def test_the_editor_starts_with_the_maps_it_is_given():
@@ -145,6 +154,7 @@ def test_the_editor_starts_with_the_maps_it_is_given():
         (lambda: figures.dial(FRAMES, ["a"], alt="a"), "images_by_setting"),
         (lambda: figures.dial(FRAMES, SETTINGS, columns=0, alt="a"), "columns"),
         (lambda: figures.dial(FRAMES, SETTINGS, notes=["a"], alt="a"), "notes"),
+        (lambda: figures.dial(FRAMES, SETTINGS, start=S, alt="a"), "start"),
         (lambda: figures.dial(FRAMES / 255, SETTINGS, alt="a"), "uint8"),
         (lambda: figures.dial(FRAMES, SETTINGS, alt=" "), "alt"),
         (lambda: figures.map_editor(size=2), "size"),
