@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from biaslib import models, parallel, training, worlds
+from biaslib import models, parallel, store, training, worlds
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
 
@@ -51,6 +51,11 @@ def trained(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> list[
 def train(recipe: Recipe) -> State:
     """The weights of one model, trained on one thread, so that the number of cores does not change them."""
     return parallel.single_threaded(_train, recipe)
+
+
+def known(recipe: Recipe) -> nn.Module:
+    """The model of one recipe, for use inside a worker; trained here where the store lacks it."""
+    return _model(recipe, store.get_or_compute("model", recipe, functools.partial(train, recipe), code=train))
 
 
 @functools.lru_cache(maxsize=1)

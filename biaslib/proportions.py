@@ -1,11 +1,11 @@
-"""The difference of two shares with its interval and its test."""
+"""A share, and the difference of two, with interval and test."""
 
 import numpy as np
 from scipy.stats import binomtest
 
 from biaslib.errors import BiaslibError
 from biaslib.power import share_p_values
-from biaslib.statistics import Comparison
+from biaslib.statistics import Comparison, Interval
 
 
 def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
@@ -44,6 +44,19 @@ def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) ->
     effect = float(np.subtract(*(2 * np.arcsin(np.sqrt(p)))))
     tested = float(share_p_values(hits[0], n[0], hits[1], n[1]))
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, tested, n)
+
+
+def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
+
+    Raises:
+        BiaslibError: for more hits than n, or a confidence that is not between 0 and 1.
+    """
+    if not 0 <= hits <= n or not 0 < confidence < 1:
+        raise BiaslibError(f"hits must lie in [0, n] and confidence in (0, 1), not {hits} of {n}, {confidence}.")
+    if n == 0:
+        return Interval(np.nan, np.nan, np.nan, 0, confidence)
+    return Interval(hits / n, *_wilson(hits, n, confidence), n, confidence)
 
 
 def _wilson(hits: int, n: int, confidence: float) -> tuple[float, float]:

@@ -152,6 +152,16 @@ def run(experiment: Experiment) -> Arrays:
     return arrays
 
 
+def known(experiment: Experiment) -> nn.Module:
+    """The model of one experiment, for use inside a worker; trained here where the store lacks it."""
+    arrays = store.get_or_compute("scenes", experiment, functools.partial(_run, experiment), code=run)
+    model = models.build(ARCHITECTURE, experiment.objective().outputs)
+    model.load_state_dict(
+        {name.removeprefix(STATE): torch.from_numpy(array) for name, array in arrays.items() if name.startswith(STATE)}
+    )
+    return model.eval()
+
+
 def object_scores(outcome: Outcome, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
     """Scores (N, 15) of the objects in validation and test; the rule is for domain-independent models only."""
     if outcome.experiment.training != "domain_independent":
@@ -235,12 +245,8 @@ def run_resized(key: tuple[Experiment, float]) -> np.ndarray:
 
 
 def _resized(experiment: Experiment, robot_size: float) -> np.ndarray:
-    arrays = store.get_or_compute("scenes", experiment, functools.partial(_run, experiment), code=run)
-    model = models.build(ARCHITECTURE, experiment.objective().outputs)
-    model.load_state_dict(
-        {name.removeprefix(STATE): torch.from_numpy(array) for name, array in arrays.items() if name.startswith(STATE)}
-    )
     table = experiment.table("test").assign(robot_size=robot_size)
+    model = known(experiment)
     return training.predict(model, experiment.world().render(table, size=experiment.size, regions=()).images)
 
 
