@@ -117,6 +117,49 @@ class Trial:
         return self.drawn_by.factors(self.recipe.images, strength=self.strength, seed=self.seed)
 
 
+def grid(
+    worlds_: Sequence[str],
+    *,
+    strengths: Sequence[float],
+    models: int,
+    twins: int,
+    architecture: str | None = None,
+    seed: int = 0,
+    images: int | None = None,
+    epochs: int | None = None,
+    size: int = 64,
+    test_images: int = 1000,
+    explained: int = 100,
+) -> list[Trial]:
+    """Trials of every world: `twins` at strength 0, `models` at every other strength, world by world.
+
+    Args:
+        worlds_: of `PLACES`.
+        strengths: of the bias; 0 is added where it is missing.
+        models: at every strength above 0.
+        twins: unbiased models.
+        architecture: see `Trial`, as all that follow; `seed` is that of the first model of each strength.
+        seed: see above.
+        images: likewise.
+        epochs: likewise.
+        size: likewise.
+        test_images: likewise.
+        explained: likewise.
+
+    Raises:
+        BiaslibError: as `Trial` does.
+    """
+    return [
+        Trial(
+            world=world, strength=float(strength), seed=seed + number, architecture=architecture, images=images,
+            epochs=epochs, size=size, test_images=test_images, explained=explained,
+        )
+        for world in worlds_
+        for strength in sorted({0.0, *strengths})
+        for number in range(models if strength else twins)
+    ]  # fmt: skip
+
+
 def train(trials: Sequence[Trial], *, scheduler: str | None = None) -> None:
     """Trains the models that the store lacks, side by side; a killed call goes on where it was.
 
