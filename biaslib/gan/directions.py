@@ -115,14 +115,18 @@ def freed(vectors: np.ndarray, named: np.ndarray) -> np.ndarray:
     What `orthogonalised` does to directions, done to the random directions that they are compared with.
 
     Args:
-        vectors: (R, d).
+        vectors: (R, d), none of length 0; R may be 0.
         named: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
 
     Raises:
         BiaslibError: where a vector lies in the span of the named ones, so that nothing is left of it.
     """
     basis, _ = np.linalg.qr(named.T)
-    return np.stack([unit(left) for left in vectors - vectors @ basis @ basis.T])
+    left = vectors - vectors @ basis @ basis.T
+    length, whole = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (left, vectors))
+    if (length < 1e-6 * whole).any():
+        raise BiaslibError("A vector is a mixture of the named ones: freed of them, nothing is left of it.")
+    return left / length
 
 
 def angles(vectors: np.ndarray) -> np.ndarray:
