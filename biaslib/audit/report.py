@@ -52,8 +52,11 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit) -> dict[str, figures.Piece]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
+    captions = dict(_CAPTIONS) | {"visible": _CAPTIONS["visible"].format(**audit.settings)}
     made |= {
-        name: _table(audit.tables[name], name) for name in audit.tables if name in _CAPTIONS and len(audit.tables[name])
+        name: _table(table, name, captions[name])
+        for name, table in audit.tables.items()
+        if name in captions and len(table)
     }
     if audit.average_maps:
         made["average-maps"] = _averages(audit)
@@ -83,11 +86,7 @@ def _body(audit: Audit) -> Iterator[str]:
     )
     yield from _all(made, "accuracies-figure", "gaps", "visible")
     yield _h("Does it exaggerate?", "amplification")
-    yield _p(
-        "Amplification is how far the answers change the association of target and group. Errors change it, too, even "
-        "if they know nothing of the group: what they alone would give stands beside it. Signed, above 0, the answers "
-        "tie the two more closely than the labels do."
-    )
+    yield from map(_p, _amplification(audit))
     yield from _all(made, "amplification")
     if audit.average_maps:
         yield _h("Where it looks", "attention")
@@ -114,7 +113,10 @@ def _body(audit: Audit) -> Iterator[str]:
 
 def _found(audit: Audit) -> Iterator[str]:
     yield _h("What was found", "found")
-    tests = f"{audit.numbers['tests']} tests; correction of p-values: {audit.settings['correction']}."
+    count, correction = audit.numbers["tests"], audit.settings["correction"]
+    tests = f"{count} tests; correction of p-values: {correction}."
+    if correction == "none":
+        tests += f" Of so many, {0.05 * count:.1f} on average would find something where there is nothing."
     if audit.findings:
         yield f'<div class="found">{_list([finding.sentence for finding in audit.findings])}</div>'
         yield _p(tests, "lead")
@@ -128,6 +130,25 @@ def _found(audit: Audit) -> Iterator[str]:
     )
     yield f'<div class="quiet">{_p("Nothing that these images can tell from chance. " + smallest)}</div>'
     yield _p(tests, "lead")
+
+
+def _amplification(audit: Audit) -> Iterator[str]:
+    yes, inside = audit.target.words[1], audit.groups[0].words[1]
+    yield (
+        f"Say that 60 % of the images with {inside} are labelled {yes} and 40 % of the others, and the model says "
+        f"{yes} of 80 % and of 20 %: its answers are 20 points off, and tie the two more closely than the labels do. "
+        "That is amplification. Mistakes move such shares even where they have nothing to do with the group, so the "
+        "model's mistakes are also shuffled among the "
+        "images of equal labels. Only what it is off more, or less, than its shuffled mistakes has to do with the "
+        "group. Signed: above 0 the answers tie the two more closely than the labels do, below 0 less closely; it is "
+        "measured only where the labels tie them at all."
+    )
+    if len(audit.tables["amplification"]) > len(audit.groups):
+        yield (
+            "Group → target: how often the model says the target, of images in the group and of the others. Target → "
+            "group: how often it says the group, of images labelled as the target. Both predicted: how often it says "
+            "the group of images that it calls the target itself."
+        )
 
 
 def _dots(audit: Audit) -> figures.Piece:
@@ -208,10 +229,10 @@ _CAPTIONS: Mapping[str, str] = {
     "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
     "the group as labelled, and in the training labels.",
     "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval.",
-    "visible": "The smallest gap these images show with 80 % power after correction, and how many images of that kind "
-    "a gap of 5 points would need.",
-    "amplification": "Mean size of the changes, and signed mean (single attribute), with 95 % bootstrap intervals, "
-    "beside the mean size that unrelated errors give.",
+    "visible": "The smallest gap that 80 % of such audits would find (correction for other tests: {correction}), and "
+    "how many images of that kind a gap of 5 points would need.",
+    "amplification": "How often the model says it and how often it is labelled so, how far these are apart on average "
+    "with 95 % bootstrap intervals, and how far mistakes alone would bring them apart.",
     "attention": "Attention-IoU of the target's map with the group's, and with the group's map of another image.",
     "regions": "How much of the target's map lies in each region, beside the region's share of the image.",
     "regions_by_cell": "The same, cell by cell.",
@@ -223,6 +244,12 @@ _NAMES: Mapping[str, str] = {
     "n_out": "n, others",
     "right_in": "right, in group",
     "right_out": "right, others",
+    "said_in": "said, in group",
+    "labelled_in": "labelled, in group",
+    "said_out": "said, others",
+    "labelled_out": "labelled, others",
+    "size": "apart",
+    "unrelated errors": "by mistakes alone",
     "among": "images with",
     "smallest": "smallest gap seen",
     "needed": "needed for 5 points",
@@ -234,7 +261,7 @@ _NAMES: Mapping[str, str] = {
 }
 
 
-def _table(frame: pd.DataFrame, name: str) -> figures.Piece:
+def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
     idle = [column for column in ("small", "in the training labels") if column in frame and not _says(frame[column])]
     shown = frame.drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
     formats: dict[str, str | Callable[[float], str]] = {
@@ -246,7 +273,7 @@ def _table(frame: pd.DataFrame, name: str) -> figures.Piece:
         shown = shown.assign(few=shown["few"].map({True: "few", False: ""}))
     if "needed for 5 points" in shown:
         formats["needed for 5 points"] = ",.0f"
-    return figures.table(shown, caption=_CAPTIONS[name], name=name.replace("_", "-"), formats=formats)
+    return figures.table(shown, caption=caption, name=name.replace("_", "-"), formats=formats)
 
 
 def _says(column: pd.Series) -> bool:

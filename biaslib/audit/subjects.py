@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from biaslib import attribution, fingerprint, models
+from biaslib.audit.outputs import are_shares, check_outputs, read_for_itself, said
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
 
@@ -131,15 +132,15 @@ def subject(
     pictures = torch.from_numpy(steps.normalised(noise))
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
-    _check_outputs(outputs, output, group_outputs)
+    check_outputs(outputs, output, group_outputs)
     logit = output is not None or outputs == 1
-    if logit and threshold is None and _are_shares(raw):
+    if logit and threshold is None and are_shares(raw):
         raise BiaslibError(
             f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
             "return logits."
         )
     answers = Answers(opened, outputs, target=output, groups=group_outputs, threshold=threshold or 0.0).to(device)
-    described = described | {"outputs": str(outputs), "answer": _says(output, outputs)}
+    described = described | {"outputs": str(outputs), "answer": said(output, outputs)}
     asked = {"output": output, "groups": list(group_outputs), "threshold": threshold, "steps": steps}
     # the code of a user's own function is not known, so what it answers to noise stands for it
     key = fingerprint.of_value([described, state, asked, np.round(raw.cpu().double().numpy(), 4)])
@@ -150,7 +151,7 @@ def subject(
         _why_no_maps(answers, opened, pictures[:1]),
         key,
         checked_for_probabilities=logit and threshold is None,
-        note=_note(outputs, output, group_outputs, threshold or 0.0),
+        note=read_for_itself(outputs, output, group_outputs, threshold or 0.0),
     )
 
 
@@ -286,40 +287,6 @@ def _why_no_maps(answers: Answers, model: Any, picture: torch.Tensor) -> str:
     if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
         return "the model's forward_head(forward_features(images)) is not what it answers"
     return ""
-
-
-def _check_outputs(outputs: int, output: int | None, group_outputs: Sequence[int]) -> None:
-    if output is None and outputs > 2:
-        raise BiaslibError(f"The model has {outputs} outputs: say which one tells the target, counted from 0.")
-    if output is None and group_outputs:
-        raise BiaslibError("Outputs for groups need the output of the target named, too.")
-    for one in (*(() if output is None else (output,)), *group_outputs):
-        if not 0 <= one < outputs:
-            raise BiaslibError(f"There is no output {one}: the model has {outputs}, counted from 0.")
-
-
-def _are_shares(outputs: torch.Tensor) -> bool:
-    whole = outputs.ndim == 2 and outputs.shape[1] > 1 and bool((outputs >= 0).all())
-    return whole and torch.allclose(outputs.sum(dim=1), torch.ones(len(outputs), device=outputs.device), atol=1e-3)
-
-
-def _note(outputs: int, output: int | None, group_outputs: Sequence[int], threshold: float) -> str:
-    if output is None or outputs == len({output, *group_outputs}):
-        return ""
-    other = (
-        "leave the output out" if outputs == 2 else "give a module that returns two: the largest other, and this one"
-    )
-    return (
-        f"The model has {outputs} outputs, and output {output} was read for itself, above {threshold:g} being yes, as "
-        "is right where every output answers a question of its own; where they are classes of which the largest wins, "
-        f"{other}."
-    )
-
-
-def _says(output: int | None, outputs: int) -> str:
-    if output is not None:
-        return f"output {output}, counted from 0"
-    return "the only output" if outputs == 1 else "the second output less the first (two classes)"
 
 
 def _no_weights(weights: str | Path | None) -> None:

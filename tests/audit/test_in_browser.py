@@ -1,29 +1,16 @@
 """The report in a real browser without a network: nothing loads, nothing complains, everybody can read it."""
 
-import shutil
-
 import pytest
 from axe_core_python.selenium import Axe
-from selenium import webdriver
 
 from biaslib import audit
 from tests.audit.subjects import PLAIN, both
-
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and its driver")
+from tests.browsing import chromium
 
 
 @pytest.fixture(scope="module")
 def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    switches = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-    for argument in (*switches, "--host-resolver-rules=MAP * ~NOTFOUND"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    yield from chromium()
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
 """Interactive pieces in a real browser: several on one page, by mouse and keyboard, on a phone, with no complaint."""
 
-import shutil
-
 import numpy as np
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from biaslib import figures
-
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and its driver")
+from tests.browsing import chromium
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
@@ -20,14 +15,7 @@ SCORE = np.arange(15, dtype=float).reshape(3, 5) / 20
 
 @pytest.fixture(scope="module")
 def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    yield from chromium()
 
 
 @pytest.fixture(scope="module")
