@@ -250,11 +250,13 @@ def residuals(attributes: pd.DataFrame) -> pd.Series:
         attributes: columns attribute, mcc, heatmap.
 
     Returns:
-        indexed by attribute.
+        indexed by attribute; NaN where fewer than three attributes, or all with one mcc, leave no residuals.
     """
-    slope, start = np.polyfit(attributes["mcc"], attributes["heatmap"], 1)
-    rest = attributes["heatmap"] - (start + slope * attributes["mcc"])
-    return pd.Series((rest / rest.std(ddof=2)).to_numpy(), index=attributes["attribute"])
+    mcc, heatmap = (attributes[column].to_numpy(float) for column in ("mcc", "heatmap"))
+    if len(mcc) < 3 or np.ptp(mcc) == 0:
+        return pd.Series(np.nan, index=attributes["attribute"])
+    rest = pd.Series(heatmap - np.polyval(np.polyfit(mcc, heatmap, 1), mcc), index=attributes["attribute"])
+    return rest / np.sqrt((rest**2).sum() / (len(rest) - 2))
 
 
 def _keyed(table: pd.DataFrame, key: str | list[str]) -> Rows:

@@ -128,6 +128,13 @@ def test_residuals_by_hand():
     assert rest.tolist() == pytest.approx([0.1 / 0.1**0.5, 0.3 / 0.1**0.5, -0.1 / 0.1**0.5, -0.3 / 0.1**0.5])
 
 
+@pytest.mark.parametrize("mcc", [[], [0.1], [0.1, 0.2], [0.1, 0.1, 0.1]])
+def test_too_few_attributes_leave_no_residuals(mcc):
+    table = pd.DataFrame({"attribute": list("abc")[: len(mcc)], "mcc": mcc, "heatmap": [0.5, 0.7, 0.6][: len(mcc)]})
+    rest = reanalysis.residuals(table)
+    assert rest.isna().all() and list(rest.index) == list(table["attribute"])
+
+
 def test_names_as_one_says_them():
     assert reanalysis.words("5_o_Clock_Shadow") == "5 o'Clock Shadow"
     assert reanalysis.words("Wavy_Hair") == "Wavy Hair"
