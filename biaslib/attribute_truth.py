@@ -33,12 +33,13 @@ def where_drawn(
         if name not in factors or not factors[name].isin((0, 1)).all():
             raise BiaslibError(f"{name!r} is no binary column of the table: take one of {', '.join(Faces.attributes)}.")
     found = np.empty((len(factors), len(attributes), cells, cells), np.float32)
+    as_they_are = _drawn(factors, size)  # with an attribute where they have it, without it where they have not
     for at, name in enumerate(attributes):
-        kind = factors[name].to_numpy().dtype
-        on, off = (
-            Faces().render(factors.assign(**{name: np.full(len(factors), value, kind)}), size=size, regions=()).images
-            for value in (1, 0)
-        )
-        change = np.abs(on.astype(np.float32) - off).mean(axis=-1) / 255
-        found[:, at] = change.reshape(-1, cells, size // cells, cells, size // cells).mean(axis=(2, 4))
+        values = factors[name].to_numpy()
+        change = np.abs(_drawn(factors.assign(**{name: (values == 0).astype(values.dtype)}), size) - as_they_are)
+        found[:, at] = (change.mean(axis=-1) / 255).reshape(-1, cells, size // cells, cells, size // cells).mean((2, 4))
     return found
+
+
+def _drawn(factors: pd.DataFrame, size: int) -> np.ndarray:
+    return Faces().render(factors, size=size, regions=()).images.astype(np.float32)
