@@ -40,7 +40,7 @@ app.add_typer(data_app, name="data")
 
 Preset = Annotated[
     str | None,
-    typer.Option(help="The scale: quick (the default), smoke, real, gpu or paper.", show_default=False),
+    typer.Option(help="The scale: quick (the default), smoke, standard, real, gpu or paper.", show_default=False),
 ]
 Scheduler = Annotated[
     str | None,
@@ -229,6 +229,8 @@ def audit(
     )  # fmt: skip
     for note in found.notes:
         print(f"biaslib: {note}", file=sys.stderr)
+    for reason in found.unmeasured:
+        print(f"not measured: {reason}", file=sys.stderr)
     for finding in found.findings:
         print(finding.sentence)
     if not found.findings:

@@ -136,9 +136,9 @@ def _amplified(row: dict[str, Any], target: Binary, group: tuple[str, str]) -> s
     match row["direction"]:
         case "group → target":
             return (
-                f"The model says {yes} of {said_in} of the images with {inside} ({labelled_in} are labelled so) and of "
-                f"{said_out} of those with {outside} ({labelled_out}): {size} off on average, where as many mistakes "
-                f"that ignore {row['group']} would be {chance} off"
+                f"The model says {yes} of {said_in} of the images marked {inside} ({labelled_in} are labelled so) and "
+                f"of {said_out} of those marked {outside} ({labelled_out}): {size} off on average, where as many "
+                f"mistakes that ignore {row['group']} would be {chance} off"
             )
         case "target → group":
             return (

@@ -113,7 +113,7 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
         BiaslibError: for a folder that is not there, masks that belong to no image, or are not as large as theirs.
     """
     if not folder.is_dir():
-        raise BiaslibError(f"There is no folder of masks {folder}.")
+        raise BiaslibError(f"There is no folder of masks {folder}: name the one that holds them, or leave masks out.")
     found = {folder.name: _of(folder, files)}
     if not any(found[folder.name]):
         found = {inner.name: _of(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
@@ -132,8 +132,8 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
                 wrong.append(f"{mask.name} {_times(sizes[1])} for {_times(sizes[0])}")
     if wrong:
         raise BiaslibError(
-            f"{len(wrong):,} masks are not as large as their images ({listed(wrong)}): a mask has one pixel for each "
-            "pixel of its image."
+            f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
+            "pixel for each pixel of its image."
         )
     return found
 

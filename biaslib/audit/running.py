@@ -89,7 +89,7 @@ def run(
     """
     names = [groups] if isinstance(groups, str) else list(groups)
     if (model is None) == (predictions is None):
-        raise BiaslibError("Give either a model or its predictions.")
+        raise BiaslibError("Give either a model or its predictions, one of the two.")
     if model is not None and data is None:
         raise BiaslibError("A model needs images: name their folder.")
     if deals is not None and deals < 1:
@@ -282,10 +282,10 @@ def _averages(maps: np.ndarray, labels: pd.DataFrame, target: Binary, group: Bin
 def _notes(correct: np.ndarray, unreadable: list[str], unlabelled: tuple[str, ...], of_model: str) -> list[str]:
     notes = [of_model] if of_model else []
     if unreadable:
-        notes.append(f"{len(unreadable):,} images could not be read and are left out: {', '.join(unreadable)}.")
+        notes.append(f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)}).")
     if unlabelled:
         notes.append(
-            f"{len(unlabelled):,} images in the folder have no row in the table and were not looked at "
+            f"Not looked at, as the table has no row for them: {len(unlabelled):,} of the images in the folder "
             f"({listed(unlabelled)})."
         )
     if correct.mean() < 0.5:

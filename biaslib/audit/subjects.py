@@ -168,7 +168,7 @@ def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> tuple[
         _no_weights(weights)
         return _from_function(name)
     if Path(name).suffix or os.sep in name:
-        raise BiaslibError(f"There is no model file {name}.")
+        raise BiaslibError(f"There is no model file {name}: mend its path.")
     return _from_name(name, weights)
 
 

@@ -152,9 +152,12 @@ def read(source: Table) -> pd.DataFrame:
             else pd.read_parquet(path)
         )
     except (ValueError, OSError) as error:
-        raise BiaslibError(f"The table {path} cannot be read as {_kind(path)}: {_first_line(error)}") from error
+        raise BiaslibError(
+            f"The table {path} cannot be read as {_kind(path)} ({_first_line(error)}): save it anew as CSV in UTF-8, "
+            "with the ending .csv, or as parquet."
+        ) from error
     if table.empty:
-        raise BiaslibError(f"The table {path} has no rows.")
+        raise BiaslibError(f"The table {path} has no rows: give one for each image.")
     return table
 
 
@@ -288,4 +291,4 @@ def _kind(path: Path) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

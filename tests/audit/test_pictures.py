@@ -92,7 +92,7 @@ def test_masks_that_fit_no_image_are_refused(tmp_path):
     with pytest.raises(BiaslibError, match=r"No mask in .* belongs to an image"):
         find_masks(tmp_path / "masks", tmp_path / "images", ["a.png"])
     saved(tmp_path / "masks" / "a.png", 12, 10)
-    with pytest.raises(BiaslibError, match=r"1 masks are not as large .* \(a.png 10 x 12 for 12 x 10\)"):
+    with pytest.raises(BiaslibError, match=r"1 of the masks are not as large .* \(a.png 10 x 12 for 12 x 10\)"):
         find_masks(tmp_path / "masks", tmp_path / "images", ["a.png"])
     with pytest.raises(BiaslibError, match="no folder of masks"):
         find_masks(tmp_path / "none", tmp_path / "images", ["a.png"])
