@@ -24,7 +24,7 @@ from biaslib.errors import BiaslibError
 
 MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
-PRESETS = ("paper", "gpu", "real", "quick", "smoke")
+PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
 
 
 def put(name: str, values: Any) -> None:
@@ -51,7 +51,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
 
     Args:
         notebook: the notebook's name.
-        preset: of which run; None takes the largest scale there is (paper, gpu, real, quick).
+        preset: of which run; None takes the largest scale there is (paper, gpu, real, standard, quick).
 
     Returns:
         `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),

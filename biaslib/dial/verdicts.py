@@ -19,6 +19,8 @@ SIZES: Final = (100, 300, 1000, 5000)  # of test sets
 ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
 LEVEL: Final = 0.05
 POWER: Final = 0.8
+_MODEL: Final = ["world", "architecture", "strength", "seed", "model", "effect"]
+_AUDIT: Final = ["world", "architecture", "metric", "images", "models"]
 _FEWER: Final = 8  # how many times fewer draws a slow metric gets
 Key = tuple[tuple[Trial, ...], str, tuple[int, ...], int, int]
 
@@ -52,6 +54,21 @@ def numbers(found: Sequence[Measured]) -> pd.DataFrame:
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def as_record(table: pd.DataFrame, *, digits: int = 4) -> pd.DataFrame:
+    """The table of `numbers` with one row a model and one column a metric, rounded: what a record holds."""
+    wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False)
+    return wide.round(digits).reset_index().rename_axis(columns=None)
+
+
+def from_record(wide: pd.DataFrame) -> pd.DataFrame:
+    """The table of `numbers` again."""
+    table = wide.melt(id_vars=_MODEL, var_name="metric", value_name="value").dropna(subset="value")
+    sides = table["metric"].map(lambda name: 1.0 if BY_NAME[name].side == "above" else -1.0)
+    return table.assign(
+        family=table["metric"].map(lambda name: BY_NAME[name].family), feared=sides * table["value"]
+    ).reset_index(drop=True)
 
 
 def responses(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
@@ -118,6 +135,18 @@ def redraw(key: Key) -> np.ndarray:
     return np.array(
         [[BY_NAME[name].value(found, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
     )
+
+
+def powers_as_record(table: pd.DataFrame, *, digits: int = 3) -> pd.DataFrame:
+    """The table of `powers` with one column a strength, rounded: what a record holds."""
+    wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False)
+    return wide.round(digits).reset_index().rename_axis(columns=None)
+
+
+def powers_from_record(wide: pd.DataFrame) -> pd.DataFrame:
+    """The table of `powers` again, without the numbers of draws."""
+    table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
+    return table.astype({"strength": float}).reset_index(drop=True)
 
 
 def smallest_strengths(table: pd.DataFrame, *, share: float = POWER) -> pd.DataFrame:
