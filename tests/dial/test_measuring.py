@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from biaslib import metrics, training, worlds
+from biaslib.dial import measuring
+from biaslib.dial.catalogue import BY_NAME, METRICS
+from biaslib.dial.measuring import balanced, measured
+from biaslib.dial.trials import Trial, network
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+TINY = {"images": 64, "epochs": 1, "size": 32, "test_images": 20, "explained": 10}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """One model of every world, measured once for all tests here."""
+    import contextlib
+    from concurrent.futures import ThreadPoolExecutor
+
+    from biaslib import parallel
+
+    @contextlib.contextmanager
+    def workers(scheduler=None):
+        with ThreadPoolExecutor(1) as executor:
+            yield executor, 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("store")))
+        patch.setattr(parallel, "workers", workers)
+        trials = [Trial(world=world, strength=1.0, **TINY) for world in ("birds", "pets", "faces", "scenes")]
+        yield {trial.world: (one, network(trial)) for trial, one in zip(trials, measured(trials), strict=True)}
+
+
+def test_the_effect_is_the_exact_one(found):
+    one, model = found["birds"]
+
+    def probability(images):
+        return measuring.probability("birds", training.predict(model, images))
+
+    world = worlds.get("birds")
+    exact = metrics.causal_effect(probability, world, balanced(one.trial), cue=world.cue, size=32)
+    np.testing.assert_allclose(one.effect, exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("world", ["birds", "pets", "faces", "scenes"])
+def test_answers_are_those_of_the_balanced_images(found, world):
+    one, model = found[world]
+    images = measuring.pictures(one.trial).images
+    answers = measuring.probability(world, training.predict(model, images)) > 0.5
+    np.testing.assert_array_equal(one.answer, answers)
+    assert one.truth.mean() == one.cue.mean() == (one.truth == one.cue).mean() == 0.5
+    np.testing.assert_array_equal(one.correct, answers == one.truth)
+
+
+@pytest.mark.parametrize("world", ["birds", "pets", "faces", "scenes"])
+def test_every_metric_is_a_number_of_its_paper_or_missing(found, world):
+    one, _ = found[world]
+    rows = np.arange(20)
+    values = {metric.name: metric.value([one], rows)[0] for metric in METRICS}
+    assert values["Worst-group accuracy"] == metrics.worst_group_accuracy(one.correct, one.group)
+    assert values["Sensitivity, exact counterfactuals"] == pytest.approx(one.effect.mean())
+    assert np.isfinite(values["Mask score of the object"])
+    assert np.isfinite(values["Heatmap score"]) == (world in ("faces", "scenes"))
+    assert np.isfinite(values["RMA of the object, Score-CAM"]) == (world in ("birds", "pets"))
+    assert np.isfinite(values["AOPC, Grad-CAM"]) == (world == "pets")
+    assert np.isfinite(values["Amplification, undirected, sets"]) == (world in ("faces", "scenes"))
+
+
+def test_amplification_is_the_metric_of_its_module(found):
+    one, _ = found["scenes"]
+    direct = metrics.bias_amplification(
+        one.train, one.own, one.said, kind="attribute_to_group", max_size=1, absolute=False, n_groups=2
+    ).mean
+    everything = np.arange(len(one.own))
+    assert BY_NAME["Amplification, attribute → group"].value([one], everything)[0] == pytest.approx(direct)
+
+
+def test_images_drawn_twice_count_twice(found):
+    one, _ = found["birds"]
+    rows = np.array([0, 0, 0, 1])
+    value = BY_NAME["Mask score of the object"].value([one], rows)[0]
+    assert value == pytest.approx((3 * one.scores["mask score, object"][0] + one.scores["mask score, object"][1]) / 4)
+    assert np.isnan(BY_NAME["Accuracy gap"].value([one], np.flatnonzero(one.truth == one.cue))[0])

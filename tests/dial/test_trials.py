@@ -1,0 +1,59 @@
+import pytest
+
+from biaslib import attribute_models, ensembles, planted_models, scene_models
+from biaslib.dial.trials import PLACES, Trial, grid
+from biaslib.errors import BiaslibError
+
+
+@pytest.mark.parametrize(
+    ("world", "kind"),
+    [
+        ("birds", ensembles.Recipe),
+        ("pets", planted_models.Setting),
+        ("faces", attribute_models.Experiment),
+        ("scenes", scene_models.Experiment),
+    ],
+)
+def test_a_trial_is_a_model_of_its_worlds_own_chapters(world, kind):
+    recipe = Trial(world=world, strength=0.5, seed=3).recipe
+    assert isinstance(recipe, kind)
+    assert recipe.strength == 0.5
+    small = Trial(world=world, strength=0.5, images=80, epochs=1, size=32).recipe
+    assert (small.images, small.size) == (80, 32)
+
+
+def test_models_are_those_that_the_other_chapters_train():
+    assert Trial(world="pets", strength=1.0, seed=2).recipe == planted_models.Setting(use_case="pets", seed=2)
+    assert Trial(world="scenes", strength=0.5, seed=1).recipe == scene_models.Experiment(seed=1)
+    assert Trial(world="faces", strength=0.3).recipe == attribute_models.Experiment(strength=0.3)
+
+
+@pytest.mark.parametrize("world", list(PLACES))
+def test_training_rows_have_the_strength_as_correlation_of_target_and_cue(world):
+    trial = Trial(world=world, strength=0.6, images=400)
+    table, by = trial.training_table(), trial.drawn_by
+    agree = table[by.target].to_numpy(bool) == table[by.cue].to_numpy(bool)
+    assert len(table) == 400
+    assert agree.mean() == pytest.approx(0.8, abs=0.01)
+    assert {*trial.place.regions, *trial.place.cue_regions} <= set(by.regions)
+
+
+def test_a_grid_has_twins_at_zero_and_models_elsewhere():
+    trials = grid(["birds", "faces"], strengths=[1.0, 0.5], models=2, twins=3, seed=7)
+    found = [(one.world, one.strength, one.seed) for one in trials]
+    assert found[:5] == [("birds", 0.0, 7), ("birds", 0.0, 8), ("birds", 0.0, 9), ("birds", 0.5, 7), ("birds", 0.5, 8)]
+    assert len(found) == len(set(trials)) == 14
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"world": "digits"}, "The dial has the worlds birds, pets, faces, scenes, not 'digits'"),
+        ({"strength": 1.5}, r"strength must lie in \[0, 1\], not 1.5"),
+        ({"world": "scenes", "architecture": "resnet18"}, "Scenes have models of one architecture, small"),
+        ({"explained": 300}, "explained must divide the 1000 test images"),
+    ],
+)
+def test_wrong_arguments(arguments, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        Trial(**{"world": "birds", "strength": 0.5, **arguments})

@@ -1,0 +1,107 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib.detection import power
+from biaslib.dial import verdicts
+from biaslib.dial.catalogue import BY_NAME, EXACT
+from biaslib.dial.trials import Trial, grid
+from biaslib.errors import BiaslibError
+from biaslib.statistics import kendall
+
+NAMES = ("Worst-group accuracy", "Accuracy gap", "Mask score of the cue", EXACT.name)
+
+
+def table(seed=0, twins=8, models=5, shift=6.0):
+    """Values of models that are drawn from normal distributions, `shift` standard deviations apart at full strength."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for world in ("birds", "pets"):
+        model = 0
+        for strength in (0.0, 0.5, 1.0):
+            for number in range(models if strength else twins):
+                for name in NAMES:
+                    feared = rng.normal(shift * strength, 1.0)
+                    value = feared if BY_NAME[name].side == "above" else -feared
+                    row = (world, "small", strength, number, model, name, BY_NAME[name].family, value, feared, strength)
+                    rows.append(row)
+                model += 1
+    columns = ["world", "architecture", "strength", "seed", "model", "metric", "family", "value", "feared", "effect"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_a_record_gives_the_numbers_back():
+    numbers = table()
+    again = verdicts.from_record(verdicts.as_record(numbers, digits=12))
+    keys = ["world", "model", "metric"]
+    left, right = (part.sort_values(keys).reset_index(drop=True) for part in (numbers, again))
+    pd.testing.assert_frame_equal(left, right[left.columns], check_dtype=False)
+
+
+def test_a_record_gives_the_powers_back():
+    rows = [("birds", "small", "Accuracy gap", s, 100, k, s / k, 9) for s in (0.5, 1.0) for k in (1, 2)]
+    columns = ["world", "architecture", "metric", "strength", "images", "models", "power", "draws"]
+    powers = pd.DataFrame(rows, columns=columns)
+    again = verdicts.powers_from_record(verdicts.powers_as_record(powers))
+    order = ["models", "strength"]
+    left, right = (part.sort_values(order).reset_index(drop=True) for part in (powers.drop(columns="draws"), again))
+    pd.testing.assert_frame_equal(left, right[left.columns], check_dtype=False)
+
+
+def test_false_alarms_come_at_the_level_and_the_correction_keeps_the_family_there():
+    found = [verdicts.alarms(table(seed)) for seed in range(60)]
+    every = pd.concat(found)
+    single = every[every["metric"] != "any"]
+    assert single["alarms"].sum() / single["audits"].sum() == pytest.approx(0.05, abs=0.02)
+    families = every[every["metric"] == "any"]
+    assert families["corrected"].sum() / families["audits"].sum() < 0.08
+    assert families["alarms"].sum() > 2 * families["corrected"].sum()
+    assert EXACT.name not in set(every["metric"])
+    rates = verdicts.alarm_rates(every).set_index("metric")
+    assert rates.loc["any", "alarms"].n == families["audits"].sum()
+
+
+def test_models_far_out_are_reported_and_their_distance_is_in_standard_deviations():
+    far = verdicts.against_twins(table(shift=40.0))
+    assert far[far["strength"] == 1]["reported"].all()
+    one = far[(far["world"] == "birds") & (far["metric"] == NAMES[0])]
+    twins = one[one["strength"] == 0]["feared"]
+    biased = one[one["strength"] == 1].iloc[0]
+    assert biased["far"] == pytest.approx((biased["feared"] - twins.mean()) / twins.std())
+
+
+def test_tau_is_kendalls_and_turned_to_the_feared_side():
+    numbers = table()
+    told = verdicts.truthfulness(numbers).set_index("metric")
+    part = numbers[(numbers["metric"] == NAMES[0]) & (numbers["world"] == "pets")]
+    assert told.loc[NAMES[0], "pets"].estimate == pytest.approx(kendall(-part["value"], part["effect"]).estimate)
+    assert told.loc[NAMES[0], "across"].estimate > 0.5
+
+
+def test_agreement_is_one_with_itself_and_has_no_sides():
+    matrix = verdicts.agreement(table())
+    assert np.diag(matrix).tolist() == pytest.approx([1] * len(NAMES))
+    assert matrix.loc[NAMES[0], NAMES[1]] == matrix.loc[NAMES[1], NAMES[0]] > 0
+
+
+def test_powers_are_those_of_the_rule(monkeypatch):
+    """A metric whose values are known: power from means and spreads, whatever the images."""
+    trials = grid(["birds"], strengths=[1.0], models=3, twins=4)
+    values = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0])
+    known = np.broadcast_to(values, (2, 3, 7))
+    monkeypatch.setattr(verdicts.parallel, "stored", lambda kind, keys, compute, scheduler=None: [
+        known if key[1] == "Accuracy gap" else np.full((2, 3, 7), np.nan) for key in keys
+    ])  # fmt: skip
+    found = verdicts.powers(trials, sizes=(100, 1000), ensembles=(1, 3), draws=3)
+    assert set(found["metric"]) == {"Accuracy gap"}
+    expected = power(shift=4.5, twins=4, models=3, spread=1.0, twin_spread=np.std(values[:4], ddof=1))
+    three = found[(found["models"] == 3) & (found["images"] == 100)].iloc[0]
+    assert three["power"] == pytest.approx(expected)
+    smallest = verdicts.smallest_strengths(found, share=expected - 0.01)
+    assert smallest.set_index(["images", "models"]).loc[(100, 3), "strength"] == 1.0
+
+
+def test_power_needs_models_of_every_strength():
+    alone = [Trial(world="birds", strength=0.0), Trial(world="birds", strength=1.0)]
+    with pytest.raises(BiaslibError, match="two models or more of strength 0 and of each other one in birds"):
+        verdicts.powers(alone)
