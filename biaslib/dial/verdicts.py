@@ -21,7 +21,7 @@ LEVEL: Final = 0.05
 POWER: Final = 0.8
 _MODEL: Final = ["world", "architecture", "strength", "seed", "model", "effect"]
 _AUDIT: Final = ["world", "architecture", "metric", "images", "models"]
-_FEWER: Final = 8  # how many times fewer draws a slow metric gets
+_FEWER: Final = 20  # how many times fewer draws a slow metric gets
 Key = tuple[tuple[Trial, ...], str, tuple[int, ...], int, int]
 
 
