@@ -164,10 +164,13 @@ def run(trial: Trial) -> np.ndarray:
 
 
 def attention(one: Measured, regions: Sequence[str] | None = None) -> dict[str, float]:
-    """Mean mask score of the model's maps with each region of its world, the regions that no image has left out."""
+    """Mean mask score of the model's maps with each region of its world; NaN where no image has region and map."""
     samples = pictures(one.trial)
     scores = {region: metrics.mask_score(one.map, samples.masks[region]) for region in regions or samples.masks}
-    return {region: float(np.nanmean(values)) for region, values in scores.items() if np.isfinite(values).any()}
+    return {
+        region: float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+        for region, values in scores.items()
+    }
 
 
 def points(guess: Guess, trial: Trial) -> dict[str, float]:
