@@ -36,9 +36,12 @@ def test_the_report_is_whole_accessible_and_fits_every_screen(report):
     assert report.execute_script(images)
     for width in (1280, 390):
         assert wide(report, width) <= width
-    found = Axe().run(report)
-    assert found["passes"]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found["violations"]] == []
+    for scheme in ("light", "dark"):
+        preferred = {"media": "", "features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        report.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
+        found = Axe().run(report)
+        assert found["passes"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found["violations"]] == []
 
 
 def test_it_prints(report):

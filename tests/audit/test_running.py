@@ -59,6 +59,10 @@ def test_correction_is_on_unless_turned_off(spots):
     corrected, plain = on.tables["gaps"]["p corrected"], off.tables["gaps"]["p"]
     assert ((corrected > plain) | (plain == 1)).all()
     assert on.tables["visible"]["smallest"].iloc[0] > off.tables["visible"]["smallest"].iloc[0]
+    said = [audit.page(found) for found in (on, off)]
+    assert ["correction for other tests: Holm" in page for page in said] == [True, False]
+    assert ["correction for other tests: none" in page for page in said] == [False, True]
+    assert ["would find something where there is nothing" in page for page in said] == [False, True]
 
 
 def test_a_model_that_tells_the_group_is_measured_in_every_way(spots):
@@ -281,7 +285,12 @@ def test_as_many_deals_as_the_corrected_test_needs(told):
     assert int(found.settings["deals"]) == 600
     amplified = found.tables["amplification"].set_index("group")
     assert amplified.loc["red", "p corrected"] <= 0.05
-    assert any(finding.kind == "amplification" and finding.of == "red" for finding in found.findings)
+    said = next(finding.sentence for finding in found.findings if finding.kind == "amplification")
+    share = labels.groupby("red")["green"].mean()
+    assert said.startswith(
+        f"The model says green of 100.0% of the images marked red ({share[1]:.1%} are labelled so) and of 0.0% of "
+        f"those marked not red ({share[0]:.1%}): "
+    )
     few = audit.run(**(given | {"deals": 19}))
     assert few.numbers["tests"] == 20
     assert few.tables["amplification"]["p corrected"].isna().all()
@@ -317,7 +326,8 @@ def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path,
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert not stopped.value.code
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
+    assert "not measured: What the model amplifies of its training data" in beside
     assert "green: 100.0% of the answers are right for red" in said
     assert said.splitlines()[-1] == f"the report is at {tmp_path / 'out' / 'report.html'}"
     monkeypatch.setattr(sys, "argv", [*command, "--seed", "1"])
