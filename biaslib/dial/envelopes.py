@@ -243,7 +243,7 @@ def _interval_of(compared: Comparison) -> Interval:
 
 def _worst(one: Measured, there: np.ndarray) -> Interval:
     found = metrics.group_accuracy(one.correct, 2 * one.truth + there)
-    lowest = found.loc[found["accuracy"].idxmin()]
+    lowest = found.iloc[int(found["accuracy"].to_numpy().argmin())]
     return Interval(float(lowest["accuracy"]), float(lowest["low"]), float(lowest["high"]), int(lowest["n"]))
 
 

@@ -209,7 +209,7 @@ def _orders(part: pd.DataFrame, names: tuple[str, ...]) -> Orders:
 
 def _mean(found: list[Orders], kind: Kind, weights: list[np.ndarray] | None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
-    drawn = weights or [None] * len(found)
+    drawn: list[np.ndarray | None] = [None] * len(found) if weights is None else [*weights]
     layers = [tau(one, weights=w, same_strength=kind == "same strength") for one, w in zip(found, drawn, strict=True)]
     stacked = np.array([partial(layer) if kind == "given the effect" else layer for layer in layers])
     n = np.isfinite(stacked).sum(axis=0)
