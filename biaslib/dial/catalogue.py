@@ -116,7 +116,7 @@ def _amplifications() -> tuple[Metric, ...]:
     return tuple(
         Metric(
             f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
-            "labels of the group; training labels", 1, amplification_of(kind, sets=sets), slow=True,
+            "labels of the group, also in training", 1, amplification_of(kind, sets=sets), slow=True,
         )
         for sets in (False, True)
         for kind, words in ways.items()
@@ -161,7 +161,7 @@ _DESTRUCTION = tuple(
     for method, passes in _PASSES.items()
 )  # fmt: skip
 EXACT: Final = Metric(
-    "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "each image with and without the cue", 2,
+    "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "pairs with and without the cue", 2,
     exact_effect, exact=True,
 )  # fmt: skip
 METRICS: Final[tuple[Metric, ...]] = (
