@@ -99,8 +99,10 @@ def run(
             f"There are {len(names)} groups but {len(group_outputs)} outputs for them: name one for each."
         )
     if out is not None:
-        given_files = (labels, predictions, train_labels, data, masks, weights, model)
-        result.check_place(Path(out), [Path(one) for one in given_files if isinstance(one, (str, Path))])
+        # a model or predictions may be a name: only what is a file lies anywhere
+        files = [one for one in (labels, predictions, train_labels, model) if isinstance(one, (str, Path))]
+        folders = [Path(one) for one in (data, masks, weights) if one is not None]
+        result.check_place(Path(out), [*(Path(one) for one in files if Path(one).is_file()), *folders])
     told = labelled(
         labels,
         target=target,

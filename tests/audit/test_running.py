@@ -246,6 +246,13 @@ def test_the_same_names_with_other_pictures_are_another_audit(spots, tmp_path):
     assert (out / "audit.json").read_text() == first
 
 
+def test_a_report_may_be_called_as_the_column_of_predictions(told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        audit.run(**(told | {"out": "said"}))
+    assert (tmp_path / "said" / "report.html").is_file()
+
+
 @pytest.mark.parametrize("force", [True, False])
 def test_a_report_never_lies_over_what_it_is_made_of(spots, told, tmp_path, monkeypatch, force):
     monkeypatch.chdir(tmp_path)
