@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from biaslib import figures
-from biaslib.audit.measures import GAP, POWER
+from biaslib.audit.measures import GAP, POWER, RATES
 from biaslib.audit.result import VALUES, Audit, Shown
 from biaslib.figures import p_value
+from biaslib.figures.table import number as printed
 
 # nothing may be loaded and nothing may run, whatever a file name or a column holds
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -244,10 +245,6 @@ _NAMES: Mapping[str, str] = {
     "n_out": "n, others",
     "right_in": "right, in group",
     "right_out": "right, others",
-    "said_in": "said, in group",
-    "labelled_in": "labelled, in group",
-    "said_out": "said, others",
-    "labelled_out": "labelled, others",
     "size": "apart",
     "unrelated errors": "by mistakes alone",
     "among": "images with",
@@ -262,8 +259,11 @@ _NAMES: Mapping[str, str] = {
 
 
 def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
-    idle = [column for column in ("small", "in the training labels") if column in frame and not _says(frame[column])]
-    shown = frame.drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
+    mute = ("small", "in the training labels", "signed")
+    idle = [column for column in mute if column in frame and not _says(frame[column])]
+    shown = (
+        _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
+    )
     formats: dict[str, str | Callable[[float], str]] = {
         str(column): p_value if column == "p" else ".3f"
         for column in shown
@@ -274,6 +274,21 @@ def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
     if "needed for 5 points" in shown:
         formats["needed for 5 points"] = ",.0f"
     return figures.table(shown, caption=caption, name=name.replace("_", "-"), formats=formats)
+
+
+def _paired(frame: pd.DataFrame) -> pd.DataFrame:
+    """Two rates in one column, "0.500 (0.470)": one each would be wider than a screen."""
+    if "said_in" not in frame:
+        return frame
+    pairs = {
+        f"said (labelled), {words}": [
+            f"{printed(said, '.3f')} ({printed(labelled, '.3f')})"
+            for said, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
+        ]
+        for side, words in (("in", "in group"), ("out", "others"))
+    }
+    rest = frame.drop(columns=["group", "direction", *RATES])
+    return pd.concat([frame[["group", "direction"]], pd.DataFrame(pairs, index=frame.index), rest], axis=1)
 
 
 def _says(column: pd.Series) -> bool:

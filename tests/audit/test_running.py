@@ -169,6 +169,12 @@ def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
     seen = next(rows for caption, rows in tables.items() if caption.startswith("The smallest gap"))
     for row, value in zip(seen[1:], values["visible"], strict=True):
         assert row[3:] == [shown(value["smallest"], 3), f"{value['needed']:,.0f}"]
+    amplified = next(rows for caption, rows in tables.items() if caption.startswith("How often the model says it"))
+    assert amplified[0][:5] == ["group", "direction", "said (labelled), in group", "said (labelled), others", "apart"]
+    for row, value in zip(amplified[1:], values["amplification"], strict=True):
+        assert row[2] == f"{shown(value['said_in'], 3)} ({shown(value['labelled_in'], 3)})"
+        assert row[3] == f"{shown(value['said_out'], 3)} ({shown(value['labelled_out'], 3)})"
+        assert row[4:6] == [shown(value["size"], 3), shown(value["unrelated errors"], 3)]
     regions = next(rows for caption, rows in tables.items() if caption.startswith("How much of the target"))
     for row, value in zip(regions[1:], values["regions"], strict=True):
         assert row[1:6] == [str(value["n"]), *(shown(value[name], 3) for name in ("area", "mass", "excess", "score"))]
