@@ -69,7 +69,8 @@ class Audit:
         numbers: images measured, unreadable, without labels; tests made.
         findings: what differs by more than chance; empty where nothing does.
         tables: counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
-            regions and regions_by_cell (see `audit.measures`); p-values with and without correction.
+            regions and regions_by_cell (see `audit.measures`), p-values with and without correction; and trust
+            (`dial.trust`).
         unmeasured: what could not be measured, and why.
         notes: what a reader should know of the data.
         shown: images to look at.

@@ -17,6 +17,7 @@ from biaslib.audit.result import Audit, Shown
 from biaslib.audit.subjects import Subject, subject
 from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
 from biaslib.book.execution import versions
+from biaslib.dial.trust import trust
 from biaslib.errors import BiaslibError
 
 ALPHA = 0.05
@@ -181,6 +182,7 @@ def _measured(
     tests = findings.correct(tables, corrected=corrected)
     alpha = ALPHA / max(1, tests) if corrected else ALPHA
     tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
+    tables["trust"] = trust(tables)
     return Audit(
         key=key,
         target=target,

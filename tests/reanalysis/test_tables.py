@@ -132,7 +132,8 @@ def test_residuals_by_hand():
 def test_too_few_attributes_leave_no_residuals(mcc):
     table = pd.DataFrame({"attribute": list("abc")[: len(mcc)], "mcc": mcc, "heatmap": [0.5, 0.7, 0.6][: len(mcc)]})
     rest = reanalysis.residuals(table)
-    assert rest.isna().all() and list(rest.index) == list(table["attribute"])
+    assert rest.isna().all()
+    assert list(rest.index) == list(table["attribute"])
 
 
 def test_names_as_one_says_them():
