@@ -31,10 +31,10 @@ execute:
 """
 
 
-def cli(project: Project, *arguments: str, **options) -> subprocess.CompletedProcess:
+def cli(project: Project, *arguments: str, timeout: float = 900, **options) -> subprocess.CompletedProcess:
     """Runs `biaslib` in the project, as a reader would."""
     command = [sys.executable, "-c", "from biaslib.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=900, **options)
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=timeout, **options)
 
 
 def write_notebook(project: Project, name: str, *cells: str, parameters: str = "n = 3") -> Path:
@@ -88,4 +88,4 @@ def smoke_book(tmp_path_factory: pytest.TempPathFactory) -> SmokeBook:
     shutil.copy(ROOT / "_config.yml", root)
     environment = {name: value for name, value in os.environ.items() if name != "BIASLIB_DATA"}
     environment["BIASLIB_STORE"] = str(root / "store")
-    return SmokeBook(Project(root), cli(Project(root), "build", "--preset", "smoke", env=environment))
+    return SmokeBook(Project(root), cli(Project(root), "build", "--preset", "smoke", env=environment, timeout=2400))
