@@ -220,23 +220,6 @@ def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["metric", "across", *worlds])
 
 
-def agreement(table: pd.DataFrame) -> pd.DataFrame:
-    """Kendall's tau between each two metrics, turned to the feared side: the mean over worlds of that within each.
-
-    Returns:
-        (metrics, metrics), named; NaN where no world has both.
-    """
-    names = [metric.name for metric in METRICS if metric.name in set(table["metric"])]
-    layers = []
-    for _, part in table.groupby("world", sort=False):
-        wide = part.pivot_table(index="model", columns="metric", values="feared").reindex(columns=names)
-        layers.append(wide.corr(method="kendall").to_numpy())
-    stacked = np.array(layers)
-    n = np.isfinite(stacked).sum(axis=0)
-    mean = np.where(n > 0, np.nansum(stacked, axis=0) / np.maximum(n, 1), np.nan)
-    return pd.DataFrame(mean, index=names, columns=names)
-
-
 def against_twins(table: pd.DataFrame) -> pd.DataFrame:
     """For each model how far every metric is from the unbiased models of its place, in their standard deviations.
 

@@ -78,12 +78,6 @@ def test_tau_is_kendalls_and_turned_to_the_feared_side():
     assert told.loc[NAMES[0], "across"].estimate > 0.5
 
 
-def test_agreement_is_one_with_itself_and_has_no_sides():
-    matrix = verdicts.agreement(table())
-    assert np.diag(matrix).tolist() == pytest.approx([1] * len(NAMES))
-    assert matrix.loc[NAMES[0], NAMES[1]] == matrix.loc[NAMES[1], NAMES[0]] > 0
-
-
 def test_powers_are_those_of_the_rule(monkeypatch):
     """A metric whose values are known: power from means and spreads, whatever the images."""
     trials = grid(["birds"], strengths=[1.0], models=3, twins=4)
