@@ -119,7 +119,7 @@ def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, c
         try:
             wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
             build.send_signal(end)
-            assert build.wait(timeout=20) in (-signal.SIGKILL, 130)
+            assert build.wait(timeout=60) in (-signal.SIGKILL, 130)
         finally:
             build.kill()
     assert json.loads(executed(project, "fast"))["cells"]
