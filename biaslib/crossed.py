@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Comparison, Interval, _widened, crossed_interval
+from biaslib.statistics import Comparison, Interval, crossed_interval, widened
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def crossed_ratio(
     estimate = float(tables[0].mean() / tables[1].mean())
     with np.errstate(divide="ignore"):
         drawn = means[0] / means[1]
-    low, high = _widened(drawn, estimate, len(tables[0]), confidence, (-np.inf, np.inf))
+    low, high = widened(drawn, estimate, len(tables[0]), confidence, (-np.inf, np.inf))
     return Interval(estimate, low, high, tables[0].size, confidence)
 
 

@@ -91,7 +91,7 @@ def interval(
         return Interval(estimate, np.nan, np.nan, len(data), confidence, undefined)
     rng = np.random.default_rng(seed)
     means = _nested_means(units, resamples, rng) if clusters is not None else _means(data, resamples, rng)
-    low, high = _widened(means, estimate, size, confidence, bounds)
+    low, high = widened(means, estimate, size, confidence, bounds)
     return Interval(estimate, low, high, len(data), confidence, undefined)
 
 
@@ -139,7 +139,7 @@ def crossed_interval(
     models, images = (rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in table.shape)
     weights = ((models @ defined) * images).sum(1)
     means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
-    low, high = _widened(means, estimate, len(table), confidence, bounds)
+    low, high = widened(means, estimate, len(table), confidence, bounds)
     return Interval(estimate, low, high, n, confidence, undefined)
 
 
@@ -291,10 +291,18 @@ def holm(p: Values) -> np.ndarray:
     return adjusted
 
 
-def _widened(
+def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """The ends of a percentile interval, as wide as a Student interval over `size` units has to be."""
+    """The ends of a percentile interval, as wide as a Student interval over few units has to be (see `interval`).
+
+    Args:
+        means: (resamples,) of a bootstrap.
+        estimate: that deviations are taken from.
+        size: how many units were drawn first, >= 2.
+        confidence: between 0 and 1.
+        bounds: the range of the quantity; the ends do not leave it.
+    """
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
     low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)

@@ -12,12 +12,21 @@ SWITCHES = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
 
-def chromium() -> Iterator[webdriver.Chrome]:
-    """A browser without a network; where there is none the test is skipped, in continuous integration it fails."""
+def chromium(*switches: str, logs: tuple[str, ...] = ("browser",)) -> Iterator[webdriver.Chrome]:
+    """A browser whose network ends at this machine. Without one a test is skipped; in continuous integration it fails.
+
+    Args:
+        switches: further ones.
+        logs: kept of what it says, all levels.
+    """
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (program and driver):
         if os.environ.get("CI"):
@@ -28,9 +37,9 @@ def chromium() -> Iterator[webdriver.Chrome]:
         pytest.skip("chromium or its driver is not installed, see CONTRIBUTING.md; where CI is set this fails")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for switch in SWITCHES:
+    for switch in (*SWITCHES, *switches):
         options.add_argument(switch)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", dict.fromkeys(logs, "ALL"))
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield browser
     browser.quit()

@@ -4,9 +4,7 @@ import functools
 import html.parser
 import http.server
 import json
-import os
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,24 +12,13 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.book.conftest import NOTEBOOKS, ROOT
+from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
 DESKTOP, PHONE = 1280, 390
-SWITCHES = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)
 TYPESET = """
 const done = arguments[0];
 if (window.MathJax) MathJax.startup.promise.then(() => done(true)); else done(true);
@@ -108,24 +95,11 @@ def origin(site) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (program and driver):
-        if os.environ.get("CI"):
-            pytest.fail(
-                "chromium and chromedriver are not installed: .ci/run installs them from Debian's packages",
-                pytrace=False,
-            )
-        pytest.skip("chromium is not installed (see CONTRIBUTING.md)")
-    options = Options()
-    options.binary_location = program
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    for switch in (*SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(switch)
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    chrome.set_script_timeout(60)
-    chrome.get("about:blank")
-    yield chrome
-    chrome.quit()
+    folder = tmp_path_factory.mktemp("chromium")
+    for chrome in chromium(f"--user-data-dir={folder}", logs=("browser", "performance")):
+        chrome.set_script_timeout(60)
+        chrome.get("about:blank")
+        yield chrome
 
 
 def visit(browser, address: str, *, width: int = DESKTOP, theme: str = "light") -> None:
