@@ -32,7 +32,8 @@ class TrainingConfig:
         momentum: of sgd and rmsprop.
         schedule: one_cycle, cosine or constant.
         augmentation: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3).
-        precision: float32, bfloat16 for the forward pass, or auto: bfloat16 where the machine computes with it.
+        precision: float32, bfloat16 for the forward pass, or auto: bfloat16 where the machine computes with it and the
+            network gains by it, which on a CPU those with depthwise convolutions do not.
         keep: "last" epoch, or the "best" on the validation loss.
         patience: stop after so many epochs without a better validation loss; None never stops.
         seed: of initial weights, order, augmentation and dropout.

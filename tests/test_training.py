@@ -218,6 +218,15 @@ def test_auto_precision_learns_as_float32_does():
         assert next(model.parameters()).dtype == torch.float32
 
 
+@pytest.mark.parametrize(("architecture", "gains"), [("small", True), ("small_mobilenet", False)])
+def test_auto_precision_spares_a_cpu_what_it_has_no_fast_kernels_for(monkeypatch, architecture, gains):
+    monkeypatch.setattr(training, "_has_bfloat16", lambda device: True)
+    network = models.build(architecture, 2)
+    for precision, wanted in (("auto", gains), ("bfloat16", True), ("float32", False)):
+        with training.autocast(network, precision, torch.device("cpu")):
+            assert torch.is_autocast_enabled("cpu") == wanted, precision
+
+
 def test_frozen_layers_keep_weights_and_statistics_and_the_rest_learns():
     samples = bright_or_dark()
     settings = config(architecture="small", frozen=2)

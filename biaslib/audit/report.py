@@ -12,6 +12,7 @@ import pandas as pd
 from biaslib import figures
 from biaslib.audit.measures import GAP, POWER, RATES
 from biaslib.audit.result import VALUES, Audit, Shown
+from biaslib.dial.verdicts import AUDIT_IMAGES
 from biaslib.figures import p_value
 from biaslib.figures.table import number as printed
 
@@ -53,7 +54,8 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit) -> dict[str, figures.Piece]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
-    captions = dict(_CAPTIONS) | {"visible": _CAPTIONS["visible"].format(**audit.settings)}
+    known = {"correction": audit.settings["correction"], "power": POWER, "images": AUDIT_IMAGES}
+    captions = {name: words.format(**known) for name, words in _CAPTIONS.items()}
     made |= {
         name: _table(table, name, captions[name])
         for name, table in audit.tables.items()
@@ -237,16 +239,18 @@ _CAPTIONS: Mapping[str, str] = {
     "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
     "the group as labelled, and in the training labels.",
     "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval.",
-    "visible": "The smallest gap that 80 % of such audits would find (correction for other tests: {correction}), and "
-    "how many images of that kind a gap of 5 points would need.",
+    "visible": "The smallest gap that {power:.0%} of such audits would find (correction for other tests: "
+    "{correction}), and how many images of that kind a gap of 5 points would need.",
     "amplification": "How often the model says it and how often it is labelled so, how far these are apart on average "
     "with 95 % bootstrap intervals, and how far mistakes alone would bring them apart.",
     "attention": "Attention-IoU of the target's map with the group's, and with the group's map of another image.",
     "regions": "How much of the target's map lies in each region, beside the region's share of the image.",
     "regions_by_cell": "The same, cell by cell.",
-    "trust": "From which strength of a planted bias on (0 to 1) one model and 1,000 pictures were enough in 80 % of "
-    "audits, for a background (birds), a small object (pets), a group of people (faces) and one of many objects "
-    "(scenes); and how many unbiased models were accused. From the book's chapter The dial.",
+    "trust": "From which strength of a planted bias on (0 to 1) one model and {images:,} pictures were enough in "
+    "{power:.0%} of audits, for a background (birds), a small object (pets), a group of people (faces) and one of many "
+    "objects (scenes); and how many unbiased models were accused. From the book's chapter The dial, whose auditor "
+    "compares the model with unbiased ones trained the same way. This audit has none to compare with: read the order "
+    "of the measures, not the strengths.",
 }
 # columns as the page shows them
 _NAMES: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from torch import nn
@@ -118,46 +118,27 @@ class Trial:
 
 
 def grid(
-    worlds_: Sequence[str],
-    *,
-    strengths: Sequence[float],
-    models: int,
-    twins: int,
-    architecture: str | None = None,
-    seed: int = 0,
-    images: int | None = None,
-    epochs: int | None = None,
-    size: int = 64,
-    test_images: int = 1000,
-    explained: int = 100,
+    names: Sequence[str], *, strengths: Sequence[float], models: int, twins: int, seed: int = 0, **shared: Any
 ) -> list[Trial]:
-    """Trials of every world: `twins` at strength 0, `models` at every other strength, world by world.
+    """Trials of several worlds: `twins` at strength 0, `models` at every other strength, world by world.
 
     Args:
-        worlds_: of `PLACES`.
+        names: of worlds, of `PLACES`.
         strengths: of the bias; 0 is added where it is missing.
         models: at every strength above 0.
         twins: unbiased models.
-        architecture: see `Trial`, as all that follow; `seed` is that of the first model of each strength.
-        seed: see above.
-        images: likewise.
-        epochs: likewise.
-        size: likewise.
-        test_images: likewise.
-        explained: likewise.
+        seed: of the first model of each strength.
+        **shared: what else a `Trial` takes.
 
     Raises:
         BiaslibError: as `Trial` does.
     """
     return [
-        Trial(
-            world=world, strength=float(strength), seed=seed + number, architecture=architecture, images=images,
-            epochs=epochs, size=size, test_images=test_images, explained=explained,
-        )
-        for world in worlds_
+        Trial(world=name, strength=float(strength), seed=seed + number, **shared)
+        for name in names
         for strength in sorted({0.0, *strengths})
         for number in range(models if strength else twins)
-    ]  # fmt: skip
+    ]
 
 
 def train(trials: Sequence[Trial], *, scheduler: str | None = None) -> None:

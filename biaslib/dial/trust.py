@@ -8,7 +8,7 @@ import pandas as pd
 
 from biaslib import recorded
 from biaslib.dial.trials import PLACES
-from biaslib.dial.verdicts import alarm_rates, alarms, from_record, powers_from_record, smallest_strengths
+from biaslib.dial.verdicts import AUDIT_IMAGES, alarm_rates, alarms, from_record, powers_from_record, smallest_strengths
 from biaslib.errors import BiaslibError
 
 # the tables of an audit: what is in them, and the metric of the dial that it is
@@ -19,7 +19,6 @@ IN_AUDITS: Final = {
     "attention": ("attention of target and group", "Heatmap score"),
     "regions": ("share of the map on a region", "RMA of the cue, Grad-CAM"),
 }
-IMAGES: Final = 1000
 
 
 def trust(tables: Container[str] = tuple(IN_AUDITS)) -> pd.DataFrame:
@@ -42,7 +41,7 @@ def trust(tables: Container[str] = tuple(IN_AUDITS)) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     rates = alarm_rates(alarms(_usual(from_record(record["values"]["numbers"])))).set_index("metric")["alarms"]
     smallest = smallest_strengths(_usual(powers_from_record(record["values"]["powers"])))
-    audits = smallest[(smallest["images"] == IMAGES) & (smallest["models"] == 1)]
+    audits = smallest[(smallest["images"] == AUDIT_IMAGES) & (smallest["models"] == 1)]
     from_ = audits.set_index(["metric", "world"])["strength"]
     rows = [
         (words, rates[metric], *(_words(from_.get((metric, world), None)) for world in PLACES))

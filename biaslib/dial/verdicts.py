@@ -1,5 +1,6 @@
 """What each metric of the dial is worth: response, power, false alarms, rank agreement with the true causal effect."""
 
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ SIZES: Final = (100, 300, 1000, 5000)  # of test sets
 ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
 LEVEL: Final = 0.05
 POWER: Final = 0.8
+AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
 _MODEL: Final = ["world", "architecture", "strength", "seed", "model", "effect"]
 _AUDIT: Final = ["world", "architecture", "metric", "images", "models"]
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
@@ -130,11 +132,17 @@ def powers(
 def redraw(key: Key) -> np.ndarray:
     """(sizes, draws, trials) of one metric on redrawn test images; NaN where it is undefined."""
     trials, name, sizes, draws, seed = key
-    found, rng = measured(trials), np.random.default_rng(seed)
+    found, rng = _held(trials), np.random.default_rng(seed)
     total = len(found[0].truth)
     return np.array(
         [[BY_NAME[name].value(found, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _held(trials: tuple[Trial, ...]) -> list[Measured]:
+    """The models of one place, which its metrics share."""
+    return measured(trials)
 
 
 def powers_as_record(table: pd.DataFrame, *, digits: int = 3) -> pd.DataFrame:

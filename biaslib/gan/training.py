@@ -249,12 +249,12 @@ class _Run:
         config, (of_critic, of_generator) = self.config, self.optimisers
 
         def judged(images: torch.Tensor) -> torch.Tensor:
-            with autocast(config.precision, self.device):
+            with autocast(self.critic, config.precision, self.device):
                 return self.critic(images, level=level, alpha=alpha).float()
 
         def drawn() -> torch.Tensor:
             codes = torch.randn(config.batch, config.latent, device=self.device)
-            with autocast(config.precision, self.device):
+            with autocast(self.generator, config.precision, self.device):
                 return self.generator(codes, level=level, alpha=alpha).float()
 
         with torch.no_grad():
