@@ -46,14 +46,14 @@ PLACES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One model and the images it is measured on. The defaults give the models that other chapters train.
+    """One model and the images it is measured on.
 
     Attributes:
         world: one of `PLACES`.
         strength: of its bias, in [0, 1]: the correlation of target and cue among the training images.
         seed: of the training images, the initial weights and the order; it tells models of one strength apart.
         architecture: a name that `models.build` knows; None: the world's usual one.
-        images: for training; None: as many as in the world's own chapters.
+        images: for training; None: as many as the world's own recipe takes.
         epochs: passes over them; None: likewise.
         size: of the images, in pixels.
         test_images: that every model of a world is measured on; the same for all.
@@ -118,7 +118,15 @@ class Trial:
 
 
 def grid(
-    names: Sequence[str], *, strengths: Sequence[float], models: int, twins: int, seed: int = 0, **shared: Any
+    names: Sequence[str],
+    *,
+    strengths: Sequence[float],
+    models: int,
+    twins: int,
+    images: Sequence[int | None] | None = None,
+    epochs: Sequence[int | None] | None = None,
+    seed: int = 0,
+    **shared: Any,
 ) -> list[Trial]:
     """Trials of several worlds: `twins` at strength 0, `models` at every other strength, world by world.
 
@@ -127,15 +135,23 @@ def grid(
         strengths: of the bias; 0 is added where it is missing.
         models: at every strength above 0.
         twins: unbiased models.
+        images: for training, a number for each world; None: see `Trial`.
+        epochs: likewise.
         seed: of the first model of each strength.
         **shared: what else a `Trial` takes.
 
     Raises:
-        BiaslibError: as `Trial` does.
+        BiaslibError: as `Trial` does, and where there are not as many numbers as worlds.
     """
+    images, epochs = images or [None] * len(names), epochs or [None] * len(names)
+    if not len(names) == len(images) == len(epochs):
+        raise BiaslibError(
+            f"give training images and epochs for each world: {len(images)} and {len(epochs)} numbers are not "
+            f"{len(names)} ({', '.join(names)})."
+        )
     return [
-        Trial(world=name, strength=float(strength), seed=seed + number, **shared)
-        for name in names
+        Trial(world=name, strength=float(strength), seed=seed + number, images=n, epochs=passes, **shared)
+        for name, n, passes in zip(names, images, epochs, strict=True)
         for strength in sorted({0.0, *strengths})
         for number in range(models if strength else twins)
     ]

@@ -57,3 +57,10 @@ def test_a_grid_has_twins_at_zero_and_models_elsewhere():
 def test_wrong_arguments(arguments, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         Trial(**{"world": "birds", "strength": 0.5, **arguments})
+
+
+def test_each_world_has_its_own_number_of_training_images():
+    trials = grid(["birds", "faces"], strengths=[], models=2, twins=1, images=[100, 200], epochs=[1, 2])
+    assert [(trial.world, trial.images, trial.epochs) for trial in trials] == [("birds", 100, 1), ("faces", 200, 2)]
+    with pytest.raises(BiaslibError, match="1 and 2 numbers are not 2"):
+        grid(["birds", "faces"], strengths=[], models=2, twins=1, images=[100], epochs=[1, 2])
