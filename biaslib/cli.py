@@ -140,7 +140,7 @@ def grow(
 
     A training that was stopped goes on where it was.
     """
-    from biaslib import face_generators
+    from biaslib.experiments import face_generators
 
     print(f"the generator is at {face_generators.keep(name)}")
 

@@ -10,10 +10,11 @@ import pandas as pd
 from scipy.special import expit, softmax
 from torch import nn
 
-from biaslib import attribution, metrics, models, parallel, scene_models, training, worlds
+from biaslib import attribution, metrics, models, parallel, training, worlds
 from biaslib.dial.trials import Trial, network, train
+from biaslib.experiments import scene_models
+from biaslib.experiments.planted_maps import METHODS
 from biaslib.metrics import Labels
-from biaslib.planted_maps import METHODS
 from biaslib.samples import Samples
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.pets import Pets

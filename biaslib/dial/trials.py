@@ -7,8 +7,9 @@ from typing import Any, Final
 import pandas as pd
 from torch import nn
 
-from biaslib import attribute_models, ensembles, planted_models, scene_models, worlds
+from biaslib import worlds
 from biaslib.errors import BiaslibError
+from biaslib.experiments import attribute_models, ensembles, planted_models, scene_models
 from biaslib.training_config import TrainingConfig
 from biaslib.worlds.protocol import World
 

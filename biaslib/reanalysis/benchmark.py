@@ -8,6 +8,16 @@ import pandas as pd
 from sklearn.metrics import f1_score
 
 from biaslib import parallel
+from biaslib.experiments.scene_models import (
+    Experiment,
+    Outcome,
+    Training,
+    constrained,
+    maker_scores,
+    object_scores,
+    outcomes,
+)
+from biaslib.experiments.scene_models import predicted as predicted_by
 from biaslib.metrics import (
     Labels,
     bias_amplification,
@@ -15,8 +25,6 @@ from biaslib.metrics import (
     mean_average_precision,
     set_average_precision,
 )
-from biaslib.scene_models import Experiment, Outcome, Training, constrained, maker_scores, object_scores, outcomes
-from biaslib.scene_models import predicted as predicted_by
 from biaslib.worlds.scenes import OBJECTS
 
 # method -> how its model is trained, and the rule that reads a domain-independent one

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslib import face_models, parallel
+from biaslib import parallel
 from biaslib.datasets.celeba import HAIR
 from biaslib.datasets.registry import root as data_root
-from biaslib.face_models import Experiment, Outcome
+from biaslib.experiments import face_models
+from biaslib.experiments.face_models import Experiment, Outcome
 from biaslib.metrics import Labels, mean_average_precision
 from biaslib.reanalysis import faces
 from biaslib.statistics import holm, interval

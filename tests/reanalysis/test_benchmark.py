@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from biaslib.experiments.scene_models import Experiment, maker_scores, outcomes
 from biaslib.metrics import bias_amplification
 from biaslib.reanalysis import benchmark
 from biaslib.reanalysis.benchmark import METHODS, RULES, Setting
-from biaslib.scene_models import Experiment, maker_scores, outcomes
 
 TINY = {
     "images": 240,

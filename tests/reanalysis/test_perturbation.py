@@ -1,5 +1,5 @@
-from biaslib.planted_maps import METHODS
-from biaslib.planted_perturbation import RANDOM
+from biaslib.experiments.planted_maps import METHODS
+from biaslib.experiments.planted_perturbation import RANDOM
 from biaslib.reanalysis import perturbation
 
 

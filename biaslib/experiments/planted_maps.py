@@ -12,7 +12,7 @@ from torch import nn
 
 from biaslib import attribution, models, parallel, training
 from biaslib.errors import BiaslibError
-from biaslib.planted_models import TEST_SEED, USE_CASES, Setting, known, trained, world_of
+from biaslib.experiments.planted_models import TEST_SEED, USE_CASES, Setting, known, trained, world_of
 from biaslib.samples import Samples
 
 Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]

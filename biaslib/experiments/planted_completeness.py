@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib import attribution, models, parallel
-from biaslib.planted_maps import Evaluation
-from biaslib.planted_models import Setting, known, trained
+from biaslib.experiments.planted_maps import Evaluation
+from biaslib.experiments.planted_models import Setting, known, trained
 
 Key = tuple[Setting, Evaluation, int]
 

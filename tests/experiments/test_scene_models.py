@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from biaslib import models, scene_models, training
+from biaslib import models, training
 from biaslib.errors import BiaslibError
+from biaslib.experiments import scene_models
+from biaslib.experiments.scene_models import WIDTH, Experiment, Outcome
 from biaslib.metrics import bias_amplification
 from biaslib.resampling import imbalance
-from biaslib.scene_models import WIDTH, Experiment, Outcome
 
 TINY = {"images": 240, "validation_images": 120, "test_images": 160, "size": 32, "epochs": 1, "eps": 0.1}
 

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.special import expit
 
 from biaslib import attribution, datasets, fingerprint, parallel, training
-from biaslib.attribute_models import Experiment, Key, celeba, keyed, known, trained
 from biaslib.errors import BiaslibError
+from biaslib.experiments.attribute_models import Experiment, Key, celeba, keyed, known, trained
 from biaslib.metrics import attention_iou, causal_effect, mask_score
 from biaslib.samples import Samples
 from biaslib.worlds.faces import STRENGTH, Faces

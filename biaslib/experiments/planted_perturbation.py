@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from biaslib import attribution, metrics, models, parallel, planted_maps, training
+from biaslib import attribution, metrics, models, parallel, training
 from biaslib.errors import BiaslibError
-from biaslib.planted_maps import METHODS, Evaluation
-from biaslib.planted_models import USE_CASES, Setting, known
+from biaslib.experiments import planted_maps
+from biaslib.experiments.planted_maps import METHODS, Evaluation
+from biaslib.experiments.planted_models import USE_CASES, Setting, known
 from biaslib.samples import Samples
 
 RANDOM: Final = "Random"

@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 from scipy.special import expit
 
-from biaslib import attribute_models, attribution, training
-from biaslib.attribute_maps import Attended, Evaluation, attended, effects
-from biaslib.attribute_models import Experiment
+from biaslib import attribution, training
 from biaslib.datasets import celebamask
 from biaslib.errors import BiaslibError
+from biaslib.experiments import attribute_models
+from biaslib.experiments.attribute_maps import Attended, Evaluation, attended, effects
+from biaslib.experiments.attribute_models import Experiment
 from biaslib.metrics import attention_iou, mask_score
 from biaslib.worlds.faces import Faces
 from tests import layouts

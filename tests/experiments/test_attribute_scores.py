@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, matthews_corrcoef
 
-from biaslib.attribute_maps import Attended
-from biaslib.attribute_models import Experiment
-from biaslib.attribute_scores import ends, per_attribute
 from biaslib.errors import BiaslibError
+from biaslib.experiments.attribute_maps import Attended
+from biaslib.experiments.attribute_models import Experiment
+from biaslib.experiments.attribute_scores import ends, per_attribute
 from biaslib.metrics import attention_iou
 from biaslib.statistics import Interval
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslib import face_generators, project
+from biaslib import project
 from biaslib.errors import BiaslibError
-from biaslib.face_generators import RECIPES, Experiment, kept, names
+from biaslib.experiments import face_generators
+from biaslib.experiments.face_generators import RECIPES, Experiment, kept, names
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.encoder import EncoderConfig, encoded
 from biaslib.gan.training import GanConfig

@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import metrics, planted_models, training
+from biaslib import metrics, training
 from biaslib.errors import BiaslibError
-from biaslib.planted_maps import METHODS, Evaluation
-from biaslib.planted_models import USE_CASES, Setting
-from biaslib.planted_perturbation import CUE, OBJECT, ORDERS, RANDOM, Curves, Destruction, curves, exchanged, exchanges
+from biaslib.experiments import planted_models
+from biaslib.experiments.planted_maps import METHODS, Evaluation
+from biaslib.experiments.planted_models import USE_CASES, Setting
+from biaslib.experiments.planted_perturbation import (
+    CUE,
+    OBJECT,
+    ORDERS,
+    RANDOM,
+    Curves,
+    Destruction,
+    curves,
+    exchanged,
+    exchanges,
+)
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=20)

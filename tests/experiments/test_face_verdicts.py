@@ -6,11 +6,12 @@ import pytest
 import scipy.stats
 from scipy.special import expit
 
-from biaslib import attribute_models, training
-from biaslib.attribute_maps import Evaluation
-from biaslib.attribute_models import Experiment
+from biaslib import training
 from biaslib.errors import BiaslibError
-from biaslib.face_verdicts import beyond_random, parts, slopes, smallest_visible
+from biaslib.experiments import attribute_models
+from biaslib.experiments.attribute_maps import Evaluation
+from biaslib.experiments.attribute_models import Experiment
+from biaslib.experiments.face_verdicts import beyond_random, parts, slopes, smallest_visible
 from biaslib.statistics import holm
 from biaslib.worlds.faces import Faces
 

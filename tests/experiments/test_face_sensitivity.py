@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from biaslib import attribute_models, face_generators, face_sensitivity, training
-from biaslib.attribute_models import Experiment
+from biaslib import training
 from biaslib.errors import BiaslibError
-from biaslib.face_directions import BALANCED_ON, looks
-from biaslib.face_sensitivity import (
+from biaslib.experiments import attribute_models, face_generators, face_sensitivity
+from biaslib.experiments.attribute_models import Experiment
+from biaslib.experiments.face_directions import BALANCED_ON, looks
+from biaslib.experiments.face_sensitivity import (
     STEP,
     Walk,
     audited,

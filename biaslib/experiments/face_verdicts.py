@@ -7,11 +7,12 @@ import pandas as pd
 import scipy.stats
 from scipy.special import expit
 
-from biaslib import attribute_models, parallel, training
-from biaslib.attribute_maps import Evaluation
-from biaslib.attribute_models import Experiment, Key, keyed, known
+from biaslib import parallel, training
 from biaslib.errors import BiaslibError
-from biaslib.face_sensitivity import TARGET
+from biaslib.experiments import attribute_models
+from biaslib.experiments.attribute_maps import Evaluation
+from biaslib.experiments.attribute_models import Experiment, Key, keyed, known
+from biaslib.experiments.face_sensitivity import TARGET
 from biaslib.statistics import holm
 from biaslib.worlds.faces import Faces
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from sklearn.metrics import matthews_corrcoef
 
-from biaslib import attribute_models
-from biaslib.attribute_maps import Evaluation
-from biaslib.attribute_models import Experiment, known_attributes, trained
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
+from biaslib.experiments import attribute_models
+from biaslib.experiments.attribute_maps import Evaluation
+from biaslib.experiments.attribute_models import Experiment, known_attributes, trained
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests import layouts
 

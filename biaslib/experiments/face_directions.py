@@ -9,10 +9,11 @@ import pandas as pd
 from scipy.special import expit
 from torch import nn
 
-from biaslib import attribute_models, parallel, store, training
-from biaslib.attribute_models import known_attributes
+from biaslib import parallel, store, training
 from biaslib.errors import BiaslibError
-from biaslib.face_generators import Trained
+from biaslib.experiments import attribute_models
+from biaslib.experiments.attribute_models import known_attributes
+from biaslib.experiments.face_generators import Trained
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, attribute_direction
 from biaslib.gan.encoder import encoded

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib import face_models, parallel
+from biaslib import parallel
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.errors import BiaslibError
-from biaslib.face_models import Experiment, faces, outcomes
+from biaslib.experiments import face_models
+from biaslib.experiments.face_models import Experiment, faces, outcomes
 from biaslib.metrics import calibrated_thresholds
 from biaslib.reanalysis import trained
 from tests import layouts

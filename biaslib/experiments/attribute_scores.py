@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslib.attribute_maps import Attended
 from biaslib.errors import BiaslibError
+from biaslib.experiments.attribute_maps import Attended
 from biaslib.metrics import normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.statistics import Interval, crossed_interval, interval

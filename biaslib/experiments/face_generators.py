@@ -16,8 +16,8 @@ import safetensors.torch
 import torch
 
 from biaslib import fingerprint, parallel, project, recorded, store
-from biaslib.attribute_models import celeba
 from biaslib.errors import BiaslibError
+from biaslib.experiments.attribute_models import celeba
 from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
 from biaslib.gan.networks import Generator
 from biaslib.gan.training import GanConfig, grow

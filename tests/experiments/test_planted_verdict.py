@@ -3,12 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslib import attribution, metrics, models, planted_models, training
+from biaslib import attribution, metrics, models, training
 from biaslib.detection import false_alarms, limit
 from biaslib.errors import BiaslibError
-from biaslib.planted_maps import METHODS, Evaluation
-from biaslib.planted_models import Setting
-from biaslib.planted_verdict import (
+from biaslib.experiments import planted_models
+from biaslib.experiments.planted_maps import METHODS, Evaluation
+from biaslib.experiments.planted_models import Setting
+from biaslib.experiments.planted_verdict import (
     LIBRARY,
     likeness,
     likeness_alarms,

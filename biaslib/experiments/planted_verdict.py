@@ -11,8 +11,8 @@ from torch.nn.functional import adaptive_avg_pool2d
 from biaslib import attribution, metrics, parallel
 from biaslib.detection import Side, beyond
 from biaslib.errors import BiaslibError
-from biaslib.planted_maps import METHODS, Evaluation, Method, explained
-from biaslib.planted_models import Setting
+from biaslib.experiments.planted_maps import METHODS, Evaluation, Method, explained
+from biaslib.experiments.planted_models import Setting
 
 Arrays = dict[str, np.ndarray]
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from biaslib import ensembles, store
-from biaslib.ensembles import Recipe
+from biaslib import store
+from biaslib.experiments import ensembles
+from biaslib.experiments.ensembles import Recipe
 from biaslib.training import TrainingConfig
 from tests.test_parallel import free_port
 

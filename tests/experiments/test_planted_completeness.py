@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from biaslib import attribution, models
-from biaslib.planted_completeness import completeness
-from biaslib.planted_maps import Evaluation
-from biaslib.planted_models import Setting, trained
+from biaslib.experiments.planted_completeness import completeness
+from biaslib.experiments.planted_maps import Evaluation
+from biaslib.experiments.planted_models import Setting, trained
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib import metrics, parallel
-from biaslib.planted_maps import ALL_METHODS, Evaluation, maps, run_maps
-from biaslib.planted_models import USE_CASES, Setting
+from biaslib.experiments.planted_maps import ALL_METHODS, Evaluation, maps, run_maps
+from biaslib.experiments.planted_models import USE_CASES, Setting
 from biaslib.planting.regions import boxes_of_masks, masks_of_boxes
 from biaslib.samples import Samples
 

@@ -13,10 +13,19 @@ import torch
 from scipy.special import expit
 from torch import nn
 
-from biaslib import attribute_models, face_generators, fingerprint, parallel, training
-from biaslib.attribute_models import Experiment, Key, keyed, known
+from biaslib import fingerprint, parallel, training
 from biaslib.errors import BiaslibError
-from biaslib.face_directions import BALANCED_ON, Looks, answers, directions, encoded_codes, labelled_codes, looks
+from biaslib.experiments import attribute_models, face_generators
+from biaslib.experiments.attribute_models import Experiment, Key, keyed, known
+from biaslib.experiments.face_directions import (
+    BALANCED_ON,
+    Looks,
+    answers,
+    directions,
+    encoded_codes,
+    labelled_codes,
+    looks,
+)
 from biaslib.gan.counterfactuals import draw, latent_codes, scores_along, traversal
 from biaslib.gan.directions import Direction, as_matrix, freed, orthogonalised, random_directions
 from biaslib.gan.networks import Generator

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import attribution, models, parallel, planted_maps, planted_models, planted_scores, training
+from biaslib import attribution, models, parallel, training
 from biaslib.errors import BiaslibError
+from biaslib.experiments import planted_maps, planted_models, planted_scores
+from biaslib.experiments.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
+from biaslib.experiments.planted_models import USE_CASES, Setting
+from biaslib.experiments.planted_scores import Outline
 from biaslib.metrics import causal_effect
-from biaslib.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
-from biaslib.planted_models import USE_CASES, Setting
-from biaslib.planted_scores import Outline
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=10)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslib import digit_models
-from biaslib.digit_models import Experiment, outcomes
 from biaslib.errors import BiaslibError
+from biaslib.experiments import digit_models
+from biaslib.experiments.digit_models import Experiment, outcomes
 from biaslib.worlds.digits import CORNERS
 
 QUICK = Experiment(strength=0.6, images=96, test_images=40, epochs=1, worn=0.25)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from biaslib.attribute_truth import where_drawn
 from biaslib.errors import BiaslibError
+from biaslib.experiments.attribute_truth import where_drawn
 from biaslib.worlds.faces import Faces
 
 TABLE = Faces().factors(6, seed=0)

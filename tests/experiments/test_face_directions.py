@@ -9,7 +9,7 @@ from torch import nn
 
 from biaslib import training
 from biaslib.errors import BiaslibError
-from biaslib.face_directions import (
+from biaslib.experiments.face_directions import (
     UNLABELLED,
     answers,
     askable,
@@ -20,7 +20,7 @@ from biaslib.face_directions import (
     leaked,
     looks,
 )
-from biaslib.face_generators import Trained
+from biaslib.experiments.face_generators import Trained
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.encoder import Encoder, encoded
 from biaslib.gan.networks import Generator
