@@ -12,12 +12,13 @@ globalThis.biaslibPage ??= (() => {
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const number = (value, digits = 2) =>
     value == null || Number.isNaN(value) ? "n/a" : value.toFixed(digits).replace("-", "−");
-  const picture = (source) =>
-    new Promise((done) => {
-      const image = new Image();
-      image.onload = () => done(image);
-      image.src = source;
-    });
+  // An image that has merely loaded may still be drawn as nothing, by a browser that has not decoded it yet.
+  const picture = async (source) => {
+    const image = new Image();
+    image.src = source;
+    await image.decode();
+    return createImageBitmap(image);
+  };
   // Each figure of a kind that has not been started yet gets its data; a repeated script starts nothing twice.
   const begin = (kind, start) =>
     document.querySelectorAll(`figure[data-biaslib="${kind}"]:not([data-ready])`).forEach((figure) => {
