@@ -146,7 +146,7 @@ def kept(name: str) -> tuple[Trained, dict[str, Any]]:
         `commit`, `seconds`.
 
     Raises:
-        BiaslibError: where there is none of this name, or it cannot be read.
+        BiaslibError: where there is none of this name, it cannot be read, or its recipe has changed since.
     """
     weights, record = _files(name)
     if not weights.is_file():
@@ -156,9 +156,16 @@ def kept(name: str) -> tuple[Trained, dict[str, Any]]:
         raise BiaslibError(f"{name} has no recipe in face_generators.RECIPES: it cannot be built.")
     try:
         state = _unpacked(safetensors.torch.load_file(weights))
-        return _restored(RECIPES[name], state), json.loads(record.read_text(encoding="utf-8"))
+        found, described = _restored(RECIPES[name], state), json.loads(record.read_text(encoding="utf-8"))
+        recorded_recipe = described["experiment"]
     except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
         raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
+    if recorded_recipe != json.loads(json.dumps(dataclasses.asdict(RECIPES[name]))):
+        raise BiaslibError(
+            f"The generator {name} was grown by another recipe than face_generators.RECIPES has now: "
+            f"grow it again with `biaslib grow {name}`, or take the recipe back."
+        )
+    return found, described
 
 
 def names() -> list[str]:

@@ -84,6 +84,14 @@ def test_a_damaged_generator_is_named(book):
         kept("tiny")
 
 
+def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypatch):
+    face_generators.keep("tiny")
+    edited = replace(TINY, gan=replace(TINY.gan, seed=5))
+    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": edited})
+    with pytest.raises(BiaslibError, match="another recipe.*biaslib grow tiny"):
+        kept("tiny")
+
+
 def test_the_pictures_are_the_worlds():
     pictures = TINY.pictures()
     assert pictures.shape == (40, 8, 8, 3)
