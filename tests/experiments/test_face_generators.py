@@ -88,7 +88,7 @@ def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypat
     face_generators.keep("tiny")
     edited = replace(TINY, gan=replace(TINY.gan, seed=5))
     monkeypatch.setattr(face_generators, "RECIPES", {"tiny": edited})
-    with pytest.raises(BiaslibError, match="another recipe.*biaslib grow tiny"):
+    with pytest.raises(BiaslibError, match=r"another recipe.*biaslib grow tiny"):
         kept("tiny")
 
 
