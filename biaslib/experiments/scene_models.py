@@ -25,6 +25,7 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 Training = Literal["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
+Split = Literal["train", "validation", "test"]
 Arrays = dict[str, np.ndarray]
 
 WIDTH = len(OBJECTS)
@@ -76,11 +77,16 @@ class Experiment:
         """The scenes with that many makers."""
         return Scenes(self.groups)
 
-    def table(self, split: Literal["train", "validation", "test"]) -> pd.DataFrame:
+    def table(self, split: Split) -> pd.DataFrame:
         """The rows of a split, before any resampling."""
         n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
         offset = {"train": 0, "validation": 10_000, "test": 20_000}[split]
         return self.world().factors(n, strength=self.strength, seed=self.seed + offset)
+
+    def pictures(self, split: Split) -> Samples:
+        """The pictures of these rows, without masks."""
+        # one table for all trainings: they differ in what they make of it
+        return _pictures(replace(self, training="original", epochs=1), split)
 
     def rows(self) -> np.ndarray:
         """The training rows that are used, some more than once."""
@@ -251,11 +257,9 @@ def _resized(experiment: Experiment, robot_size: float) -> np.ndarray:
 
 
 def _run(experiment: Experiment) -> Arrays:
-    world = experiment.world()
-    tables = {split: experiment.table(split) for split in ("train", "validation", "test")}
-    train, validation, test = (world.render(t, size=experiment.size, regions=()) for t in tables.values())
+    train, validation, test = samples = [experiment.pictures(split) for split in get_args(Split)]
     rows = experiment.rows()
-    targets = _labels(tables["train"])[rows]
+    targets = _labels(train.labels)[rows]
     model, criterion = training.fit_with_criterion(
         train.take(rows), targets, experiment.config(len(rows)), objective=experiment.objective()
     )
@@ -263,7 +267,7 @@ def _run(experiment: Experiment) -> Arrays:
     if isinstance(criterion, AdversarialLoss):
         adversary["adversary"] = np.array(_adversary_accuracy(criterion, model, test))
     return {
-        **{split: _labels(table) for split, table in tables.items()},
+        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(Split), samples, strict=True)},
         "rows": rows,
         "validation_logits": training.predict(model, validation.images),
         "test_logits": training.predict(model, test.images),
@@ -271,6 +275,11 @@ def _run(experiment: Experiment) -> Arrays:
         **adversary,
         **{f"{STATE}{name}": value.numpy() for name, value in model.state_dict().items()},
     }
+
+
+@functools.lru_cache(maxsize=18)  # the splits of six data sets, which a worker comes back to with the next training
+def _pictures(experiment: Experiment, split: Split) -> Samples:
+    return experiment.world().render(experiment.table(split), size=experiment.size, regions=())
 
 
 def _labels(table: pd.DataFrame) -> np.ndarray:
