@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
+from biaslib import statistics
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, crossed_interval, holm, interval, kendall, sign_flip, welch
 
@@ -225,3 +226,15 @@ def test_holm_leaves_untested_hypotheses_out():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("n", [7, 600])
+def test_many_taus_at_once_are_those_of_scipy(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.integers(5, size=n).astype(float), rng.normal(size=n).round(1)
+    b[0] = np.inf
+    times = rng.multinomial(n, [1 / n] * n, 4)
+    found = statistics._weighted_tau_b(a, b, times.astype(float))
+    expected = [scipy.stats.kendalltau(np.repeat(a, k), np.repeat(b, k)).statistic for k in times]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert np.isnan(statistics._weighted_tau_b(a * 0, b, times.astype(float))).all()
