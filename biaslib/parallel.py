@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import multiprocessing
 import os
 import signal
@@ -91,6 +92,20 @@ def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, sch
 
             list(tqdm(waiting.map(one, missing), total=len(missing), desc=f"computing {kind}", unit="run"))
     return [store.get_or_compute(kind, key, functools.partial(compute, key)) for key in keys]
+
+
+@contextlib.contextmanager
+def shared_workers() -> Iterator[str]:
+    """Workers of this machine, one for each core, that several processes can send work to: their scheduler's address.
+
+    They stay until the end, so that what each has to import, seconds of it, is imported once.
+    """
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=None, silence_logs=logging.ERROR
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
 @contextlib.contextmanager

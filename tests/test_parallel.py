@@ -19,6 +19,21 @@ def free_port():
         return opened.getsockname()[1]
 
 
+def is_alive(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def gone(process_id, *, within=20):
+    deadline = time.monotonic() + within
+    while is_alive(process_id) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not is_alive(process_id)
+
+
 def test_cores_can_be_limited(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "3")
     assert parallel.cores() == 3
@@ -55,6 +70,18 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
         pass
 
 
+def test_shared_workers_serve_several_processes_in_turn(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    seen = []
+    with parallel.shared_workers() as address:
+        for _ in range(2):  # each as another notebook would
+            with parallel.workers(address) as (executor, at_once):
+                assert at_once == 1
+                seen.append(executor.submit(os.getpid).result())
+    assert seen[0] == seen[1] != os.getpid()
+    assert gone(seen[0])
+
+
 PROGRAM = """
 import os, time
 from biaslib import parallel
@@ -66,25 +93,18 @@ if __name__ == "__main__":
 """
 
 
-def is_alive(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    return True
+SHARED = PROGRAM.replace("workers()", "shared_workers() as address, parallel.workers(address)")
 
 
-def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch):
+@pytest.mark.parametrize("text", [PROGRAM, SHARED])
+def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch, text):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as parent:
         worker = int(parent.stdout.readline())
         os.kill(parent.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while is_alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not is_alive(worker)
+    assert gone(worker)
 
 
 def squared(key):

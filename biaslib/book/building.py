@@ -1,6 +1,7 @@
 """Runs what has changed and makes the pages."""
 
 import contextlib
+import os
 import re
 import shutil
 import sys
@@ -43,7 +44,8 @@ def build(
         only: notebooks, or captions of parts in the table of contents; everything where empty.
         jobs: how many notebooks run at a time; None for one a core.
         record: keep under `book/recorded` the numbers that the notebooks of the preset mark.
-        scheduler: the address of a Dask scheduler for independent trainings.
+        scheduler: the address of a Dask scheduler for independent trainings; None takes $BIASLIB_SCHEDULER, and where
+            that is not set either, workers of this machine that the notebooks share.
 
     Returns:
         The front page.
@@ -177,7 +179,11 @@ def _run_all(
     failures: list[Exception] = []
     cells = sum(_code_cells(project, name) for name in todo)
     tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
-    with tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar, _threads(jobs) as pool:
+    with (
+        _workers(scheduler, follow=len(todo) > jobs) as address,
+        tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar,
+        _threads(jobs) as pool,
+    ):
 
         def run(name: str) -> None:
             tqdm.write(f"{name}: running")
@@ -188,7 +194,7 @@ def _run_all(
                 preset=presets[name],
                 key=keys[name],
                 threads=max(1, parallel.cores() // jobs),
-                scheduler=scheduler,
+                scheduler=address,
                 on_cell=bar.update,
             )
             tqdm.write(f"{name}: done in {recorded.duration(about['seconds'])}")
@@ -204,6 +210,13 @@ def _run_all(
     if failures:
         kind = BiaslibError if all(isinstance(failure, BiaslibError) for failure in failures) else PageError
         raise kind("\n".join(str(failure) for failure in failures))
+
+
+def _workers(scheduler: str | None, *, follow: bool) -> contextlib.AbstractContextManager[str | None]:
+    """Where the notebooks' trainings go; notebooks that do not follow one another have nothing to share."""
+    if scheduler or os.environ.get("BIASLIB_SCHEDULER") or not follow:
+        return contextlib.nullcontext(scheduler)
+    return parallel.shared_workers()
 
 
 @contextlib.contextmanager
