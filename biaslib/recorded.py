@@ -13,14 +13,16 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 
 from biaslib import project, store
 from biaslib.errors import BiaslibError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # a second and a half, in every notebook
 
 MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
@@ -98,7 +100,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def collect(notebook: nbformat.NotebookNode) -> dict[str, Any]:
+def collect(notebook: "NotebookNode") -> dict[str, Any]:
     """Takes the marks out of an executed notebook's outputs.
 
     Returns:

@@ -1,31 +1,16 @@
 """Layer-wise relevance propagation with the epsilon rule, and the variant of a widely used toolbox."""
 
-import copy
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
-from zennit.core import Composite
-from zennit.rules import Epsilon, Norm, Pass
-from zennit.types import AvgPool, BatchNorm, Linear
 
 from biaslib.attribution._frozen import frozen
 from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
-from biaslib.attribution._lean import lean
-from biaslib.attribution._relevance import (
-    REMEDY,
-    RelevanceMode,
-    ToolboxActivation,
-    check_layers,
-    is_activation,
-    merge_normalisations,
-)
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
-
-STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
 
 
 def epsilon_lrp(
@@ -81,6 +66,9 @@ def epsilon_lrp(
         raise BiaslibError(f"eps must be positive, not {eps}.")
     if rule not in ("epsilon", "toolbox"):
         raise BiaslibError(f"There is no rule {rule!r}: choose 'epsilon' or 'toolbox'.")
+    # zennit brings torch's compiler with it, four seconds that the other methods do not wait for
+    from biaslib.attribution import _layerwise
+
     chosen = checked_targets(images, targets, batch)
     like = next(model.parameters(), torch.zeros(()))
     maps = []
@@ -89,66 +77,13 @@ def epsilon_lrp(
         for start in range(0, len(images), batch):
             pixels = to_tensor(images[start : start + batch], like.device).double()
             if prepared is None:
-                prepared = _prepared(model, pixels[:1], rule, eps)
+                prepared = _layerwise.prepared(model, pixels[:1], rule, eps)
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(prepared, pixels[:1]))
             wanted = chosen[start : start + batch].to(like.device)
-            relevance = (_by_rule if rule == "epsilon" else _by_toolbox)(prepared, pixels, wanted, eps)
+            relevance = _layerwise.relevance(prepared, pixels, wanted, rule, eps)
             maps.append(_finished(relevance, signed, scaled).cpu())
     return torch.cat(maps)
-
-
-def _prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> nn.Module:
-    copied = copy.deepcopy(model).double()
-    if rule == "epsilon":
-        check_layers(copied)
-        if lean(copied, pixels) is copied:
-            raise BiaslibError(
-                "With its batch normalisations merged away the model says something else, so that LRP would explain "
-                f"another model: {REMEDY}."
-            )
-        merge_normalisations(copied, pixels)
-    else:
-        for name, module in list(copied.named_modules(remove_duplicate=False)):
-            if ToolboxActivation.knows(module):
-                copied.set_submodule(name, ToolboxActivation(module, eps))
-    return copied
-
-
-def _by_rule(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
-    """Relevance (n, T, 3, H, W)."""
-    stabiliser = min(eps, STABILISER)
-    composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
-    pixels = pixels.clone().requires_grad_()
-    with composite.context(model) as registered, torch.enable_grad():
-        with RelevanceMode(registered, stabiliser):
-            logits = logits_of(registered, pixels * 1)
-        return _backwards(logits, logits.detach(), pixels, targets)
-
-
-def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
-    if is_activation(layer) or isinstance(layer, BatchNorm):  # a merged normalisation does nothing
-        return Pass()
-    if isinstance(layer, AvgPool):
-        return Norm(stabiliser)
-    return Epsilon(eps) if isinstance(layer, Linear) else None
-
-
-def _by_toolbox(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
-    """Relevance (n, T, 3, H, W)."""
-    pixels = pixels.clone().requires_grad_()
-    with torch.enable_grad():
-        logits = logits_of(model, pixels.clone())
-        return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
-
-
-def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """What reaches the pixels from each target's logit, where it sets out as `start`."""
-    found = []
-    for target in targets.T:
-        seed = torch.zeros_like(logits).scatter_(1, target[:, None], start.gather(1, target[:, None]))
-        found.append(torch.autograd.grad(logits, pixels, seed, retain_graph=True)[0])
-    return torch.stack(found, 1)
 
 
 def _finished(relevance: torch.Tensor, signed: bool, scaled: bool) -> torch.Tensor:
