@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib.util
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -147,10 +146,16 @@ def _function_source(function: types.FunctionType) -> str:
 
 
 def _module_path(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
+    found = _source(name)
+    if found is None:
         raise ModuleNotFoundError(f"no source for module {name}")
-    return Path(spec.origin)
+    return found
+
+
+def _source(name: str) -> Path | None:
+    """The file of a module of the package; asking Python for it would import all that is above it."""
+    place = Path(__file__).parent.joinpath(*name.split(".")[1:])
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
 
 
 def _closure(path: Path) -> set[Path]:
@@ -175,18 +180,11 @@ def _imports(path: Path) -> tuple[Path, ...]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             members = {f"{node.module}.{alias.name}" for alias in node.names}
-            modules = {name for name in members if name.split(".")[0] == PACKAGE and _is_module(name)}
+            modules = {name for name in members if name.split(".")[0] == PACKAGE and _source(name)}
             # a folder's front door counts only for those who take something from it, not from the rooms behind
             names |= modules if modules == members else modules | {node.module}
     inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
-    return tuple(_module_path(name) for name in inside if _is_module(name))
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return tuple(file for file in map(_source, inside) if file)
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Intervals, tests and corrections: how sure a number is."""
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,8 +136,7 @@ def crossed_interval(
     estimate = float(known.sum() / n)
     if min(table.shape) < 2:
         return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
-    rng = np.random.default_rng(seed)
-    models, images = (rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in table.shape)
+    models, images = _times(*table.shape, resamples, seed)
     weights = ((models @ defined) * images).sum(1)
     means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
     low, high = widened(means, estimate, len(table), confidence, bounds)
@@ -289,6 +289,16 @@ def holm(p: Values) -> np.ndarray:
     adjusted = np.full(len(values), np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1.0)
     return adjusted
+
+
+@functools.lru_cache(maxsize=2)  # a page asks for many intervals over the same models and images
+def _times(models: int, images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many times each resample holds each model, (resamples, models), and each image, (resamples, images)."""
+    rng = np.random.default_rng(seed)
+    drawn = tuple(rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (models, images))
+    for times in drawn:
+        times.flags.writeable = False
+    return drawn[0], drawn[1]
 
 
 def widened(
