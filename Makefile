@@ -10,7 +10,7 @@ UV := uv==0.13.8
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-7s %s\n", $$1, $$2}'
 
-book: $(VENV)/.with-book ## run what has changed and build the pages (about 40 minutes the first time, on 2 cores)
+book: $(VENV)/.with-book ## run what has changed and build the pages (half an hour the first time, on 2 cores)
 	$(BIN)/biaslib build
 
 test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the pages in a browser
