@@ -54,7 +54,7 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit) -> dict[str, figures.Piece]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
-    known = {"correction": audit.settings["correction"], "power": POWER, "images": AUDIT_IMAGES}
+    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": AUDIT_IMAGES}
     captions = {name: words.format(**known) for name, words in _CAPTIONS.items()}
     made |= {
         name: _table(table, name, captions[name])
@@ -83,7 +83,7 @@ def _body(audit: Audit) -> Iterator[str]:
     yield from _all(made, "counts", "correlations")
     yield _h("How often it is right, and for whom", "accuracy")
     yield _p(
-        f"A gap of {100 * GAP:.0f} points is one wrong answer more in every {1 / GAP:.0f} images "
+        f"A gap of {_GAP} is one wrong answer more in every {1 / GAP:.0f} images "
         "of the worse group. Gaps are taken among images with the target and among those without, for one of the two "
         "may hide the other."
     )
@@ -234,13 +234,14 @@ def _mistakes_table(one: Shown, number: int, target: str) -> figures.Piece:
     return figures.table(frame, caption=f"The files of these images ({one.cell}).", name=f"mistakes-{number}-files")
 
 
+_GAP = f"{100 * GAP:.0f} points"
 _CAPTIONS: Mapping[str, str] = {
     "counts": "How many images each cell of target and group has; one of fewer than 30 is marked.",
     "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
     "the group as labelled, and in the training labels.",
     "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval.",
     "visible": "The smallest gap that {power:.0%} of such audits would find (correction for other tests: "
-    "{correction}), and how many images of that kind a gap of 5 points would need.",
+    "{correction}), and how many images of that kind a gap of {gap} would need.",
     "amplification": "How often the model says it and how often it is labelled so, how far these are apart on average "
     "with 95 % bootstrap intervals, and how far mistakes alone would bring them apart.",
     "attention": "Attention-IoU of the target's map with the group's, and with the group's map of another image.",
@@ -263,7 +264,7 @@ _NAMES: Mapping[str, str] = {
     "unrelated errors": "by mistakes alone",
     "among": "images with",
     "smallest": "smallest gap seen",
-    "needed": "needed for 5 points",
+    "needed": f"needed for {_GAP}",
     "images": "images now",
     "mass": "share of the map",
     "area": "share of the image",
@@ -285,8 +286,8 @@ def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
     }
     if "few" in shown:
         shown = shown.assign(few=shown["few"].map({True: "few", False: ""}))
-    if "needed for 5 points" in shown:
-        formats["needed for 5 points"] = ",.0f"
+    if _NAMES["needed"] in shown:
+        formats[_NAMES["needed"]] = ",.0f"
     return figures.table(shown, caption=caption, name=name.replace("_", "-"), formats=formats)
 
 
