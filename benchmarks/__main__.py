@@ -20,7 +20,6 @@ from benchmarks.report import publish
 
 if __name__ == "__main__":
     torch.set_num_threads(workloads.THREADS)
-    print("This takes some minutes: the peers are slow.", flush=True)
+    print("This takes some minutes: the peers are slow.")
     parts = (grad_cam, score_cam, integrated_gradients, attention_iou, localisation, perturbation, amplification, gan)
-    figures = [figure for part in parts for figure in part.run()]
-    sys.exit(0 if publish(figures, Path("_build/bench.json")) else 1)
+    sys.exit(0 if publish((part.run() for part in parts), Path("_build/bench.json")) else 1)

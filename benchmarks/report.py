@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,11 +36,13 @@ class Figure:
         return COLUMNS.format(self.name, f"{self.value:.3g} {self.unit}".strip(), target, verdict)
 
 
-def publish(figures: list[Figure], path: Path) -> bool:
-    """Prints the figures, writes them as JSON, and says whether every target was met."""
-    print(COLUMNS.format("", "measured", "target", ""))
-    for figure in figures:
-        print(figure)
+def publish(parts: Iterable[list[Figure]], path: Path) -> bool:
+    """Prints each part's figures once they are known, writes all as JSON, and says whether every target was met."""
+    print(COLUMNS.format("", "measured", "target", ""), flush=True)
+    figures = []
+    for part in parts:
+        figures += part
+        print(*part, sep="\n", flush=True)
     machine = {"processor": platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
     rows = [{**asdict(figure), "target": figure.target if figure.bound else None} for figure in figures]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ def test_a_missed_target_is_said_and_written(
     figure: Figure, met: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "made" / "bench.json"
-    assert publish([Figure("b", 0.0), figure], path) is met
+    assert publish([[Figure("b", 0.0)], [figure]], path) is met
     assert ("MISSED" in capsys.readouterr().out) is not met
     rows = json.loads(path.read_text())["figures"]
     assert [row["target"] for row in rows] == [None, figure.target if figure.bound else None]
