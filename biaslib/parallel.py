@@ -36,15 +36,21 @@ def cores() -> int:
 
 
 def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function with torch on one thread: a result then does not depend on how many cores there are.
+    """Calls the function with torch on one thread: a result then does not depend on how many cores there are."""
+    return on_threads(1, function, *arguments)
 
-    Calls from several threads of one process wait for each other, as torch's random state is the process's own.
+
+def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls the function with torch on so many threads, however many cores there are.
+
+    The last bits of a result depend on the number of threads. Calls from several threads of one process wait for each
+    other, as torch's random state is the process's own.
     """
     import torch
 
     with _ONE_AT_A_TIME:
         before = torch.get_num_threads()
-        torch.set_num_threads(1)
+        torch.set_num_threads(count)
         try:
             return function(*arguments)
         finally:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from biaslib import project
 from biaslib.errors import BiaslibError
@@ -103,6 +104,16 @@ def test_the_quick_recipe_is_half_as_long_for_its_encoder():
     assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
     assert (found.gan.seed, found.encoder.seed) == (3, 3)
     assert found.gan.penalty_every > 1
+
+
+def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
+    seen = []
+    monkeypatch.setattr(face_generators, "_train", lambda experiment: seen.append(torch.get_num_threads()))
+    for threads in (1, 2):
+        face_generators.train((replace(TINY, threads=threads), ""))
+    assert seen == [1, 2]
+    with pytest.raises(BiaslibError, match="threads must be at least 1, not 0"):
+        replace(TINY, threads=0)
 
 
 def test_generators_have_a_name_for_readers():
