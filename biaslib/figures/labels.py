@@ -14,6 +14,16 @@ _DISTANCES = (6.0, 14.0, 26.0, 42.0)  # points
 _LETTER, _LINE = 0.6, 1.25  # width of a letter and height of a line, in font sizes
 
 
+def width(text: str, size: float | None = None) -> float:
+    """About how wide a text is, in points; `size` is that of its letters, the figures' own where not given."""
+    return len(text) * (theme.STYLE["font.size"] if size is None else size) * _LETTER
+
+
+def line_height(size: float | None = None) -> float:
+    """How high a line of text is, in points."""
+    return (theme.STYLE["font.size"] if size is None else size) * _LINE
+
+
 def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
     """Positions moved apart until neighbours are at least `gap` apart, each as near to its own place as its block lets.
 
@@ -58,12 +68,11 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     """
     if not ends:
         return
-    size = theme.STYLE["font.size"]
     with mpl.rc_context(theme.STYLE):
         theme.figure_of(ax).draw_without_rendering()
         to_pixels = ax.transData.transform([(x, y) for _, x, y, _ in ends])
         scale = ax.figure.dpi / 72
-        line = size * _LINE * scale
+        line = line_height() * scale
         window = ax.get_window_extent()
         heights = within(spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
         for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
@@ -97,7 +106,7 @@ def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str], colour: s
         taken: list[np.ndarray] = []
         for index, name in names.items():
             options = [
-                (_box(spots[index], direction, distance, len(name) * size * _LETTER, size * _LINE), distance, direction)
+                (_box(spots[index], direction, distance, width(name, size), line_height(size)), distance, direction)
                 for distance, direction in product(_DISTANCES, _DIRECTIONS)
             ]
             box, distance, (right, _) = min(options, key=lambda o: _cost(o[0], spots, taken, inside) + o[1])

@@ -256,12 +256,26 @@ def _ticks_in_lines(ax: Axes, places: Mapping[str, float], rank: Mapping[str, in
 
 
 def _head(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """The kinds' names in their colours, side by side over the plot."""
+    """The kinds' names in their colours over the plot, side by side as far as the figure is wide."""
+    if not names:
+        return
+    figure = theme.figure_of(ax)
+    with mpl.rc_context(theme.STYLE):
+        figure.draw_without_rendering()
+    room = (figure.bbox.x1 - ax.get_window_extent().x0) * 72 / ax.figure.dpi
+    lines: list[list[tuple[str, str, float]]] = [[]]
     at = 0.0
     for text, colour in names:
-        ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(at, 6), textcoords="offset points",
-                    fontweight="bold", color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
-        at += 7.2 * len(text) + 14
+        width = labels.width(text)
+        if lines[-1] and at + width > room:
+            lines, at = [*lines, []], 0.0
+        lines[-1].append((text, colour, at))
+        at += width + 16
+    for row, line in enumerate(reversed(lines)):
+        above = 6 + row * labels.line_height()
+        for text, colour, left in line:
+            ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(left, above), textcoords="offset points",
+                        fontweight="bold", color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
 
 
 def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: str | None, n: str | None,

@@ -90,6 +90,18 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     assert words(ax) == ["paper", "ours"]
 
 
+def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
+    kinds = ["own", "leaked into smiles", "leaked elsewhere", "rest"]
+    rows = [{"label": "a label that takes half of the figure's width", "kind": kind, "value": 1.0} for kind in kinds]
+    figure = figures.dots(pd.DataFrame(rows), label="label", value="value", by="kind")
+    figure.draw_without_rendering()
+    texts = [text for text in figure.axes[0].texts if text.get_text() in kinds]
+    boxes = [text.get_window_extent() for text in texts]
+    assert [text.get_text() for text in texts] == ["leaked elsewhere", "rest", "own", "leaked into smiles"]
+    assert boxes[0].y0 < boxes[2].y0
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1
+
+
 def test_dots_marks_each_label_s_own_reference_with_a_tick(attributes):
     areas = {"a": 0.1, "c": 0.25}
     fig = figures.dots(attributes, label="name", value="score", reference=areas, reference_name="area", sort=False)
