@@ -1,12 +1,13 @@
-"""Models that were all measured on the same images: how much varies with which, and a comparison that knows both."""
+"""Models that were all measured on the same images: intervals and comparisons that take both as samples."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
 
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Comparison, Interval, crossed_interval, widened
+from biaslib.statistics import Comparison, Interval, check_confidence, widened
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,51 @@ def components(values: np.ndarray) -> Components:
     of_models = (n[1] * table.mean(axis=1).var(ddof=1) - rest) / n[1]
     of_images = (n[0] * table.mean(axis=0).var(ddof=1) - rest) / n[0]
     return Components(max(float(of_models), 0.0), max(float(of_images), 0.0), rest, n, left_out)
+
+
+def crossed_interval(
+    values: np.ndarray,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = 2000,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> Interval:
+    """Bootstrap interval of a mean over M models that were all measured on the same N images.
+
+    Each resample draws models and, independently, images, and takes the mean over the drawn pairs (the "pigeonhole"
+    bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `statistics.interval`
+    with clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
+
+    Args:
+        values: (M, N); NaN counts as undefined and is left out.
+        confidence: between 0 and 1.
+        seed: of the resampling.
+        resamples: number of bootstrap draws.
+        bounds: the range of the quantity; the interval does not leave it.
+
+    Returns:
+        Interval over M N values; low and high are NaN with fewer than two models or images, everything is NaN
+        without values.
+
+    Raises:
+        BiaslibError: where values are not two-dimensional, or the confidence is not between 0 and 1.
+    """
+    check_confidence(confidence)
+    table = _checked(values)
+    defined = ~np.isnan(table)
+    n, undefined = int(defined.sum()), int((~defined).sum())
+    if n == 0:
+        return Interval(np.nan, np.nan, np.nan, 0, confidence, undefined)
+    known = np.where(defined, table, 0.0)
+    estimate = float(known.sum() / n)
+    if min(table.shape) < 2:
+        return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
+    models, images = _times(*table.shape, resamples, seed)
+    weights = ((models @ defined) * images).sum(1)
+    means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
+    low, high = widened(means, estimate, len(table), confidence, bounds)
+    return Interval(estimate, low, high, n, confidence, undefined)
 
 
 def crossed_welch(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
@@ -125,7 +171,7 @@ def crossed_ratio(
     """Bootstrap interval of mean(top) / mean(bottom) for the same models, measured on two sets of images.
 
     Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the
-    lower mean counts too. Deviations are widened for few models, as in `statistics.crossed_interval`.
+    lower mean counts too. Deviations are widened for few models, as in `crossed_interval`.
 
     Args:
         top: (M, N).
@@ -160,6 +206,16 @@ def crossed_ratio(
         drawn = means[0] / means[1]
     low, high = widened(drawn, estimate, len(tables[0]), confidence, (-np.inf, np.inf))
     return Interval(estimate, low, high, tables[0].size, confidence)
+
+
+@functools.lru_cache(maxsize=2)  # a page asks for many intervals over the same models and images
+def _times(models: int, images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many times each resample holds each model, (resamples, models), and each image, (resamples, images)."""
+    rng = np.random.default_rng(seed)
+    drawn = tuple(rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (models, images))
+    for times in drawn:
+        times.flags.writeable = False
+    return drawn[0], drawn[1]
 
 
 def _checked(values: np.ndarray) -> np.ndarray:

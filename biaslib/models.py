@@ -62,6 +62,11 @@ def device() -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def cached_batch(height: int, width: int) -> int:
+    """How many images of a size go through a small network at once while its maps stay in a CPU's cache, at least 1."""
+    return max(1, 200_000 // (height * width))
+
+
 def to_tensor(images: np.ndarray | torch.Tensor, device: torch.device | str | None = None) -> torch.Tensor:
     """Images as the models take them: (N, 3, H, W) float32, normalised by ImageNet's mean and deviation.
 

@@ -14,8 +14,9 @@ import pandas as pd
 from filelock import FileLock
 
 from biaslib import store
+from biaslib.crossed import crossed_interval
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval, crossed_interval
+from biaslib.statistics import Interval
 
 TRIAL: Final = ["moved", "asked", "pair"]
 COLUMNS: Final = ["rater", *TRIAL, "swapped", "answer"]

@@ -1,6 +1,5 @@
 """Intervals, tests and corrections: how sure a number is."""
 
-import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +74,7 @@ def interval(
     Raises:
         BiaslibError: where values and clusters have different lengths, or the confidence is not between 0 and 1.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     data = _flat("values", values)
     keys = np.arange(len(data)) if clusters is None else _keys(clusters)
     if len(keys) != len(data):
@@ -96,53 +95,6 @@ def interval(
     return Interval(estimate, low, high, len(data), confidence, undefined)
 
 
-def crossed_interval(
-    values: np.ndarray,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
-    resamples: int = 2000,
-    bounds: tuple[float, float] = (-np.inf, np.inf),
-) -> Interval:
-    """Bootstrap interval of a mean over M models that were all measured on the same N images.
-
-    Each resample draws models and, independently, images, and takes the mean over the drawn pairs (the "pigeonhole"
-    bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `interval` with
-    clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
-
-    Args:
-        values: (M, N); NaN counts as undefined and is left out.
-        confidence: between 0 and 1.
-        seed: of the resampling.
-        resamples: number of bootstrap draws.
-        bounds: the range of the quantity; the interval does not leave it.
-
-    Returns:
-        Interval over M N values; low and high are NaN with fewer than two models or images, everything is NaN
-        without values.
-
-    Raises:
-        BiaslibError: where values are not two-dimensional, or the confidence is not between 0 and 1.
-    """
-    _check_confidence(confidence)
-    table = np.asarray(values, dtype=float)
-    if table.ndim != 2:
-        raise BiaslibError(f"values must be (models, images), not of shape {table.shape}.")
-    defined = ~np.isnan(table)
-    n, undefined = int(defined.sum()), int((~defined).sum())
-    if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0, confidence, undefined)
-    known = np.where(defined, table, 0.0)
-    estimate = float(known.sum() / n)
-    if min(table.shape) < 2:
-        return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
-    models, images = _times(*table.shape, resamples, seed)
-    weights = ((models @ defined) * images).sum(1)
-    means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
-    low, high = widened(means, estimate, len(table), confidence, bounds)
-    return Interval(estimate, low, high, n, confidence, undefined)
-
-
 def kendall(
     x: Values,
     y: Values,
@@ -160,7 +112,7 @@ def kendall(
     Raises:
         BiaslibError: where x, y and clusters have different lengths, or the confidence is not between 0 and 1.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     a, b = _flat("x", x), _flat("y", y)
     keys = np.arange(len(a)) if clusters is None else _keys(clusters)
     if not len(a) == len(b) == len(keys):
@@ -203,7 +155,7 @@ def welch(a: Values, b: Values, *, confidence: float = 0.95) -> Comparison:
     Raises:
         BiaslibError: where the confidence is not between 0 and 1.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     first, second = (v[~np.isnan(v)] for v in (_flat("a", a), _flat("b", b)))
     n = (len(first), len(second))
     difference = float(first.mean() - second.mean()) if min(n) > 0 else np.nan
@@ -249,7 +201,7 @@ def sign_flip(
     Raises:
         BiaslibError: where the confidence is not between 0 and 1, or no flips are asked for.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     if resamples < 1:
         raise BiaslibError(f"resamples must be at least 1, not {resamples}.")
     data = _flat("differences", differences)
@@ -291,16 +243,6 @@ def holm(p: Values) -> np.ndarray:
     return adjusted
 
 
-@functools.lru_cache(maxsize=2)  # a page asks for many intervals over the same models and images
-def _times(models: int, images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many times each resample holds each model, (resamples, models), and each image, (resamples, images)."""
-    rng = np.random.default_rng(seed)
-    drawn = tuple(rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (models, images))
-    for times in drawn:
-        times.flags.writeable = False
-    return drawn[0], drawn[1]
-
-
 def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
@@ -317,6 +259,12 @@ def widened(
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
     low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)
     return float(low), float(high)
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuses what is not between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
 
 
 def _keys(clusters: Values) -> np.ndarray:
@@ -374,8 +322,3 @@ def _flat(name: str, values: Any) -> np.ndarray:
     if array.ndim != 1:
         raise BiaslibError(f"{name} must be one-dimensional, not of shape {array.shape}; flatten it and give clusters.")
     return array
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")

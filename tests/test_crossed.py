@@ -4,9 +4,9 @@ import pytest
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from biaslib.crossed import components, crossed_ratio, crossed_welch
+from biaslib.crossed import components, crossed_interval, crossed_ratio, crossed_welch
 from biaslib.errors import BiaslibError
-from biaslib.statistics import crossed_interval, welch
+from biaslib.statistics import interval, welch
 
 
 def drawn(n_models, n_images, *, of_models=1.0, of_images=1.0, rest=1.0, seed=0):
@@ -156,3 +156,47 @@ def test_a_share_of_nothing_is_undefined():
         crossed_ratio(np.ones((3, 4)), np.ones((2, 4)))
     with pytest.raises(BiaslibError, match="all its values"):
         crossed_ratio(np.full((3, 4), np.nan), np.ones((3, 4)))
+
+
+def shared_images(rng, models=10, images=100):
+    return (
+        0.02 * rng.normal(size=(models, 1)) + 0.2 * rng.normal(size=images) + 0.05 * rng.normal(size=(models, images))
+    )
+
+
+def test_interval_over_models_that_share_their_images_covers_the_truth():
+    covered = 0
+    for seed in range(100):
+        found = crossed_interval(shared_images(np.random.default_rng(seed)), seed=seed, resamples=200)
+        covered += found.low <= 0 <= found.high
+    assert covered / 100 >= 0.88
+
+
+def test_interval_that_takes_shared_images_for_nested_ones_would_not_cover():
+    covered = 0
+    for seed in range(100):
+        values = shared_images(np.random.default_rng(seed))
+        found = interval(values.ravel(), clusters=np.repeat(np.arange(10), 100), seed=seed, resamples=200)
+        covered += found.low <= 0 <= found.high
+    assert covered / 100 < 0.85
+
+
+def test_crossed_interval_counts_undefined_values_and_keeps_bounds():
+    values = np.array([[0.0, np.nan, 0.2], [0.0, 0.0, 0.1]])
+    found = crossed_interval(values, bounds=(0, 1))
+    assert found.estimate == pytest.approx(0.06)
+    assert (found.low, found.n, found.undefined) == (0, 5, 1)
+    assert np.isnan(crossed_interval(np.full((2, 2), np.nan)).estimate)
+    assert np.isnan(crossed_interval(np.ones((1, 5))).low)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: crossed_interval([1, 2]), "values must be .models, images."),
+        (lambda: crossed_interval(np.ones((2, 2)), confidence=95), "confidence must lie between 0 and 1, not 95"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        call()

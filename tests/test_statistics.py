@@ -7,7 +7,7 @@ from statsmodels.stats.multitest import multipletests
 
 from biaslib import statistics
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval, crossed_interval, holm, interval, kendall, sign_flip, welch
+from biaslib.statistics import Interval, holm, interval, kendall, sign_flip, welch
 
 
 def test_interval_of_many_values_is_the_normal_one():
@@ -48,38 +48,6 @@ def test_interval_that_ignores_models_would_not_cover():
 
 def test_interval_over_five_values_covers():
     assert 0.91 <= coverage(lambda rng: (rng.normal(size=5), None)) <= 0.99
-
-
-def shared_images(rng, models=10, images=100):
-    return (
-        0.02 * rng.normal(size=(models, 1)) + 0.2 * rng.normal(size=images) + 0.05 * rng.normal(size=(models, images))
-    )
-
-
-def test_interval_over_models_that_share_their_images_covers_the_truth():
-    covered = 0
-    for seed in range(100):
-        found = crossed_interval(shared_images(np.random.default_rng(seed)), seed=seed, resamples=200)
-        covered += found.low <= 0 <= found.high
-    assert covered / 100 >= 0.88
-
-
-def test_interval_that_takes_shared_images_for_nested_ones_would_not_cover():
-    covered = 0
-    for seed in range(100):
-        values = shared_images(np.random.default_rng(seed))
-        found = interval(values.ravel(), clusters=np.repeat(np.arange(10), 100), seed=seed, resamples=200)
-        covered += found.low <= 0 <= found.high
-    assert covered / 100 < 0.85
-
-
-def test_crossed_interval_counts_undefined_values_and_keeps_bounds():
-    values = np.array([[0.0, np.nan, 0.2], [0.0, 0.0, 0.1]])
-    found = crossed_interval(values, bounds=(0, 1))
-    assert found.estimate == pytest.approx(0.06)
-    assert (found.low, found.n, found.undefined) == (0, 5, 1)
-    assert np.isnan(crossed_interval(np.full((2, 2), np.nan)).estimate)
-    assert np.isnan(crossed_interval(np.ones((1, 5))).low)
 
 
 def test_estimate_over_clusters_is_the_mean_of_their_means():
@@ -213,7 +181,6 @@ def test_holm_leaves_untested_hypotheses_out():
     [
         (lambda: interval([1, 2], clusters=[1]), "2 values but 1 clusters"),
         (lambda: interval([1, 2], clusters=["a", None]), "1 clusters are missing"),
-        (lambda: crossed_interval([1, 2]), "values must be .models, images."),
         (lambda: interval([[1, 2]]), "values must be one-dimensional"),
         (lambda: interval([1, 2], confidence=95), "confidence must lie between 0 and 1, not 95"),
         (lambda: kendall([1, 2], [1]), "x has 2 values, y 1"),

@@ -11,7 +11,7 @@ from biaslib.errors import BiaslibError
 Head = Callable[[torch.Tensor], torch.Tensor]
 
 
-def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int) -> torch.Tensor:
+def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int | None) -> torch.Tensor:
     """The targets of every image, (N, T).
 
     Raises:
@@ -20,7 +20,7 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int)
     n = len(images)
     if n == 0:
         raise BiaslibError("There are no images to explain: give at least one.")
-    if batch < 1:
+    if batch is not None and batch < 1:
         raise BiaslibError(f"batch must be at least 1, not {batch}.")
     chosen = torch.as_tensor(targets)
     if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():

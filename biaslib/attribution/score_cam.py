@@ -10,9 +10,7 @@ from torch.nn import functional
 from biaslib.attribution._frozen import frozen
 from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of, split
 from biaslib.attribution._lean import lean
-from biaslib.models import to_tensor
-
-_CACHED_PIXELS = 200_000
+from biaslib.models import cached_batch, to_tensor
 
 
 def score_cam(
@@ -52,10 +50,10 @@ def score_cam(
         BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
             without a map.
     """
+    chosen = checked_targets(images, targets, batch)
     like = next(model.parameters(), torch.zeros(()))
     if batch is None:
-        batch = _batch(to_tensor(images[:1]), like.device)
-    chosen = checked_targets(images, targets, batch)
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if like.device.type == "cpu" else 64
     fast: nn.Module | None = None
     maps = []
     with frozen(model), torch.no_grad():
@@ -71,10 +69,6 @@ def score_cam(
                 weights = scores[:, wanted.to(like.device)].softmax(0)  # (C, T)
                 maps.append(torch.einsum("ct,chw->thw", weights, channels).relu().float().cpu())
     return torch.stack(maps)
-
-
-def _batch(pixels: torch.Tensor, device: torch.device) -> int:
-    return max(1, _CACHED_PIXELS // pixels[0, 0].numel()) if device.type == "cpu" and len(pixels) else 64
 
 
 def _masked_scores(model: nn.Module, image: torch.Tensor, channels: torch.Tensor, batch: int) -> torch.Tensor:

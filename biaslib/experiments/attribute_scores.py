@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from biaslib.crossed import crossed_interval
 from biaslib.errors import BiaslibError
 from biaslib.experiments.attribute_maps import Attended
 from biaslib.metrics import normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation
-from biaslib.statistics import Interval, crossed_interval, interval
+from biaslib.statistics import Interval, interval
 
 
 def per_attribute(found: Sequence[Attended], *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:

@@ -283,7 +283,7 @@ def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: st
     spec = f".{digits}f"
     where = row[head] if isinstance(row[head], str) else f"{row[head]:g}"
     text = f"{'' if kind is None else f'{kind}, '}{where}: {number(float(row[y]), spec)}"
-    if low and high:
+    if low and high and np.isfinite([row[low], row[high]]).all():
         text += f" [{number(float(row[low]), spec)}, {number(float(row[high]), spec)}]"
     return text + (f", n = {int(row[n]):,}" if n else "")
 

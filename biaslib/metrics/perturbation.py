@@ -9,8 +9,7 @@ import torch
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
-
-BATCH_PIXELS = 200_000
+from biaslib.models import cached_batch
 
 
 def perturbation_curves(
@@ -73,7 +72,7 @@ def perturbation_curves(
             f"An image of {height} x {width} pixels has {available} regions of {region} x {region}, so steps must be "
             f"between 1 and {available}, not {steps}: take fewer steps or smaller regions."
         )
-    batch = max(1, BATCH_PIXELS // (height * width)) if batch is None else batch
+    batch = cached_batch(height, width) if batch is None else batch
     if repeats < 1 or batch < 1:
         raise BiaslibError(f"repeats and batch must be at least 1, not {repeats} and {batch}.")
     sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)

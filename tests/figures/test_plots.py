@@ -90,6 +90,13 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     assert words(ax) == ["paper", "ours"]
 
 
+def test_a_mark_without_an_interval_says_none(attributes):
+    rows = attributes.assign(low=np.nan, high=np.nan)
+    svg = figures.show(figures.dots(rows, label="name", value="score", low="low", high="high"), alt="Dots.").html
+    assert "a: " in svg
+    assert "[n/a" not in svg
+
+
 def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
     kinds = ["own", "leaked into smiles", "leaked elsewhere", "rest"]
     rows = [{"label": "a label that takes half of the figure's width", "kind": kind, "value": 1.0} for kind in kinds]
