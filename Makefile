@@ -43,8 +43,9 @@ $(VENV)/.with-uv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
 	@touch $@
 
-# The lock is a list of constraints, so that each set-up gets its own part of it at the versions we tested.
-INSTALL = VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --constraint requirements.lock --editable
+# The lock is a list of constraints, so that each set-up gets its own part of it at the versions we tested. Compiled
+# once here: every notebook and worker is a process of its own, and some systems keep no bytecode.
+INSTALL = VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --compile-bytecode --constraint requirements.lock --editable
 
 $(VENV)/.with-book: $(VENV)/.with-uv pyproject.toml requirements.lock
 	$(INSTALL) .

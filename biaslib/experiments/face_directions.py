@@ -12,12 +12,7 @@ from torch import nn
 from biaslib import parallel, store, training
 from biaslib.errors import BiaslibError
 from biaslib.experiments import attribute_models
-from biaslib.experiments.attribute_models import known_attributes
-from biaslib.experiments.face_generators import Trained
-from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, attribute_direction
-from biaslib.gan.encoder import encoded
-from biaslib.gan.networks import Generator
 from biaslib.statistics import Interval
 from biaslib.worlds.faces import STRENGTH, Faces
 
@@ -41,7 +36,6 @@ _PENALTY: Final = 30.0
 _SHARE_TESTED: Final = 0.2
 # judges have other faces than the models they are asked about
 _JUDGES_SEED: Final = 6_000_000
-_BATCH: Final = 64  # more images at once leave a CPU's cache
 
 
 def classifiers(
@@ -88,48 +82,6 @@ def answers(
     if found.shape[1] != len(attributes):
         raise BiaslibError(f"The judges have {found.shape[1]} outputs, not the {len(attributes)} named in attributes.")
     return pd.DataFrame(found, columns=list(attributes))
-
-
-def labelled_codes(
-    generator: Generator, networks: Sequence[nn.Module], *, count: int, seed: int = 0, reader: "Looks | None" = None
-) -> tuple[np.ndarray, pd.DataFrame]:
-    """Codes drawn at random, and what judges say of their images: labels of generated faces.
-
-    Args:
-        generator: in evaluation mode.
-        networks: the judges.
-        count: how many codes.
-        seed: of the codes.
-        reader: adds a bool column for each look it can read: above the mean of rendered faces.
-
-    Returns:
-        (count, latent) codes, and a table of as many rows with one bool column an attribute.
-    """
-    codes = latent_codes(count, generator.latent, seed=seed)
-    images = draw(generator, codes, batch=_BATCH)
-    return codes, _with_looks(answers(networks, images) >= 0.5, images, reader)
-
-
-def encoded_codes(
-    trained: Trained, *, count: int, seed: int = 0, strength: float = STRENGTH, reader: "Looks | None" = None
-) -> tuple[np.ndarray, pd.DataFrame]:
-    """Codes that the encoder gives rendered faces, with the faces' true labels (the way of Denton et al. 2019, 4.2).
-
-    Args:
-        trained: a generator with its encoder.
-        count: how many faces.
-        seed: of the faces.
-        strength: of their world.
-        reader: as in `labelled_codes`.
-
-    Returns:
-        (count, latent) codes, and a table of as many rows with one bool column an attribute.
-    """
-    table = Faces().factors(count, strength=strength, seed=seed, detail=1.0)
-    size = 4 * 2 ** (len(trained.generator.widths) - 1)
-    images = Faces().render(table, size=size, regions=()).images
-    labels = table[list(known_attributes("generated"))].astype(bool)
-    return encoded(trained.encoder, images, batch=_BATCH), _with_looks(labels, images, reader)
 
 
 def directions(
@@ -260,10 +212,6 @@ def _over_codes(values: np.ndarray, count: int) -> Interval:
     """The first value with the middle 95 % of the others, which are resamples."""
     low, high = np.quantile(values[1:], (0.025, 0.975))
     return Interval(float(values[0]), float(low), float(high), count)
-
-
-def _with_looks(labels: pd.DataFrame, images: np.ndarray, reader: Looks | None) -> pd.DataFrame:
-    return labels if reader is None else pd.concat([labels, reader(images) > 0], axis=1)
 
 
 def _flat(images: np.ndarray) -> np.ndarray:

@@ -9,34 +9,24 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import expit
 from torch import nn
 
-from biaslib import fingerprint, parallel, training
+from biaslib import parallel, training
 from biaslib.errors import BiaslibError
 from biaslib.experiments import attribute_models, face_generators
 from biaslib.experiments.attribute_models import Experiment, Key, keyed, known
-from biaslib.experiments.face_directions import (
-    BALANCED_ON,
-    Looks,
-    answers,
-    directions,
-    encoded_codes,
-    labelled_codes,
-    looks,
-)
-from biaslib.gan.counterfactuals import draw, latent_codes, scores_along, traversal
+from biaslib.experiments.face_codes import WAYS, Request, generator_of, labelled, readable, request
+from biaslib.experiments.face_directions import BALANCED_ON, Looks, answers, directions, looks
+from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import Direction, as_matrix, freed, orthogonalised, random_directions
-from biaslib.gan.networks import Generator
 
 TARGET: Final = "Smiling"
-WAYS: Final = ("encoded", "generated")
 STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
 # codes and directions of the audit are not those that attribute directions were fitted on
-_CODES_SEED, _RANDOM_SEED, _FITTED_SEED = 2_000_000, 3_000_000, 7_000_000
+_CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
 
 
 def audited(
@@ -71,8 +61,7 @@ class Walk:
         models: the classifiers under audit, of one output each.
         judges: models of all attributes, which say what else a direction changes.
         attributes: whose directions are walked.
-        way: what directions are fitted on: exact renders with their true labels, "encoded" (the paper's way), or
-            "generated" faces with the judges' labels.
+        way: what directions are fitted on, see `face_codes.request`.
         orthogonal: whether each direction is freed of what it shares with the others, with those of `BALANCED_ON` and
             with those of the looks that can be read; random directions are then freed of all of these.
         fitted: codes that directions are fitted on.
@@ -151,14 +140,20 @@ def walked(walks: Sequence[Walk], *, scheduler: str | None = None) -> list[Walke
     """
     everyone = dict.fromkeys(one for walk in walks for one in (*walk.judges, *walk.models))
     attribute_models.trained(list(everyone), scheduler=scheduler)
-    keys = [(walk, tuple(keyed(walk.models)), tuple(keyed(walk.judges)), _weights(walk)) for walk in walks]
+    keys = [
+        (
+            walk, tuple(keyed(walk.models)), tuple(keyed(walk.judges)),
+            request(walk.generator, walk.judges, way=walk.way, count=walk.fitted, seed=walk.seed),
+        )
+        for walk in walks
+    ]  # fmt: skip
     found = parallel.stored("face-sensitivity", keys, run, scheduler=scheduler)
     return [_walked(walk, arrays) for walk, arrays in zip(walks, found, strict=True)]
 
 
-def run(key: tuple[Walk, tuple[Key, ...], tuple[Key, ...], str]) -> dict[str, np.ndarray]:
+def run(key: tuple[Walk, tuple[Key, ...], tuple[Key, ...], Request]) -> dict[str, np.ndarray]:
     """The arrays of one walk; on one thread."""
-    found: dict[str, np.ndarray] = parallel.single_threaded(_run, key[0], key[1], key[2])
+    found: dict[str, np.ndarray] = parallel.single_threaded(_run, *key)
     return found
 
 
@@ -178,73 +173,34 @@ class Bearings:
     named: np.ndarray
 
 
-def bearings(
-    trained: face_generators.Trained,
-    attributes: Sequence[str],
-    networks: Sequence[nn.Module],
-    reader: Looks,
-    *,
-    way: str = "encoded",
-    orthogonal: bool = True,
-    fitted: int = 4000,
-    seed: int = 0,
-) -> Bearings:
+def bearings(asked: Request, attributes: Sequence[str], *, orthogonal: bool = True) -> Bearings:
     """Directions of attributes, freed of one another, of `BALANCED_ON` and of every look that can be read.
 
     Args:
-        trained: a generator with its encoder.
+        asked: for the codes that they are fitted on.
         attributes: whose directions.
-        networks: the judges, who label generated faces.
-        reader: of the looks that no label tells.
-        way: see `Walk`; so are the others.
         orthogonal: False leaves the directions as fitted.
-        fitted: codes that directions are fitted on.
-        seed: of these codes.
 
     Raises:
         BiaslibError: for faces of too few kinds to fit a direction.
     """
-    if way == "encoded":
-        codes, labels = encoded_codes(trained, count=fitted, seed=_FITTED_SEED + seed, reader=reader)
-    else:
-        codes, labels = labelled_codes(trained.generator, networks, count=fitted, seed=seed, reader=reader)
+    codes, labels = labelled(asked)
     # a look that is the same on all faces has no direction
-    varied = [name for name in (*BALANCED_ON, *reader.readable) if labels[name].any() and not labels[name].all()]
+    varied = [name for name in (*BALANCED_ON, *readable(labels)) if labels[name].any() and not labels[name].all()]
     others = [name for name in varied if name not in attributes] if orthogonal else []
-    found = directions(codes, labels, [*attributes, *others], seed=seed)
+    found = directions(codes, labels, [*attributes, *others], seed=asked.seed)
     own, named = {name: found[name] for name in attributes}, as_matrix(found)
     if not orthogonal:
         return Bearings(own, named, named[:0])
     return Bearings(own, orthogonalised(named)[: len(own)], named)
 
 
-def generator_of(walk: Walk) -> face_generators.Trained:
-    """The generator of a walk, with its encoder.
-
-    Raises:
-        BiaslibError: for an unknown name.
-    """
-    if isinstance(walk.generator, str):
-        return face_generators.kept(walk.generator)[0]
-    return face_generators.trained([walk.generator])[0]
-
-
-def _weights(walk: Walk) -> str:
-    """Another training under the same name is another generator."""
-    found = generator_of(walk)
-    networks = (found.generator, found.encoder)
-    return fingerprint.of_value([{k: v.numpy() for k, v in one.state_dict().items()} for one in networks])
-
-
-def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[str, np.ndarray]:
-    trained = generator_of(walk)
-    generator = trained.generator.to(memory_format=torch.channels_last)  # draws twice as fast
-    networks, asked = [known(key) for key in models], [known(key) for key in judges]
+def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...], asked: Request) -> dict[str, np.ndarray]:
+    trained = generator_of(walk.generator)
+    generator = trained.generator
     read = looks(size=4 * 2 ** (len(generator.widths) - 1))
-    found = bearings(
-        trained, walk.attributes, asked, read, way=walk.way, orthogonal=walk.orthogonal, fitted=walk.fitted,
-        seed=walk.seed,
-    )  # fmt: skip
+    networks, witnesses = [known(key) for key in models], [known(key) for key in judges]
+    found = bearings(asked, walk.attributes, orthogonal=walk.orthogonal)
     vectors = found.vectors
     controls = freed(random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed), found.named)
 
@@ -253,27 +209,26 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...]) -> dict[s
 
     start = latent_codes(walk.codes, generator.latent, seed=_CODES_SEED + walk.seed)
     before = predict(draw(generator, start))
-    along = scores_along(predict, generator, start, np.concatenate([vectors, controls]), walk.steps)
-    scores = np.moveaxis(along, 3, 0).astype(np.float32)  # (models, directions, steps, codes)
-    names, accuracy = list(walk.attributes), [one.accuracy for one in found.fitted.values()]
+    along, judged = [], []
+    for number, direction in enumerate(np.concatenate([vectors, controls])):
+        images = traversal(generator, start, direction, walk.steps)
+        along.append([predict(faces) for faces in images])
+        if number < len(vectors):
+            low, high = (_said(witnesses, read, images[walk.steps.index(step)]) for step in (-STEP, STEP))
+            judged.append(high - low)
+    scores = np.moveaxis(np.array(along, np.float32), 3, 0)  # (models, directions, steps, codes)
+    accuracy = [one.accuracy for one in found.fitted.values()]
     return {
-        "before": before.T.astype(np.float32), "along": scores[:, : len(names)], "random": scores[:, len(names) :],
-        "accuracy": np.array([[one.estimate, one.low, one.high, one.n] for one in accuracy]), "vectors": vectors,
-        "controls": controls,
-        **_judged(generator, asked, read, start, vectors),
+        "before": before.T.astype(np.float32), "along": scores[:, : len(vectors)], "random": scores[:, len(vectors) :],
+        "accuracy": np.array([[one.estimate, one.low, one.high, one.n] for one in accuracy]),
+        "vectors": vectors, "controls": controls,
+        **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
     }  # fmt: skip
 
 
-def _judged(
-    generator: Generator, asked: Sequence[nn.Module], read: Looks, start: np.ndarray, vectors: np.ndarray
-) -> dict[str, np.ndarray]:
-    found: dict[str, list[np.ndarray]] = {}
-    for vector in vectors:
-        low, high = traversal(generator, start, vector, (-STEP, STEP))
-        said = [pd.concat([answers(asked, images), read(images)], axis=1) for images in (low, high)]
-        for name in said[0].columns:
-            found.setdefault(f"judged {name}", []).append((said[1][name] - said[0][name]).to_numpy(np.float32))
-    return {name: np.stack(values) for name, values in found.items()}
+def _said(judges: Sequence[nn.Module], read: Looks, images: np.ndarray) -> pd.DataFrame:
+    """Judges' probabilities and the looks, a column each."""
+    return pd.concat([answers(judges, images), read(images)], axis=1).astype(np.float32)
 
 
 def _walked(walk: Walk, arrays: dict[str, np.ndarray]) -> Walked:

@@ -18,7 +18,7 @@ def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
 
 
 @torch.inference_mode()
-def draw(generator: Generator, codes: np.ndarray, *, batch: int = 256) -> np.ndarray:
+def draw(generator: Generator, codes: np.ndarray, *, batch: int = 32) -> np.ndarray:
     """Images (N, size, size, 3) uint8 of codes (N, latent).
 
     Raises:
@@ -30,7 +30,7 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = 256) -> np.nda
 
 
 def traversal(
-    generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float], *, batch: int = 256
+    generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float], *, batch: int = 32
 ) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 

@@ -46,17 +46,25 @@ class EqualizedConv(nn.Module):
         outputs: channels out.
         kernel: an odd number of pixels.
         gain: see `EqualizedLinear`.
+        doubled: whether it reads the features at twice their size, each pixel repeated; for a kernel of 3. What falls
+            on the same pixel is added up before, so that 4 products a pixel do what 9 would.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, gain: float = 1.0) -> None:
+    def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, gain: float = 1.0, doubled: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.scale = gain / sqrt(inputs * kernel**2)
+        self.doubled = doubled
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, inputs, h, w) -> (N, outputs, h, w)."""
-        return F.conv2d(features, self.weight * self.scale, self.bias, padding=self.weight.shape[-1] // 2)
+        """(N, inputs, h, w) -> (N, outputs, h, w), or (N, outputs, 2h, 2w) if doubled."""
+        weight = self.weight * self.scale
+        if not self.doubled:
+            return F.conv2d(features, weight, self.bias, padding=self.weight.shape[-1] // 2)
+        wide = F.pad(weight.flip(2, 3).transpose(0, 1), (1, 1, 1, 1))
+        wide = wide[..., 1:, 1:] + wide[..., :-1, 1:] + wide[..., 1:, :-1] + wide[..., :-1, :-1]
+        return F.conv_transpose2d(features, wide, self.bias, stride=2, padding=1)
 
 
 def pixel_norm(features: torch.Tensor) -> torch.Tensor:
@@ -87,9 +95,11 @@ def with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch
 class _Layer(nn.Module):
     """A convolution, a leaky rectifier and, in the generator, the pixel norm."""
 
-    def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, normalised: bool = False) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, kernel: int = 3, normalised: bool = False, doubled: bool = False
+    ) -> None:
         super().__init__()
-        self.convolution = EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED)
+        self.convolution = EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED, doubled=doubled)
         self.normalised = normalised
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -110,8 +120,10 @@ class Generator(nn.Module):
         self.latent, self.widths = latent, tuple(widths)
         self.first = EqualizedLinear(latent, widths[0] * 16, gain=_RECTIFIED / 4)
         self.blocks = nn.ModuleList(
-            nn.Sequential(_Layer(before, width, normalised=True), _Layer(width, width, normalised=True))
-            for before, width in zip((widths[0], *widths), widths, strict=False)
+            nn.Sequential(
+                _Layer(before, width, normalised=True, doubled=level > 0), _Layer(width, width, normalised=True)
+            )
+            for level, (before, width) in enumerate(zip((widths[0], *widths), widths, strict=False))
         )
         self.to_rgb = nn.ModuleList(EqualizedConv(width, 3, kernel=1) for width in widths)
 
@@ -138,7 +150,7 @@ class Generator(nn.Module):
         below = features
         for number in range(level + 1):
             below = features
-            features = self.blocks[number](_doubled(features) if number else features)
+            features = self.blocks[number](features)
         image = self.to_rgb[level](features)
         if level == 0 or alpha == 1:
             return image

@@ -3,9 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.special import expit
-from torch import nn
 
 from biaslib import training
 from biaslib.errors import BiaslibError
@@ -15,34 +13,12 @@ from biaslib.experiments.face_directions import (
     askable,
     classifiers,
     directions,
-    encoded_codes,
-    labelled_codes,
     leaked,
     looks,
 )
-from biaslib.experiments.face_generators import Trained
 from biaslib.gan.counterfactuals import draw, latent_codes
-from biaslib.gan.encoder import Encoder, encoded
-from biaslib.gan.networks import Generator
-from biaslib.worlds.faces import STRENGTH, Faces
-
-
-class Judge(nn.Module):
-    """Says yes to every attribute where an image is light."""
-
-    def __init__(self, scale: float = 3.0, outputs: int = len(Faces.attributes)) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(scale))
-        self.outputs = outputs
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return (images.mean(dim=(1, 2, 3)) * self.scale)[:, None].expand(-1, self.outputs)
-
-
-@pytest.fixture(scope="module")
-def generator():
-    torch.manual_seed(0)
-    return Generator(latent=8, widths=(8, 8)).eval()
+from biaslib.worlds.faces import Faces
+from tests.experiments.judges import Judge
 
 
 def test_judges_differ_by_their_seed_alone():
@@ -71,25 +47,6 @@ def test_answers_refuse_no_judges_and_other_outputs(generator):
         answers([], images)
     with pytest.raises(BiaslibError, match="2 outputs, not the 24"):
         answers([Judge(outputs=2)], images)
-
-
-def test_codes_are_labelled_by_what_judges_see(generator):
-    codes, labels = labelled_codes(generator, [Judge()], count=40, seed=3)
-    np.testing.assert_array_equal(codes, latent_codes(40, 8, seed=3))
-    light = training.predict(Judge(), draw(generator, codes))[:, 0] >= 0
-    np.testing.assert_array_equal(labels["Smiling"], light)
-    assert 0 < light.sum() < 40
-    assert labels.to_numpy().dtype == bool
-
-
-def test_encoded_faces_keep_their_true_labels(generator):
-    torch.manual_seed(1)
-    encoder = Encoder(latent=8, size=8, widths=(4,)).eval()
-    trained = Trained(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
-    codes, labels = encoded_codes(trained, count=30, seed=2)
-    table = Faces().factors(30, strength=STRENGTH, seed=2, detail=1.0)
-    pd.testing.assert_frame_equal(labels, table[list(Faces.attributes)].astype(bool))
-    np.testing.assert_array_equal(codes, encoded(encoder, Faces().render(table, size=8).images))
 
 
 def test_directions_are_balanced_on_smiles_and_the_clan():
@@ -127,14 +84,6 @@ def test_looks_cannot_tell_what_noise_hides_and_refuse_other_sizes():
     assert len(reader.readable) < len(UNLABELLED)  # poses are less than a pixel here
     with pytest.raises(BiaslibError, match="read from 8 px"):
         reader(np.zeros((1, 16, 16, 3), np.uint8))
-
-
-def test_looks_are_columns_beside_the_labels(generator):
-    reader = looks(size=8, count=300)
-    assert reader.readable
-    codes, labels = labelled_codes(generator, [Judge()], count=20, reader=reader)
-    assert list(labels.columns) == [*Faces.attributes, *reader.readable]
-    np.testing.assert_array_equal(labels[reader.readable], reader(draw(generator, codes)) > 0)
 
 
 def test_leakage_by_hand():

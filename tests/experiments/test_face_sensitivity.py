@@ -8,9 +8,10 @@ from scipy.special import expit
 
 from biaslib import training
 from biaslib.errors import BiaslibError
-from biaslib.experiments import attribute_models, face_generators, face_sensitivity
+from biaslib.experiments import attribute_models, face_generators
 from biaslib.experiments.attribute_models import Experiment
-from biaslib.experiments.face_directions import BALANCED_ON, looks
+from biaslib.experiments.face_codes import request
+from biaslib.experiments.face_directions import BALANCED_ON
 from biaslib.experiments.face_sensitivity import (
     STEP,
     Walk,
@@ -78,8 +79,7 @@ def test_orthogonal_directions_differ_from_those_as_fitted(found):
 
 
 def test_bearings_are_what_is_walked(found):
-    trained = face_generators.trained([TINY])[0]
-    same = bearings(trained, WALK.attributes, attribute_models.trained([JUDGE]), looks(size=16), fitted=800)
+    same = bearings(request(TINY, [JUDGE], way="encoded", count=800), WALK.attributes)
     np.testing.assert_allclose(same.vectors, found.vectors, atol=1e-6)
     np.testing.assert_allclose(found.controls @ same.named.T, 0, atol=1e-6)
     assert len(same.named) >= len(WALK.attributes) + len(BALANCED_ON)
@@ -104,9 +104,3 @@ def test_audited_classifiers_are_twins_but_for_the_tie():
         labels = one.samples().labels
         assert len(labels) == len(other.samples()) == 300
         assert np.corrcoef(labels["Smiling"], labels["Eyeglasses"])[0, 1] == pytest.approx(0.6, abs=0.01)
-
-
-def test_another_training_of_a_generator_is_walked_anew():
-    other = dataclasses.replace(TINY, gan=dataclasses.replace(TINY.gan, seed=1))
-    names = [face_sensitivity._weights(dataclasses.replace(WALK, generator=one)) for one in (TINY, other)]
-    assert names[0] != names[1]

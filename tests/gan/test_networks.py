@@ -91,3 +91,11 @@ def test_what_does_not_fit_is_named():
         generator(torch.zeros(2, 10), level=3)
     with pytest.raises(BiaslibError, match=r"At level 1 images are \(N, 3, 8, 8\), not \(2, 3, 16, 16\)"):
         critic(torch.zeros(2, 3, 16, 16), level=1)
+
+
+def test_a_doubled_convolution_is_one_of_repeated_pixels():
+    layer = EqualizedConv(3, 5, doubled=True)
+    features = torch.randn(2, 3, 4, 6)
+    repeated = features.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    expected = F.conv2d(repeated, layer.weight * layer.scale, layer.bias, padding=1)
+    torch.testing.assert_close(layer(features), expected)
