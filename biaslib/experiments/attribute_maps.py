@@ -176,14 +176,23 @@ def _run(key: Key, evaluation: Evaluation) -> dict[str, np.ndarray]:
 
 
 def _effects(keys: tuple[Key, ...], evaluation: Evaluation, cause: str) -> np.ndarray:
-    networks = [known(key) for key in keys]
-
-    def probabilities(images: np.ndarray) -> np.ndarray:
-        """(models, T, N)."""
-        return np.stack([expit(training.predict(model, images)).T for model in networks])
-
-    effect = causal_effect(probabilities, Faces(), evaluation.factors(), cue=cause, size=keys[0][0].size)
+    size = keys[0][0].size
+    effect = causal_effect(
+        functools.partial(_probabilities, keys), Faces(), evaluation.factors(), cue=cause, size=size,
+        as_drawn=_as_drawn(keys, evaluation),
+    )  # fmt: skip
     return np.moveaxis(np.asarray(effect, np.float32), 2, 1)
+
+
+@functools.lru_cache(maxsize=2)
+def _as_drawn(keys: tuple[Key, ...], evaluation: Evaluation) -> np.ndarray:
+    """Kept in memory for the next cause."""
+    return _probabilities(keys, _rendered(evaluation, keys[0][0].size).images)
+
+
+def _probabilities(keys: tuple[Key, ...], images: np.ndarray) -> np.ndarray:
+    """(models, T, N)."""
+    return np.stack([expit(training.predict(known(key), images)).T for key in keys])
 
 
 @functools.lru_cache(maxsize=2)

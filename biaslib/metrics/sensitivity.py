@@ -12,7 +12,13 @@ from biaslib.worlds.protocol import World
 
 
 def causal_effect(
-    predict: Callable[[np.ndarray], Array], world: World, factors: pd.DataFrame, *, cue: str, size: int = 64
+    predict: Callable[[np.ndarray], Array],
+    world: World,
+    factors: pd.DataFrame,
+    *,
+    cue: str,
+    size: int = 64,
+    as_drawn: Array | None = None,
 ) -> Array:
     """The true effect of a cue on a model: every image drawn with it and without, all else the same, subtracted.
 
@@ -26,6 +32,8 @@ def causal_effect(
         factors: N rows as the world's own `factors` makes them.
         cue: the binary column to set, often `world.cue`.
         size: height and width of the images, in pixels.
+        as_drawn: the scores of the rows as they are, where they are known already, as for a second cue: then only
+            what the other value makes of each row is drawn.
 
     Returns:
         (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
@@ -39,15 +47,27 @@ def causal_effect(
         raise BiaslibError("There are no rows to draw: give at least one.")
     if not factors[cue].isin((0, 1)).all():
         raise BiaslibError(f"The factor {cue!r} is not binary, so it has no one effect: take one that is 0 or 1.")
-    # in the column's own type, so that the world draws the same as from its own table
-    on, off = (np.full(len(factors), value).astype(factors[cue].to_numpy().dtype) for value in (1, 0))
-    with_cue, without = (predict(world.render(factors.assign(**{cue: value}), size=size).images) for value in (on, off))
-    if tuple(np.shape(with_cue))[-1:] != (len(factors),):
+    there = factors[cue].to_numpy()
+    if as_drawn is None:
+        # in the column's own type, so that the world draws the same as from its own table
+        on, off = (np.full(len(factors), value).astype(there.dtype) for value in (1, 0))
+        return _scores(predict, world, factors.assign(**{cue: on}), size) - _scores(
+            predict, world, factors.assign(**{cue: off}), size
+        )
+    other = _scores(predict, world, factors.assign(**{cue: (there == 0).astype(there.dtype)}), size)
+    if np.shape(as_drawn) != np.shape(other):
+        raise BiaslibError(f"as_drawn must have the scores' shape {np.shape(other)}, not {np.shape(as_drawn)}.")
+    return (as_drawn - other) * like(np.where(there == 1, 1, -1).astype(np.int8), other)
+
+
+def _scores(predict: Callable[[np.ndarray], Array], world: World, factors: pd.DataFrame, size: int) -> Array:
+    scores = predict(world.render(factors, size=size).images)
+    if tuple(np.shape(scores))[-1:] != (len(factors),):
         raise BiaslibError(
-            f"predict must give one score an image, (..., {len(factors)}), not {tuple(np.shape(with_cue))}: "
+            f"predict must give one score an image, (..., {len(factors)}), not {tuple(np.shape(scores))}: "
             "pick one logit or probability."
         )
-    return with_cue - without
+    return scores
 
 
 def score_sensitivity(before: Array, after: Array) -> Any:

@@ -74,6 +74,28 @@ def test_the_value_the_cue_has_does_not_matter() -> None:
     pd.testing.assert_frame_equal(factors, before)
 
 
+def test_scores_that_are_known_already_are_not_drawn_again() -> None:
+    drawn = []
+
+    class Watch(Squares):
+        def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
+            drawn.append(factors)
+            return super().render(factors, size=size)
+
+    def predict(images: np.ndarray) -> np.ndarray:
+        return np.stack([corner(images) * (1 + square(images)), corner(images)])
+
+    factors = WORLD.factors(20, strength=0.5, seed=4)
+    known = predict(WORLD.render(factors).images)
+    found = causal_effect(predict, Watch(), factors, cue="ground", as_drawn=known)
+    np.testing.assert_allclose(found, causal_effect(predict, WORLD, factors, cue="ground"))
+    (only,) = drawn
+    assert (only["ground"] == 1 - factors["ground"]).all()
+    assert only["ground"].dtype == factors["ground"].dtype
+    with pytest.raises(BiaslibError, match=r"as_drawn must have the scores' shape \(2, 20\), not \(20,\)"):
+        causal_effect(predict, WORLD, factors, cue="ground", as_drawn=known[0])
+
+
 def test_the_column_keeps_its_type() -> None:
     seen = []
 
