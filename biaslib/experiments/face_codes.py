@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from biaslib import fingerprint, store
+from biaslib import fingerprint, parallel, store
 from biaslib.errors import BiaslibError
 from biaslib.experiments import attribute_models, face_generators
 from biaslib.experiments.attribute_models import Experiment, Key, keyed, known, known_attributes
@@ -77,7 +77,8 @@ def request(
 
 def labelled(asked: Request) -> tuple[np.ndarray, pd.DataFrame]:
     """(count, latent) codes and, as bool columns, the attributes and whether a look is above rendered faces' mean."""
-    found = dict(store.get_or_compute("face-codes", asked, functools.partial(_labelled, asked), code=_labelled))
+    compute = functools.partial(parallel.single_threaded, _labelled, asked)
+    found = dict(store.get_or_compute("face-codes", asked, compute, code=_labelled))
     return found.pop("codes"), pd.DataFrame(found)
 
 

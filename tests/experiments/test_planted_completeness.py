@@ -27,6 +27,11 @@ def test_gaps_are_those_of_the_predicted_class():
     wanted = attribution.completeness_gap(model, images, targets, shares)[:, 0]
     part = found[(found["model"] == 1) & (found["steps"] == 8)]
     np.testing.assert_allclose(part["gap"], wanted, rtol=1e-3, atol=1e-5)
+    many = attribution.integrated_gradients(model, images, targets, steps=64)[:, 0].flatten(1)
+    few = attribution.integrated_gradients(model, images, targets, steps=8)[:, 0].flatten(1)
+    elsewhere = (few / few.sum(1, keepdim=True) - many / many.sum(1, keepdim=True)).clamp(min=0).sum(1)
+    np.testing.assert_allclose(part["moved"], elsewhere, rtol=1e-3, atol=1e-5)
+    assert (found[found["steps"] == 64]["moved"] == 0).all()
 
 
 def test_more_steps_close_the_gap():
