@@ -262,7 +262,11 @@ def widened(
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuses what is not between 0 and 1."""
+    """Refuses what is not between 0 and 1.
+
+    Raises:
+        BiaslibError: for anything else.
+    """
     if not 0 < confidence < 1:
         raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
 

@@ -186,7 +186,7 @@ def _effects(keys: tuple[Key, ...], evaluation: Evaluation, cause: str) -> np.nd
 
 @functools.lru_cache(maxsize=2)
 def _as_drawn(keys: tuple[Key, ...], evaluation: Evaluation) -> np.ndarray:
-    """Kept in memory for the next cause."""
+    """Kept in a worker's memory for the next cause."""
     return _probabilities(keys, _rendered(evaluation, keys[0][0].size).images)
 
 

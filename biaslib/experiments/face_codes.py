@@ -21,8 +21,8 @@ from biaslib.gan.networks import Generator
 from biaslib.worlds.faces import STRENGTH, Faces
 
 WAYS: Final = ("encoded", "generated")
-# rendered faces that are encoded are others than those of models and judges
-_FACES_SEED: Final = 7_000_000
+# rendered faces that are encoded are others than those of models and judges, codes others than those of the audits
+_FACES_SEED, _CODES_SEED = 7_000_000, 8_000_000
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,12 @@ def request(
         seed: of the faces or codes.
 
     Raises:
-        BiaslibError: for an unknown generator or way.
+        BiaslibError: for an unknown generator or way, fewer than one code, or as training does.
     """
     if way not in WAYS:
         raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {way!r}.")
+    if count < 1:
+        raise BiaslibError(f"count must be at least 1, not {count}.")
     if way == "generated":
         attribute_models.trained(judges)
     asked = tuple(keyed(judges)) if way == "generated" else ()
@@ -76,7 +78,11 @@ def request(
 
 
 def labelled(asked: Request) -> tuple[np.ndarray, pd.DataFrame]:
-    """(count, latent) codes and, as bool columns, the attributes and whether a look is above rendered faces' mean."""
+    """(count, latent) codes and, as bool columns, the attributes and whether a look is above rendered faces' mean.
+
+    Raises:
+        BiaslibError: for generated faces without judges.
+    """
     compute = functools.partial(parallel.single_threaded, _labelled, asked)
     found = dict(store.get_or_compute("face-codes", asked, compute, code=_labelled))
     return found.pop("codes"), pd.DataFrame(found)
@@ -147,7 +153,9 @@ def _labelled(asked: Request) -> dict[str, np.ndarray]:
         codes, labels = encoded_codes(one, count=asked.count, seed=_FACES_SEED + asked.seed, reader=read)
     else:
         networks = [known(key) for key in asked.judges]
-        codes, labels = labelled_codes(one.generator, networks, count=asked.count, seed=asked.seed, reader=read)
+        codes, labels = labelled_codes(
+            one.generator, networks, count=asked.count, seed=_CODES_SEED + asked.seed, reader=read
+        )
     return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
 
 

@@ -1,4 +1,4 @@
-"""What the counterfactual pages share: judges of faces, labelled codes, directions, and the looks no label tells."""
+"""What the counterfactual pages share: judges of faces, directions, leakage, and the looks no label tells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -199,7 +199,7 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...], asked: Re
     trained = generator_of(walk.generator)
     generator = trained.generator
     read = looks(size=4 * 2 ** (len(generator.widths) - 1))
-    networks, witnesses = [known(key) for key in models], [known(key) for key in judges]
+    networks, judge_networks = [known(key) for key in models], [known(key) for key in judges]
     found = bearings(asked, walk.attributes, orthogonal=walk.orthogonal)
     vectors = found.vectors
     controls = freed(random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed), found.named)
@@ -214,7 +214,7 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...], asked: Re
         images = traversal(generator, start, direction, walk.steps)
         along.append([predict(faces) for faces in images])
         if number < len(vectors):
-            low, high = (_said(witnesses, read, images[walk.steps.index(step)]) for step in (-STEP, STEP))
+            low, high = (_said(judge_networks, read, images[walk.steps.index(step)]) for step in (-STEP, STEP))
             judged.append(high - low)
     scores = np.moveaxis(np.array(along, np.float32), 3, 0)  # (models, directions, steps, codes)
     accuracy = [one.accuracy for one in found.fitted.values()]

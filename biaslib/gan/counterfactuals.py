@@ -1,6 +1,7 @@
 """Images drawn along directions of a latent space, and what classifiers say of them."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import torch
@@ -11,6 +12,9 @@ from biaslib.gan.training import as_pixels
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
+_BATCH: Final = 32  # more images at once leave a CPU's cache
+_WHOLE: Final = 16  # a batch of no multiple of it is rounded differently by another number of threads
+
 
 def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
     """(count, latent) codes from the normal distribution that generators are trained on, float32."""
@@ -18,7 +22,7 @@ def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
 
 
 @torch.inference_mode()
-def draw(generator: Generator, codes: np.ndarray, *, batch: int = 32) -> np.ndarray:
+def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.ndarray:
     """Images (N, size, size, 3) uint8 of codes (N, latent).
 
     Raises:
@@ -26,11 +30,14 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = 32) -> np.ndar
     """
     place = next(generator.parameters()).device
     given = torch.from_numpy(np.ascontiguousarray(codes, np.float32))
-    return np.concatenate([as_pixels(generator(part.to(place))) for part in given.split(batch)])
+    parts = given.split(batch)
+    filled = [torch.cat([part, part[:1].expand(-len(part) % _WHOLE, -1)]) for part in parts]
+    drawn = [as_pixels(generator(part.to(place))) for part in filled]
+    return np.concatenate([images[: len(part)] for images, part in zip(drawn, parts, strict=True)])
 
 
 def traversal(
-    generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float], *, batch: int = 32
+    generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float], *, batch: int = _BATCH
 ) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 

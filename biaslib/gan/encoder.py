@@ -103,6 +103,7 @@ def train_encoder(generator: Generator, config: EncoderConfig) -> Encoder:
 @torch.inference_mode()
 def encoded(encoder: Encoder, pixels: np.ndarray, *, batch: int = 64) -> np.ndarray:
     """Codes (N, latent) float32 of uint8 images (N, size, size, 3)."""
+    # more images at once than 64 leave a CPU's cache
     parts = [
         encoder(torch.from_numpy(np.ascontiguousarray(pixels[start : start + batch])).movedim(3, 1).float() / 127.5 - 1)
         for start in range(0, len(pixels), batch)

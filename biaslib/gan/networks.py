@@ -39,7 +39,7 @@ class EqualizedLinear(nn.Module):
 
 
 class EqualizedConv(nn.Module):
-    """A convolution of stride 1 that keeps the size, scaled at run time as `EqualizedLinear` is.
+    """A convolution that keeps the size, or doubles it, scaled at run time as `EqualizedLinear` is.
 
     Args:
         inputs: channels in.
@@ -48,10 +48,15 @@ class EqualizedConv(nn.Module):
         gain: see `EqualizedLinear`.
         doubled: whether it reads the features at twice their size, each pixel repeated; for a kernel of 3. What falls
             on the same pixel is added up before, so that 4 products a pixel do what 9 would.
+
+    Raises:
+        BiaslibError: for another kernel than 3 where doubled.
     """
 
     def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, gain: float = 1.0, doubled: bool = False) -> None:
         super().__init__()
+        if doubled and kernel != 3:
+            raise BiaslibError(f"A convolution that doubles the size has a kernel of 3, not {kernel}.")
         self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.scale = gain / sqrt(inputs * kernel**2)

@@ -32,14 +32,14 @@ def causal_effect(
         factors: N rows as the world's own `factors` makes them.
         cue: the binary column to set, often `world.cue`.
         size: height and width of the images, in pixels.
-        as_drawn: the scores of the rows as they are, where they are known already, as for a second cue: then only
-            what the other value makes of each row is drawn.
+        as_drawn: predict's scores of the rows as they are, (N,) or (..., N), where they are known already, as for a
+            second cue: then only what the other value makes of each row is drawn.
 
     Returns:
         (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
 
     Raises:
-        BiaslibError: for an unknown or a non-binary cue, no rows, or scores of another shape.
+        BiaslibError: for an unknown or a non-binary cue, no rows, or scores or as_drawn of another shape.
     """
     if cue not in factors.columns:
         raise BiaslibError(f"There is no factor {cue!r}: take one of {', '.join(map(str, factors.columns))}.")
@@ -56,8 +56,11 @@ def causal_effect(
         )
     other = _scores(predict, world, factors.assign(**{cue: (there == 0).astype(there.dtype)}), size)
     if np.shape(as_drawn) != np.shape(other):
-        raise BiaslibError(f"as_drawn must have the scores' shape {np.shape(other)}, not {np.shape(as_drawn)}.")
-    return (as_drawn - other) * like(np.where(there == 1, 1, -1).astype(np.int8), other)
+        raise BiaslibError(
+            f"as_drawn must have the scores' shape {tuple(np.shape(other))}, not {tuple(np.shape(as_drawn))}: "
+            "give predict's scores of these same rows."
+        )
+    return (like(to_numpy(as_drawn), other) - other) * like(np.where(there == 1, 1, -1).astype(np.int8), other)
 
 
 def _scores(predict: Callable[[np.ndarray], Array], world: World, factors: pd.DataFrame, size: int) -> Array:

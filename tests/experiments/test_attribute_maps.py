@@ -67,13 +67,14 @@ def test_an_average_map_counts_every_image_alike_and_leaves_empty_maps_out():
 
 def test_effects_are_the_differences_of_two_worlds():
     experiments = [QUICK, replace(QUICK, seed=1)]
-    found = effects(experiments, FEW, ["Eyeglasses"])["Eyeglasses"]
-    assert found.shape == (2, 40, 3)
+    several = effects(experiments, FEW, ["Eyeglasses", "Smiling"])
     table = FEW.factors()
-    with_them, without = (Faces().render(table.assign(Eyeglasses=value), size=32).images for value in (True, False))
-    for model, effect in zip(attribute_models.trained(experiments), found, strict=True):
-        wanted = expit(training.predict(model, with_them)) - expit(training.predict(model, without))
-        np.testing.assert_allclose(effect, wanted, atol=1e-5)
+    for cause, found in several.items():
+        assert found.shape == (2, 40, 3)
+        on, off = (Faces().render(table.assign(**{cause: value}), size=32).images for value in (True, False))
+        for model, effect in zip(attribute_models.trained(experiments), found, strict=True):
+            wanted = expit(training.predict(model, on)) - expit(training.predict(model, off))
+            np.testing.assert_allclose(effect, wanted, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")

@@ -62,12 +62,15 @@ def test_codes_of_both_ways_come_from_the_store(monkeypatch):
         pd.testing.assert_frame_equal(labels, found[way][1])
         assert list(labels)[: len(Faces.attributes)] == list(Faces.attributes)
         assert readable(labels) == list(labels)[len(Faces.attributes) :]
-    np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=3))
-    said = labelled_labels(generator, found["generated"][0])
+        assert readable(labels)
+    np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=8_000_003))
+    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)[list(Faces.attributes)].astype(bool)
+    pd.testing.assert_frame_equal(found["encoded"][1][list(Faces.attributes)], table)
+    said = smiles(generator, found["generated"][0])
     np.testing.assert_array_equal(found["generated"][1]["Smiling"], said)
 
 
-def labelled_labels(generator, codes):
+def smiles(generator, codes):
     (judge,) = trained([JUDGE])
     return training.predict(judge, draw(generator.generator, codes))[:, Faces.attributes.index("Smiling")] >= 0
 
@@ -75,6 +78,8 @@ def labelled_labels(generator, codes):
 def test_judges_do_not_count_where_faces_have_labels_of_their_own():
     assert request(TINY, [JUDGE], way="encoded", count=4) == request(TINY, [], way="encoded", count=4)
     assert request(TINY, [JUDGE], way="generated", count=4) != request(TINY, [], way="generated", count=4)
+    with pytest.raises(BiaslibError, match="count must be at least 1, not 0"):
+        request(TINY, [JUDGE], way="encoded", count=0)
     with pytest.raises(BiaslibError, match="way must be encoded or generated, not 'drawn'"):
         request(TINY, [JUDGE], way="drawn", count=4)
 

@@ -1,4 +1,4 @@
-"""Judges, labelled codes and looks on tiny generators and few faces."""
+"""Judges, directions and looks on tiny generators and few faces."""
 
 import numpy as np
 import pandas as pd

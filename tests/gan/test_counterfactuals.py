@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from biaslib import parallel
 from biaslib.errors import BiaslibError
+from biaslib.experiments import face_generators
 from biaslib.gan.counterfactuals import consistency, draw, latent_codes, leakage, scores_along, traversal
 from biaslib.gan.networks import Generator
 
@@ -87,3 +89,11 @@ def test_what_does_not_fit_is_named(painter):
         draw(Generator(latent=8, widths=(8,)), CODES)
     with pytest.raises(BiaslibError, match="Among 1 codes no two have the same answer"):
         consistency(lambda images: shades(images)[:, 0], painter, CODES[:1])
+
+
+def test_images_do_not_depend_on_the_number_of_threads():
+    generator = face_generators.kept("faces-0")[0].generator
+    codes = latent_codes(37, generator.latent)  # no multiple of a batch
+    one, two = (parallel.on_threads(threads, draw, generator, codes) for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one[:5], draw(generator, codes[:5]))

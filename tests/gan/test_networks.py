@@ -99,3 +99,5 @@ def test_a_doubled_convolution_is_one_of_repeated_pixels():
     repeated = features.repeat_interleave(2, 2).repeat_interleave(2, 3)
     expected = F.conv2d(repeated, layer.weight * layer.scale, layer.bias, padding=1)
     torch.testing.assert_close(layer(features), expected)
+    with pytest.raises(BiaslibError, match="a kernel of 3, not 1"):
+        EqualizedConv(3, 5, kernel=1, doubled=True)
