@@ -165,6 +165,13 @@ def figure_of(ax: Axes) -> Figure:
     return figure if isinstance(figure, Figure) else figure.figure
 
 
+def indent(ax: Axes, share: float) -> None:
+    """Leaves a share of the figure's width free at its left, where the layout is ours."""
+    layout = figure_of(ax).get_layout_engine()
+    if isinstance(layout, ConstrainedLayoutEngine):
+        layout.set(rect=(share, 0, 1 - share, 1))
+
+
 def bare(ax: Axes) -> None:
     """Takes away everything around a picture: ticks, frame and grid."""
     ax.set_xticks([])

@@ -1,5 +1,7 @@
 """Plots of numbers: the right marks, words that do not collide, and errors that name the column."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,6 +97,14 @@ def test_a_mark_without_an_interval_says_none(attributes):
     svg = figures.show(figures.dots(rows, label="name", value="score", low="low", high="high"), alt="Dots.").html
     assert "a: " in svg
     assert "[n/a" not in svg
+
+
+def test_bold_names_have_room_for_a_phones_wider_letters(attributes):
+    def left(highlight):
+        svg = figures.show(figures.dots(attributes, label="name", value="score", highlight=highlight), alt="Dots.").html
+        return max(float(x) for x in re.findall(r'text-anchor: end[^"]*" x="([0-9.]+)"', svg))
+
+    assert left(["a"]) > left([]) + 10
 
 
 def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
