@@ -168,8 +168,15 @@ def _closure(path: Path) -> set[Path]:
     return found
 
 
+@functools.cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    """A module without its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) is not None
+            node.body = node.body[1:] if documented else node.body
+    return tree
 
 
 @functools.cache
@@ -189,9 +196,4 @@ def _imports(path: Path) -> tuple[Path, ...]:
 
 @functools.cache
 def _module_hash(path: Path) -> str:
-    tree = _tree(path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            documented = ast.get_docstring(node, clean=False) is not None
-            node.body = node.body[1:] if documented else node.body
-    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(ast.dump(_tree(path)).encode(), digest_size=16).hexdigest()

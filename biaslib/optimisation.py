@@ -18,9 +18,9 @@ def optimiser(
     common: dict[str, Any] = {"params": list(parameters), "lr": learning_rate, "weight_decay": weight_decay}
     match kind:
         case "adamw":
-            return torch.optim.AdamW(**common)
+            return torch.optim.AdamW(**common, fused=True)
         case "adam":
-            return torch.optim.Adam(**common)
+            return torch.optim.Adam(**common, fused=True)
         case "sgd":
             return torch.optim.SGD(**common, momentum=momentum)
         case _:

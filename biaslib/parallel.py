@@ -109,10 +109,11 @@ def shared_workers() -> Iterator[str]:
     import dask
     from distributed import LocalCluster
 
-    # Dask's own choice makes a worker hand back memory after every tensor, which doubles the time of a training
-    own = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    # Dask's own choice hands memory back after every tensor, which doubles the time of a training; glibc's does some
+    kept = {name: str(2**30) for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")}
     with (
-        dask.config.set({"distributed.nanny.pre-spawn-environ": own}),
+        dask.config.set({"distributed.nanny.pre-spawn-environ": threads | kept}),
         LocalCluster(
             n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=None,
             silence_logs=logging.ERROR,

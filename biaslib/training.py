@@ -103,10 +103,15 @@ def fit_with_criterion(
 
 
 @torch.inference_mode()
-def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int = 128) -> np.ndarray:
+def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
     The model computes where it is, in evaluation mode, and is left in the mode it was in.
+
+    Args:
+        model: a classifier.
+        images: what it is asked about.
+        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache.
 
     Raises:
         BiaslibError: where the images have another type or shape, or there are none.
@@ -114,6 +119,8 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int =
     if len(images) == 0:
         raise BiaslibError("There are no images to predict: the set is empty.")
     place = next(model.parameters()).device
+    if batch is None:
+        batch = max(8, models.cached_batch(*models.to_tensor(images[:1]).shape[2:])) if place.type == "cpu" else 128
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
