@@ -21,8 +21,8 @@ def augmented(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
         (N, 3, H, W) float32, normalised as the models take it.
     """
     if "flip" in kinds:
-        mirrored = (torch.rand(len(pixels), device=pixels.device) < 0.5).nonzero().flatten()
-        pixels = pixels.index_copy(0, mirrored, pixels[mirrored].flip(2))
+        mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
+        pixels = torch.where(mirrored[:, None, None, None], pixels.flip(2), pixels)
     images = models.to_tensor(pixels)
     return _random_crop(images) if "crop" in kinds else images
 

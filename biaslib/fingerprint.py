@@ -168,21 +168,29 @@ def _closure(path: Path) -> set[Path]:
     return found
 
 
+def _imports(path: Path) -> tuple[Path, ...]:
+    return _read(path)[0]
+
+
+def _module_hash(path: Path) -> str:
+    return _read(path)[1]
+
+
 @functools.cache
-def _tree(path: Path) -> ast.Module:
-    """A module without its docstrings."""
+def _read(path: Path) -> tuple[tuple[Path, ...], str]:
+    """The package's modules that a module imports, and the hash of its code; its tree, far larger, is not kept."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = _imported(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             documented = ast.get_docstring(node, clean=False) is not None
             node.body = node.body[1:] if documented else node.body
-    return tree
+    return imported, hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).hexdigest()
 
 
-@functools.cache
-def _imports(path: Path) -> tuple[Path, ...]:
+def _imported(tree: ast.Module) -> tuple[Path, ...]:
     names: set[str] = set()
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -192,8 +200,3 @@ def _imports(path: Path) -> tuple[Path, ...]:
             names |= modules if modules == members else modules | {node.module}
     inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
     return tuple(file for file in map(_source, inside) if file)
-
-
-@functools.cache
-def _module_hash(path: Path) -> str:
-    return hashlib.blake2b(ast.dump(_tree(path)).encode(), digest_size=16).hexdigest()

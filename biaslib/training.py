@@ -111,7 +111,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
     Args:
         model: a classifier.
         images: what it is asked about.
-        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache.
+        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache, at least 8.
 
     Raises:
         BiaslibError: where the images have another type or shape, or there are none.
@@ -120,6 +120,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
         raise BiaslibError("There are no images to predict: the set is empty.")
     place = next(model.parameters()).device
     if batch is None:
+        # below 8 a large network loses more than the cache gives
         batch = max(8, models.cached_batch(*models.to_tensor(images[:1]).shape[2:])) if place.type == "cpu" else 128
     modes = {module: module.training for module in model.modules()}
     model.eval()

@@ -168,6 +168,15 @@ def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
     assert np.allclose(logits, training.predict(model, to_tensor(samples.images)), atol=1e-5)
 
 
+@pytest.mark.parametrize(("size", "sizes"), [(64, [48, 48, 4]), (224, [8] * 12 + [4])])
+def test_prediction_asks_about_as_many_images_at_once_as_stay_in_a_cache(size, sizes):
+    model = models.build("small", 2)
+    asked = []
+    model.register_forward_pre_hook(lambda _, given: asked.append(len(given[0])))
+    training.predict(model, np.zeros((100, size, size, 3), np.uint8))
+    assert asked == sizes
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
