@@ -212,10 +212,12 @@ def _expected_error(ways: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
 
 def _closing(ways: torch.Tensor, sums: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
     """Weights (T, n) near the trapezoid's with which `sums`, (T, n), add up to `differences`, (T,); none negative."""
-    widths, weights, changes = ways.diff(), _trapezoid(ways), sums.diff(dim=1)
-    missing = differences - sums @ weights
-    direction = widths.square() * changes
-    shift = (missing / (direction * changes).sum(1))[:, None] * direction
-    most = (2 * shift.abs() / widths).amax(1, keepdim=True)  # 1 where a weight comes to 0
-    shift = (shift / most.clamp(min=1)).nan_to_num(0)  # no change of the sum anywhere: nothing to move
+    half, weights, changes = ways.diff() / 2, _trapezoid(ways), sums.diff(dim=1)
+    direction = half.square() * changes
+    shift = torch.zeros_like(changes)
+    for _ in half:  # each time one interval more has given all it can, or nothing is missing
+        missing = differences - sums @ weights - (shift * changes).sum(1)
+        free = direction.where(shift.abs() < half, 0)
+        part = missing / (free * changes).sum(1)
+        shift = (shift + part.nan_to_num(0, 0, 0)[:, None] * free).clamp(-half, half)
     return weights + nn.functional.pad(shift, (1, 0)) - nn.functional.pad(shift, (0, 1))
