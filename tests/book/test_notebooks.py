@@ -1,10 +1,13 @@
 """Every notebook runs, from its first cell to its last, with the smallest parameters and no data."""
 
+import ast
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+from biaslib import figures
 from biaslib.book import execution, parameters
 from biaslib.project import Project
 from tests.book.conftest import NOTEBOOKS
@@ -12,6 +15,12 @@ from tests.book.conftest import NOTEBOOKS
 CHECKOUT = Project(Path(__file__).parents[2])
 # recorded when 0 stood for each world's own numbers; the preset now writes them out
 WRITTEN_OUT = {"training_images", "epochs"}
+# what Jupyter shows only as the last thing of a cell
+PIECES = {
+    f"figures.{name}"
+    for name, function in inspect.getmembers(figures, inspect.isfunction)
+    if inspect.signature(function).return_annotation in (figures.Piece, "Piece")
+}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -30,6 +39,17 @@ def test_the_notebook_runs_with_the_smoke_preset_and_without_a_warning(smoke_boo
 def test_the_pages_are_made_without_a_warning(smoke_book):
     assert smoke_book.build.returncode == 0, smoke_book.build.stderr
     assert "not run yet" not in smoke_book.build.stdout
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_nothing_to_be_shown_is_dropped_amid_a_cell(name):
+    assert "figures.table" in PIECES
+    cells = [cell.source for cell in execution.read(CHECKOUT, name).cells if cell.cell_type == "code"]
+    amid = [statement for source in cells for statement in ast.parse(source).body[:-1]]
+    called = [
+        ast.unparse(one.value.func) for one in amid if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+    ]
+    assert [function for function in called if function in {*PIECES, "Markdown", "HTML"}] == []
 
 
 @pytest.mark.parametrize("file", sorted(CHECKOUT.recorded.glob("*.json")), ids=lambda file: file.stem)
