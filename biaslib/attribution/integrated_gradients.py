@@ -16,6 +16,7 @@ from biaslib.models import to_tensor
 
 Rule = Literal["adaptive", "trapezoid"]
 EVEN_AT_FIRST: Final = 16  # points of the adaptive rule before it looks where the others should go
+ROUNDING: Final = 1e-5  # part of a sum of shares that is no error of the rule
 
 
 def integrated_gradients(
@@ -36,14 +37,14 @@ def integrated_gradients(
 
     with the logit $y_t$ and colour channels c. The shares should add up to $y_t(x) - y_t(x')$ (completeness), but the
     gradients of rectified units jump, and no rule with finitely many points is exact there; `completeness_gap` measures
-    what is left. All targets share the forward passes.
+    what is left.
 
     The rule "trapezoid" is the usual one: points at even distances, both ends among them. "adaptive" begins with 16
-    of these and halves, round by round, the intervals that add most to the error: those over which the shares change
-    most for their width. What then is missing in the sum moves weight between the ends of the intervals, in the
-    direction of the expected error; no weight becomes negative. So the shares add up, and the map of a rectified
-    network is nearer to that of many points, or as near, than with as many points at even distances (the page *Mass
-    and rank* measures it). That shares add up is then no evidence for the map: compare it with that of more steps.
+    of these, or all if there are fewer, and halves, round by round and for each target on its own, the intervals that
+    add most to the error: those whose width times the change of the shares over them is largest. What then is missing
+    in the sum moves weight between the ends of the intervals, in the direction of the expected error, as far as no
+    weight becomes negative. So the sum says nothing about the map; compare it with that of more steps. Which rule's
+    map is nearer to it depends on the network: the page *Mass and rank* measures both.
 
     Args:
         model: as `biaslib.models.build` makes them, or any module that maps images to logits. It comes back as it
@@ -53,9 +54,11 @@ def integrated_gradients(
         steps: how many points of the way from the baseline to the image are looked at, at least 2.
         baseline: the image x' that stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None
             is black, which is not 0 after normalisation.
-        rule: where the points lie and what they weigh. Both cost the same time; both keep the gradients of all steps.
+        rule: where the points lie and what they weigh. "adaptive" holds the gradients of all steps of a target, several
+            times steps x 3 x H x W values, and shares only the first passes between targets; "trapezoid" shares all.
         signed: give the shares $a_{tc}$ themselves, of every colour and with their sign.
-        batch: how many points go through the model at once; bounds the memory. Larger is not faster on a CPU.
+        batch: how many points go through the model at once; bounds the memory of the passes. Larger is not faster on a
+            CPU.
 
     Returns:
         (N, T, H, W) float32 on the CPU, >= 0, squared shares summed over colours; signed (N, T, 3, H, W).
@@ -80,7 +83,8 @@ def integrated_gradients(
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(model, pixels))
                 fast = lean(model, pixels)
-            share = _Way(fast, pixels, base, chosen[index].to(like.device), batch).shares(steps, rule).float().cpu()
+            way = _Way(fast, pixels, base, batch)
+            share = (way.even if rule == "trapezoid" else way.adaptive)(chosen[index].tolist(), steps).float().cpu()
             shares.append(share if signed else share.square().sum(1))
     return torch.stack(shares)
 
@@ -156,39 +160,56 @@ class _Way:
     model: nn.Module
     pixels: torch.Tensor
     base: torch.Tensor
-    targets: torch.Tensor
     batch: int
 
-    def shares(self, steps: int, rule: Rule) -> torch.Tensor:
-        """The shares of all targets, (T, 3, H, W)."""
-        if rule == "trapezoid":
-            ways = torch.linspace(0, 1, steps).to(self.pixels)
-            return _weighted(_trapezoid(ways), self.look(ways)[0])
-        ways = torch.linspace(0, 1, min(steps, EVEN_AT_FIRST)).to(self.pixels)
-        found, logits = self.look(ways)
+    def even(self, targets: list[int], steps: int) -> torch.Tensor:
+        """The shares by points at even distances, (T, 3, H, W)."""
+        ways = self.points(steps)
+        parts = zip(_trapezoid(ways).split(self.batch), ways.split(self.batch), strict=True)
+        return torch.stack([_weighted(weights, self.look(way, targets)[0]) for weights, way in parts]).sum(0)
+
+    def adaptive(self, targets: list[int], steps: int) -> torch.Tensor:
+        """The shares by points that lie close where the gradient changes, (T, 3, H, W)."""
+        ways = self.points(min(steps, EVEN_AT_FIRST))
+        found, logits = self.look(ways, targets)
+        differences = (logits[:, -1] - logits[:, 0]).double()
+        return torch.cat(
+            [
+                self._refined(ways, found[place][None], differences[place : place + 1], target, steps)
+                for place, target in enumerate(targets)
+            ]
+        )
+
+    def _refined(
+        self, ways: torch.Tensor, found: torch.Tensor, difference: torch.Tensor, target: int, steps: int
+    ) -> torch.Tensor:
+        """The shares of one target, (1, 3, H, W), from what was seen, (1, n, 3, H, W), and what is still looked at."""
         while len(ways) < steps:
-            error = _expected_error(ways, found)
+            error = ways.diff() * found[0].diff(dim=0).flatten(1).norm(dim=1)
             worst = error.topk(min((len(error) + 1) // 2, steps - len(ways))).indices
             between = (ways[worst] + ways[worst + 1]) / 2
-            more, _ = self.look(between)
             ways, order = torch.cat([ways, between]).sort()
-            found = torch.cat([found, more], 1)[:, order]
-        return _weighted(_closing(ways, found.sum((2, 3, 4)), logits[:, -1] - logits[:, 0]), found)
+            found = torch.cat([found, self.look(between, [target])[0]], 1)[:, order]
+        sums = found.sum((2, 3, 4), dtype=torch.double)
+        return _weighted(_closing(ways.double(), sums, difference).to(found), found)
 
-    def look(self, ways: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def points(self, steps: int) -> torch.Tensor:
+        return torch.linspace(0, 1, steps).to(self.pixels)
+
+    def look(self, ways: torch.Tensor, targets: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients times the whole difference, (T, n, 3, H, W), and logits, (T, n), at n points of the way."""
         found, logits = [], []
         for way in ways.split(self.batch):
             points = torch.lerp(self.base, self.pixels, way[:, None, None, None]).requires_grad_()
             with torch.enable_grad():
                 seen = logits_of(self.model, points.clone())  # a model may begin with a change in place
-                asked = [seen[:, target].sum() for target in self.targets.tolist()]
+                asked = [seen[:, target].sum() for target in targets]
             gradients = [
                 torch.autograd.grad(one, points, retain_graph=place < len(asked) - 1)[0]
                 for place, one in enumerate(asked)
             ]
             found.append(torch.stack(gradients) * (self.pixels - self.base))
-            logits.append(seen.detach()[:, self.targets].T)
+            logits.append(seen.detach()[:, targets].T)
             del points, seen, asked, gradients  # the next points need their room
         return torch.cat(found, 1), torch.cat(logits, 1)
 
@@ -204,19 +225,19 @@ def _trapezoid(ways: torch.Tensor) -> torch.Tensor:
     return (nn.functional.pad(widths, (1, 0)) + nn.functional.pad(widths, (0, 1))) / 2
 
 
-def _expected_error(ways: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    """What each interval adds to the error, as a part of all, over targets: width times change of the shares."""
-    errors = ways.diff() * found.diff(dim=1).flatten(2).norm(dim=2)
-    return (errors / errors.sum(1, keepdim=True)).nan_to_num(0).sum(0)
-
-
 def _closing(ways: torch.Tensor, sums: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
-    """Weights (T, n) near the trapezoid's with which `sums`, (T, n), add up to `differences`, (T,); none negative."""
+    """Weights (T, n) near the trapezoid's with which `sums`, (T, n), add up to `differences`, (T,); none negative.
+
+    A jump lies anywhere in its interval: the error is an unknown part of half the width times the change, independent
+    between intervals. The likeliest parts, given their sum, are in proportion to half the width times the change.
+    """
     half, weights, changes = ways.diff() / 2, _trapezoid(ways), sums.diff(dim=1)
     direction = half.square() * changes
+    rounding = ROUNDING * sums.abs() @ weights
     shift = torch.zeros_like(changes)
     for _ in half:  # each time one interval more has given all it can, or nothing is missing
         missing = differences - sums @ weights - (shift * changes).sum(1)
+        missing = missing.where(missing.abs() > rounding, 0)
         free = direction.where(shift.abs() < half, 0)
         part = missing / (free * changes).sum(1)
         shift = (shift + part.nan_to_num(0, 0, 0)[:, None] * free).clamp(-half, half)

@@ -21,16 +21,16 @@ def completeness(
     evaluation: Evaluation,
     *,
     steps: int = 64,
-    many: int = 256,
+    many: int = 257,
     scheduler: str | None = None,
 ) -> pd.DataFrame:
-    """What both rules of `attribution.integrated_gradients` leave of the sum, and how far their maps are from right.
+    """What both rules of integrated gradients leave of the sum, and how far their maps lie from that of many steps.
 
     Args:
         settings: the models.
         evaluation: the images; each model's map is that of the class it predicts.
         steps: of the maps.
-        many: steps of the map that stands for the right one, at even distances.
+        many: steps of the map that both are compared with, at even distances.
         scheduler: address of a Dask scheduler; None computes here.
 
     Returns:
@@ -68,8 +68,8 @@ def _measured(setting: Setting, evaluation: Evaluation, steps: int, many: int) -
 
     found = [shares(steps, rule) for rule in RULES]
     gaps = [attribution.completeness_gap(model, images, targets, one)[:, 0].numpy() for one in found]
-    right = _masses(shares(many, "trapezoid"))
-    return {"gap": np.stack(gaps), "moved": np.stack([np.abs(_masses(one) - right).sum(1) / 2 for one in found])}
+    finer = _masses(shares(many, "trapezoid"))
+    return {"gap": np.stack(gaps), "moved": np.stack([np.abs(_masses(one) - finer).sum(1) / 2 for one in found])}
 
 
 def _masses(shares: torch.Tensor) -> np.ndarray:
