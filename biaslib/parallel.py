@@ -110,8 +110,7 @@ def shared_workers() -> Iterator[str]:
     from distributed import LocalCluster
 
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # Dask's choice hands memory back after every tensor, which doubles the time of a training; glibc's
-    # own does so after large ones
+    # Dask's choice hands memory back after every tensor, glibc's after large ones; that doubles the time of a training
     kept = {name: str(2**30) for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")}
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": threads | kept}),

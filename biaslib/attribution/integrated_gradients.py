@@ -194,6 +194,7 @@ class _Way:
         return _weighted(_closing(ways.double(), sums, difference).to(found), found)
 
     def points(self, steps: int) -> torch.Tensor:
+        """Points at even distances, (n,): 0 is the baseline, 1 the image."""
         return torch.linspace(0, 1, steps).to(self.pixels)
 
     def look(self, ways: torch.Tensor, targets: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -229,15 +230,17 @@ def _closing(ways: torch.Tensor, sums: torch.Tensor, differences: torch.Tensor) 
     """Weights (T, n) near the trapezoid's with which `sums`, (T, n), add up to `differences`, (T,); none negative.
 
     A jump lies anywhere in its interval: the error is an unknown part of half the width times the change, independent
-    between intervals. The likeliest parts, given their sum, are in proportion to half the width times the change.
+    between intervals. The likeliest errors, given their sum, are in proportion to the square of that product.
     """
     half, weights, changes = ways.diff() / 2, _trapezoid(ways), sums.diff(dim=1)
     direction = half.square() * changes
     rounding = ROUNDING * sums.abs() @ weights
     shift = torch.zeros_like(changes)
-    for _ in half:  # each time one interval more has given all it can, or nothing is missing
+    for _ in half:  # each time at least one interval more gives all it can
         missing = differences - sums @ weights - (shift * changes).sum(1)
         missing = missing.where(missing.abs() > rounding, 0)
+        if not missing.any():
+            break
         free = direction.where(shift.abs() < half, 0)
         part = missing / (free * changes).sum(1)
         shift = (shift + part.nan_to_num(0, 0, 0)[:, None] * free).clamp(-half, half)
