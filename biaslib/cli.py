@@ -150,6 +150,8 @@ def grow(
         "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
         "              --target smiling --group older --group glasses --out report",
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
+        "biaslib audit --predictions score --threshold 0.5 --labels labels.csv --target smiling \\",
+        "              --group older --out report",
     )
 )
 def audit(
@@ -178,6 +180,14 @@ def audit(
     masks: Annotated[
         Path | None, typer.Option(help="Folder of masks of a region, or of one folder a region.", show_default=False)
     ] = None,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(help="A region of the masks that the model is meant to look at.", show_default=False),
+    ] = None,
+    unwanted: Annotated[
+        list[str] | None,
+        typer.Option(help="A region that it is not meant to look at; both may be repeated.", show_default=False),
+    ] = None,
     train_labels: Annotated[
         Path | None, typer.Option(help="Table of the training images' labels.", show_default=False)
     ] = None,
@@ -188,11 +198,22 @@ def audit(
         int | None,
         typer.Option(help="The model's output for the target, from 0.", show_default="the only one, or two classes"),
     ] = None,
+    yes: Annotated[
+        str | None,
+        typer.Option(
+            help="Of many classes of which the largest wins, those that mean yes: 281-285,290.", show_default=False
+        ),
+    ] = None,
+    no: Annotated[str | None, typer.Option(help="Those that mean no.", show_default="all others")] = None,
     group_output: Annotated[
         list[int] | None, typer.Option(help="Its output for each group, in their order.", show_default=False)
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="An output above it is a yes; 0.5 for probabilities.", show_default="0")
+        float | None,
+        typer.Option(
+            help="An output, or a score among the predictions, above it is a yes; 0.5 for probabilities.",
+            show_default="0 for outputs",
+        ),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Of the images, in pixels.", show_default="timm's, or 224")] = None,
     mean: Annotated[
@@ -204,12 +225,15 @@ def audit(
     crop: Annotated[
         float | None, typer.Option(help="Share of the shorter side that is kept.", show_default="timm's, or all")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images at once.", show_default="32")] = None,
     uncorrected: Annotated[bool, typer.Option("--uncorrected", help="Do not correct for the number of tests.")] = False,
     deals: Annotated[
         int | None,
         typer.Option(min=1, help="Shuffles of the answers to test amplification.", show_default="enough to find any"),
     ] = None,
+    no_images: Annotated[
+        bool, typer.Option("--no-images", help="Put no picture into the report, only the files' names.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a report that is there; other files stay as they are.")
@@ -220,13 +244,17 @@ def audit(
     An audit that was stopped goes on where it was.
     """
     from biaslib import audit as audits
+    from biaslib.audit.outputs import numbers
 
     found = audits.run(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
-        masks=masks, train_labels=train_labels, file_column=file_column, output=output,
+        masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
+        output=output, yes=() if yes is None else numbers(yes), no=() if no is None else numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, deals=deals, seed=seed, out=out, force=force,
+        corrected=not uncorrected, deals=deals, images=not no_images, seed=seed, out=out, force=force,
     )  # fmt: skip
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     for note in found.notes:
         print(f"biaslib: {note}", file=sys.stderr)
     for reason in found.unmeasured:

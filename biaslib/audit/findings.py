@@ -34,7 +34,7 @@ def untested(tables: dict[str, pd.DataFrame], *, dealt: int, needed: int, tests:
     if "regions" in tables:
         # all flips of the signs of n differences are 2^n, and two of them are as far out as the data
         least = int(np.ceil(np.log2(2 * tests / alpha)))
-        for row in tables["regions"].query(f"0 < n < {least}").to_dict("records"):
+        for row in tables["regions"].query(f"0 < n < {least} and role != 'neutral'").to_dict("records"):
             yield (
                 f"Whether the map leans to {row['region']} could not be tested: {row['n']} images have it, and with "
                 f"{tests} tests at once {least} are needed."
@@ -54,7 +54,12 @@ def correct(tables: dict[str, pd.DataFrame], *, corrected: bool) -> int:
 
 
 def found(tables: dict[str, pd.DataFrame], target: Binary, groups: list[Binary], *, alpha: float) -> Iterator[Finding]:
-    """A sentence for everything whose corrected p is at most alpha; of regions, for those with more than their area."""
+    """A sentence for everything that differs by more than chance in the direction that harms.
+
+    Its corrected p is at most alpha. An amplification is a finding where the answers are further off than as many
+    mistakes that ignore the group, and not where they are nearer; an unwanted region where it holds more of the map
+    than of the image, a wanted one where it holds less, and any other region never.
+    """
     words = {group.name: group.words for group in groups}
     for row in _rows(tables, "gaps", alpha):
         outside, inside = words[row["group"]]
@@ -67,16 +72,59 @@ def found(tables: dict[str, pd.DataFrame], target: Binary, groups: list[Binary],
             row["p corrected"],
         )
     for row in _rows(tables, "amplification", alpha):
+        if row["size"].estimate <= row["unrelated errors"]:
+            continue
         sentence = f"{_amplified(row, target, words[row['group']])} ({_p(row)})."
         yield Finding("amplification", row["group"], sentence, row["p corrected"])
     for row in _rows(tables, "regions", alpha):
-        if row["excess"].estimate > 0:
+        excess = row["excess"].estimate
+        if excess > 0 if row["role"] == "unwanted" else excess < 0:
+            more = "more than" if row["role"] == "unwanted" else "less than"
             yield Finding(
                 "region",
                 row["region"],
-                f"{row['region']} holds {number(row['mass'], '.1%')} of the map of {target.name}, on "
-                f"{number(row['area'].estimate, '.1%')} of the image ({row['n']:,} images, {_p(row)}).",
+                f"{row['region']}, a region marked as {row['role']}, holds {number(row['mass'], '.1%')} of the map of "
+                f"{target.name}, {more} its {number(row['area'].estimate, '.1%')} of the image ({row['n']:,} images, "
+                f"{_p(row)}).",
                 row["p corrected"],
+            )
+
+
+def warnings(tables: dict[str, pd.DataFrame], target: Binary, groups: list[Binary]) -> Iterator[str]:
+    """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
+    value = {row["measure"]: row["value"].estimate for row in tables["overall"].to_dict("records")}
+    said, accuracy, common = value["share said yes"], value["accuracy"], value["share labelled yes"]
+    majority = target.words[1] if common >= 0.5 else target.words[0]
+    common = max(common, 1 - common)
+    if said in (0, 1):
+        yield (
+            f"The model gives the same answer, {target.words[int(said)]}, for every image. Its gaps are 0 or undefined "
+            "for that reason, and say nothing about whom it serves."
+        )
+    elif accuracy < common:
+        yield (
+            f"The model is right for {accuracy:.1%} of the images. Always answering {majority} would be right for "
+            f"{common:.1%}."
+        )
+    if accuracy < 0.5:
+        yield (
+            "The answers are wrong more often than right: check which output tells the target, and which value of the "
+            "column is the yes."
+        )
+    words = {group.name: group.words for group in groups}
+    for row, seen in zip(tables["gaps"].to_dict("records"), tables["visible"].to_dict("records"), strict=True):
+        outside, inside = words[row["group"]]
+        if not min(row["n_in"], row["n_out"]):
+            empty = outside if row["n_in"] else inside
+            yield (
+                f"The gap between {inside} and {outside} among images labelled {row['among']} could not be measured: "
+                f"there is no image in the cell {row['among']}, {empty}."
+            )
+        elif np.isnan(seen["smallest"]):
+            yield (
+                f"A gap between {inside} and {outside} among images labelled {row['among']} could not have been seen, "
+                f"however large: there are {row['n_in']:,} and {row['n_out']:,} images, and the answers are right for "
+                f"{max(row['right_in'], row['right_out']):.1%} of the better group."
             )
 
 
@@ -118,6 +166,13 @@ def unmeasured(
                 yield f"Attention-IoU with {row['group']}: {row['empty']:,} images have a map without any mass."
     if not seen.mass:
         yield "Attention in regions: no masks were given."
+    else:
+        neutral = tables["regions"].query("role == 'neutral'")["region"]
+        if len(neutral):
+            yield (
+                f"Whether the map should lie on {', '.join(neutral)} or not was not said, so it is described and not "
+                "tested: name each region as wanted or unwanted."
+            )
     for region, values in seen.mass.items():
         missing = int((~np.isfinite(values)).sum())
         if missing:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from biaslib.audit.tables import Binary
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, independent_errors
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
-from biaslib.proportions import compare_shares
+from biaslib.proportions import compare_shares, share_interval
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 
 GAP = 0.05  # that the report says how many images are needed for
@@ -29,6 +29,24 @@ def cells(labels: pd.DataFrame, target: Binary, group: Binary) -> np.ndarray:
     """(N,) words for the value of target and group of each image."""
     words = np.array([f"{mine}, {theirs}" for mine in target.words for theirs in group.words])
     return words[2 * labels[target.name].to_numpy(int) + labels[group.name].to_numpy(int)]
+
+
+def overall(correct: np.ndarray, labels: pd.DataFrame, predicted: pd.DataFrame, target: Binary) -> pd.DataFrame:
+    """How good the answers are over all images: columns measure and value (Interval, Wilson's).
+
+    Accuracy; sensitivity, the share of right answers among images with the target; specificity, that among images
+    without it; the share of images that the model says yes to; and the share that is labelled yes.
+    """
+    truth, said = (frame[target.name].to_numpy(bool) for frame in (labels, predicted))
+    values = {
+        "accuracy": correct,
+        "sensitivity": correct[truth],
+        "specificity": correct[~truth],
+        "share said yes": said,
+        "share labelled yes": truth,
+    }
+    rows = [(name, share_interval(int(value.sum()), len(value))) for name, value in values.items()]
+    return pd.DataFrame(rows, columns=["measure", "value"])
 
 
 def counts(labels: pd.DataFrame, target: Binary, groups: Sequence[Binary]) -> pd.DataFrame:
@@ -203,13 +221,30 @@ def attention(maps: np.ndarray, groups: Sequence[Binary], *, seed: int) -> pd.Da
     return pd.DataFrame(rows, columns=["group", "score", "another image", "empty"])
 
 
+def average_maps(maps: np.ndarray, labels: pd.DataFrame, target: Binary, group: Binary) -> dict[str, np.ndarray]:
+    """Cell of target and group -> (h, w) mean share of the map (N, h, w) that lies at each place.
+
+    A map without any mass has no shares and is left out, and so is a cell in which no map has any.
+    """
+    totals = maps.sum((1, 2))
+    of = cells(labels, target, group)
+    rows = {cell: (of == cell) & (totals > 0) for cell in dict.fromkeys(sorted(of))}
+    return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
+
+
 def regions(
-    mass: Mapping[str, np.ndarray], score: Mapping[str, np.ndarray], area: Mapping[str, np.ndarray], *, seed: int
+    mass: Mapping[str, np.ndarray],
+    score: Mapping[str, np.ndarray],
+    area: Mapping[str, np.ndarray],
+    *,
+    roles: Mapping[str, str],
+    seed: int,
 ) -> pd.DataFrame:
     """How much of the target's map lies in each region, beside the region's share of the image.
 
-    Columns: region, n (images that have it), area, mass, excess (mass less area) and score (Intervals), p
-    (`statistics.sign_flip` of the excess).
+    Columns: region, role, n (images that have it), area, mass, excess (mass less area) and score (Intervals), p
+    (`statistics.sign_flip` of the excess). A region without a role in `roles` is "neutral": it is described and not
+    tested, so that its p is NaN.
     """
     rows = []
     for region in mass:
@@ -224,8 +259,10 @@ def regions(
                 (score[region], (0.0, 1.0)),
             )
         ]
-        rows.append((region, int(there.sum()), *measured, sign_flip(excess, seed=seed).p))
-    return pd.DataFrame(rows, columns=["region", "n", "area", "mass", "excess", "score", "p"])
+        role = roles.get(region, "neutral")
+        p = np.nan if role == "neutral" else sign_flip(excess, seed=seed).p
+        rows.append((region, role, int(there.sum()), *measured, p))
+    return pd.DataFrame(rows, columns=["region", "role", "n", "area", "mass", "excess", "score", "p"])
 
 
 def regions_by_cell(

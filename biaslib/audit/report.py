@@ -15,6 +15,7 @@ from biaslib.audit.result import VALUES, Audit, Shown
 from biaslib.dial.verdicts import AUDIT_IMAGES
 from biaslib.figures import p_value
 from biaslib.figures.table import number as printed
+from biaslib.statistics import Interval
 
 # nothing may be loaded and nothing may run, whatever a file name or a column holds
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -61,10 +62,12 @@ def pieces(audit: Audit) -> dict[str, figures.Piece]:
         for name, table in audit.tables.items()
         if name in captions and len(table)
     }
-    if audit.average_maps:
-        made["average-maps"] = _averages(audit)
+    for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
+        name = "average-maps" if number == 1 else f"average-maps-{number}"
+        made[name] = _averages(maps, audit.target.name, group, name)
     for number, one in enumerate(audit.shown, start=1):
-        made[f"mistakes-{number}"] = _mistakes(one, number)
+        if one.images is not None:
+            made[f"mistakes-{number}"] = _mistakes(one, one.images, number)
         made[f"mistakes-{number}-files"] = _mistakes_table(one, number, audit.target.name)
     return made
 
@@ -77,6 +80,7 @@ def _body(audit: Audit) -> Iterator[str]:
         f"{audit.target.words[0]}. Groups: {'; '.join(' or '.join(reversed(g.words)) for g in audit.groups)}.",
         "lead",
     )
+    yield _headline(audit)
     yield from _found(audit)
     yield _h("The data", "data")
     yield from (_p(note) for note in audit.notes)
@@ -93,12 +97,15 @@ def _body(audit: Audit) -> Iterator[str]:
     yield from _all(made, "amplification")
     if audit.average_maps:
         yield _h("Where it looks", "attention")
-        yield from _all(made, "average-maps", "regions", "regions_by_cell", "attention")
+        yield from (made[name].html for name in made if name.startswith("average-maps"))
+        yield from _all(made, "regions", "regions_by_cell", "attention")
     if audit.shown:
         yield _h("Images to look at", "images")
         yield _p(
             "The mistakes that the model is surest of, in the cell with the lowest accuracy. Look before you count."
         )
+        if all(one.images is None for one in audit.shown):
+            yield _p("This report holds no pictures, as was asked for: open the files that are named here.")
         yield from (made[name].html for name in made if name.startswith("mistakes"))
     if "trust" in made:
         yield _h("How far these measures can be trusted", "trusted")
@@ -121,8 +128,32 @@ def _body(audit: Audit) -> Iterator[str]:
     })  # fmt: skip
 
 
+def _headline(audit: Audit) -> str:
+    """The performance over all images: one card a number, with its interval and its n."""
+    outside, yes = audit.target.words
+    labels = {
+        "accuracy": "of all answers are right (accuracy)",
+        "sensitivity": f"are right for images labelled {yes} (sensitivity)",
+        "specificity": f"are right for images labelled {outside} (specificity)",
+        "share said yes": f"of the images the model calls {yes}",
+        "share labelled yes": f"of the images are labelled {yes}",
+    }
+    cards = "".join(
+        f"<div><dt>{html.escape(labels[row['measure']])}</dt><dd>{printed(row['value'].estimate, '.1%')}"
+        f"<small>{_ends_of(row['value'])} of {row['value'].n:,} images</small></dd></div>"
+        for row in audit.tables["overall"].to_dict("records")
+    )
+    return f'<dl class="headline" aria-label="Over all images">{cards}</dl>'
+
+
+def _ends_of(value: Interval) -> str:
+    return f"[{printed(value.low, '.1%')}, {printed(value.high, '.1%')}]"
+
+
 def _found(audit: Audit) -> Iterator[str]:
     yield _h("What was found", "found")
+    if audit.warnings:
+        yield f'<div class="warning"><p><strong>Know this first.</strong></p>{_list(audit.warnings)}</div>'
     count, correction = audit.numbers["tests"], audit.settings["correction"]
     tests = f"{count} tests; correction of p-values: {correction}."
     if correction == "none":
@@ -132,8 +163,9 @@ def _found(audit: Audit) -> Iterator[str]:
         yield _p(tests, "lead")
         return
     seen = audit.tables["visible"]["smallest"].dropna()
+    low, high = (f"{100 * value:.1f}" for value in (seen.min(), seen.max()))
     smallest = (
-        f"A gap would have had to be {100 * seen.min():.1f} to {100 * seen.max():.1f} points to be seen with a "
+        f"A gap would have had to be {low if low == high else f'{low} to {high}'} points to be seen with a "
         f"probability of {POWER:.0%} (the table of smallest gaps has each)."
         if len(seen)
         else "No gap could have been seen in so few images."
@@ -179,30 +211,30 @@ def _dots(audit: Audit) -> figures.Piece:
     )
 
 
-def _averages(audit: Audit) -> figures.Piece:
-    names = list(audit.average_maps)
+def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.Piece:
+    cells = list(maps)
     return figures.show(
         figures.strip(
-            {f"{_plain(audit.target.name)}: mean share of the map": np.stack(list(audit.average_maps.values()))},
-            labels=[_plain(name) for name in names],
+            {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))},
+            labels=[_plain(cell) for cell in cells],
         ),
-        alt=f"Mean attention maps for the cells {'; '.join(names)}.",
-        caption="Where Grad-CAM of the answer lies on average, cell by cell, one scale: bright is much.",
-        name="average-maps",
+        alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
+        caption=f"Where Grad-CAM of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
+        name=name,
     )
 
 
-def _mistakes(one: Shown, number: int) -> figures.Piece:
+def _mistakes(one: Shown, images: np.ndarray, number: int) -> figures.Piece:
     titles = [f"{value:+.1f}".replace("-", "−") for value in one.answers]
     if one.maps is None:
-        figure = figures.contact_sheet(one.images, columns=max(3, len(one.images)), titles=titles)
+        figure = figures.contact_sheet(images, columns=max(3, len(images)), titles=titles)
     else:
-        both = np.concatenate([one.images, one.images])
+        both = np.concatenate([images, images])
         heat = np.concatenate([np.zeros_like(one.maps), _shares(one.maps)])
-        columns = max(3, len(one.images))
+        columns = max(3, len(images))
         figure = figures.maps_over_images(
-            _padded(both, len(one.images), columns),
-            _padded(heat, len(one.images), columns),
+            _padded(both, len(images), columns),
+            _padded(heat, len(images), columns),
             columns=columns,
             titles=[title for row in (titles, [""] * len(titles)) for title in row + [""] * (columns - len(row))],
             label="share of the map",
@@ -210,7 +242,7 @@ def _mistakes(one: Shown, number: int) -> figures.Piece:
     below = "" if one.maps is None else " and, below, where the map lies"
     return figures.show(
         figure,
-        alt=f"{len(one.images)} images of {one.cell}, all answered wrongly{below}.",
+        alt=f"{len(images)} images of {one.cell}, all answered wrongly{below}.",
         caption=f"{one.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
         name=f"mistakes-{number}",
     )  # fmt: skip
@@ -239,7 +271,9 @@ _CAPTIONS: Mapping[str, str] = {
     "counts": "How many images each cell of target and group has; one of fewer than 30 is marked.",
     "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
     "the group as labelled, and in the training labels.",
-    "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval.",
+    "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval. Each interval is about its "
+    "gap alone, whatever else was tested; correction of p: {correction}. So an interval without 0 may stand beside a p "
+    "above 0.05, and such a gap is not counted as found.",
     "visible": "The smallest gap that {power:.0%} of such audits would find (correction for other tests: "
     "{correction}), and how many images of that kind a gap of {gap} would need.",
     "amplification": "How often the model says it and how often it is labelled so, how far these are apart on average "
@@ -274,7 +308,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
-    mute = ("small", "in the training labels", "signed")
+    mute = ("small", "in the training labels", "signed", "p corrected")
     idle = [column for column in mute if column in frame and not _says(frame[column])]
     shown = (
         _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
@@ -315,8 +349,8 @@ def _all(made: Mapping[str, figures.Piece], *names: str) -> Iterator[str]:
     yield from (made[name].html for name in names if name in made)
 
 
-def _ends(value: object) -> dict[str, float]:
-    return {"accuracy": value.estimate, "low": value.low, "high": value.high, "n": value.n}  # type: ignore[attr-defined]
+def _ends(value: Interval) -> dict[str, float]:
+    return {"accuracy": value.estimate, "low": value.low, "high": value.high, "n": value.n}
 
 
 def _plain(text: str) -> str:

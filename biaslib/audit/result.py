@@ -44,7 +44,7 @@ class Shown:
         cell: the one with the lowest accuracy.
         files: names, the surest mistake first.
         answers: of the model, further from 0 for surer.
-        images: (k, S, S, 3) uint8, as the model sees them.
+        images: (k, S, S, 3) uint8, as the model sees them; None where the report is to hold no pictures.
         maps: (k, h, w), or None.
     """
 
@@ -52,7 +52,7 @@ class Shown:
     cell: str
     files: tuple[str, ...]
     answers: tuple[float, ...]
-    images: np.ndarray
+    images: np.ndarray | None
     maps: np.ndarray | None
 
 
@@ -67,14 +67,15 @@ class Audit:
         settings: what was asked, in words.
         subject: the model, in words.
         numbers: images measured, unreadable, without labels; tests made.
+        warnings: what a reader must know first, such as a model that always gives the same answer.
         findings: what differs by more than chance; empty where nothing does.
-        tables: counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
-            regions and regions_by_cell (see `audit.measures`), p-values with and without correction; and trust
-            (`dial.trust`).
+        tables: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps,
+            attention, regions and regions_by_cell (see `audit.measures`), p-values with and without correction; and
+            trust (`dial.trust`).
         unmeasured: what could not be measured, and why.
         notes: what a reader should know of the data.
         shown: images to look at.
-        average_maps: cell -> (h, w) mean share of the target's map, for the first group.
+        average_maps: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first.
         about: versions, device, date.
     """
 
@@ -84,12 +85,13 @@ class Audit:
     settings: Mapping[str, str]
     subject: Mapping[str, str]
     numbers: Mapping[str, int]
+    warnings: tuple[str, ...]
     findings: tuple[Finding, ...]
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]
     notes: tuple[str, ...]
     shown: tuple[Shown, ...]
-    average_maps: Mapping[str, np.ndarray]
+    average_maps: Mapping[str, Mapping[str, np.ndarray]]
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,6 +103,7 @@ class Audit:
             "settings": dict(self.settings),
             "model": dict(self.subject),
             "numbers": dict(self.numbers),
+            "warnings": list(self.warnings),
             "findings": [vars(finding) for finding in self.findings],
             "tables": {name: [_plain(row) for row in table.to_dict("records")] for name, table in self.tables.items()},
             "unmeasured": list(self.unmeasured),

@@ -11,6 +11,7 @@ from torch import nn
 
 from biaslib import fingerprint, recorded
 from biaslib.audit import findings, measures, report, result
+from biaslib.audit.choices import check, roles_of
 from biaslib.audit.looking import Seen, contents, look
 from biaslib.audit.pictures import find_masks
 from biaslib.audit.result import Audit, Shown
@@ -37,18 +38,23 @@ def run(
     weights: str | Path | None = None,
     predictions: Table | None = None,
     masks: str | Path | None = None,
+    wanted: Sequence[str] = (),
+    unwanted: Sequence[str] = (),
     train_labels: Table | None = None,
     file_column: str | None = None,
     output: int | None = None,
+    yes: Sequence[int] = (),
+    no: Sequence[int] = (),
     group_outputs: Sequence[int] = (),
     threshold: float | None = None,
     size: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     crop: float | None = None,
-    batch: int = 32,
+    batch: int | None = None,
     corrected: bool = True,
     deals: int | None = None,
+    images: bool = True,
     seed: int = 0,
     out: str | Path | None = None,
     force: bool = False,
@@ -66,21 +72,28 @@ def run(
         model: what to audit, see `subjects.subject`; **some forms of it run code that comes with them**.
         weights: of an architecture's name.
         predictions: instead of a model: a column of the labels, or another table.
-        masks: folder of masks of one region, or of folders of them.
+        masks: folder of masks of one region, which is named as the folder, or of one such folder a region.
+        wanted: regions that the model is meant to look at: a map that avoids one is a finding.
+        unwanted: regions that it is not meant to look at: a map that lies there is a finding. The other regions are
+            described and not tested.
         train_labels: labels of the training images, for amplification; the labels stand in where not given.
         file_column: column with the images' names.
         output: the model's output for the target, counted from 0; None where it has one, or two classes.
+        yes: of a model whose largest output wins, the classes that mean yes.
+        no: the classes that mean no; empty: all others.
         group_outputs: its outputs for the groups, in their order.
-        threshold: above it an output says yes; None: 0.
+        threshold: above it an output, or a score among the predictions, says yes; None: 0 for outputs, and
+            predictions are written as the labels are.
         size: of the model's images in pixels; None: its own, else 224.
         mean: that is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's.
         std: that they are divided by; None: likewise.
         crop: share of the shorter side that is kept; None: the model's own, else all.
-        batch: images at once.
+        batch: images at once; None: 32.
         corrected: p-values by Holm over all tests of the audit.
         deals: how often the answers are dealt anew to test an amplification, whose p is at least 1 / (1 + deals);
             None: 499, fewer for many images, but as many as the corrected test needs to find anything, where that
             takes minutes at most. With fewer than that it is not tested, and the report says so.
+        images: whether the report may hold pictures; without them it names the files only.
         seed: of the bootstrap and the deals.
         out: folder for `report.html` and `audit.json`; None writes nothing.
         force: replace a report that is there.
@@ -89,16 +102,14 @@ def run(
         BiaslibError: for whatever does not fit, in one sentence.
     """
     names = [groups] if isinstance(groups, str) else list(groups)
-    if (model is None) == (predictions is None):
-        raise BiaslibError("Give either a model or its predictions, one of the two.")
-    if model is not None and data is None:
-        raise BiaslibError("A model needs images: name their folder.")
-    if deals is not None and deals < 1:
-        raise BiaslibError(f"deals must be at least 1, not {deals}.")
-    if group_outputs and len(group_outputs) != len(names):
-        raise BiaslibError(
-            f"There are {len(names)} groups but {len(group_outputs)} outputs for them: name one for each."
-        )
+    for_model = {
+        "weights": weights, "masks": masks, "output": output, "yes": yes or None, "no": no or None,
+        "group_outputs": group_outputs or None, "size": size, "mean": mean, "std": std, "crop": crop, "batch": batch,
+    }  # fmt: skip
+    check(
+        groups=names, model=model, predictions=predictions, data=data, for_model=for_model,
+        regions=[*wanted, *unwanted], threshold=threshold, deals=deals,
+    )  # fmt: skip
     if out is not None:
         # a model or predictions may be a name: only what is a file lies anywhere
         files = [one for one in (labels, predictions, train_labels, model) if isinstance(one, (str, Path))]
@@ -110,22 +121,26 @@ def run(
         groups=names,
         file_column=file_column,
         predictions=predictions,
+        threshold=threshold,
         train_labels=train_labels,
     )
     folder = None if data is None else Path(data)
     inside = None if masks is None else Path(masks)
     unlabelled = () if folder is None else check_files(folder, told.files, leave_out=inside)
-    outlines = {} if inside is None or folder is None or model is None else find_masks(inside, folder, told.files)
+    outlines = {} if inside is None or folder is None else find_masks(inside, folder, told.files)
+    roles = roles_of(outlines, wanted=wanted, unwanted=unwanted)
     asked = None
     if model is not None:
         given = {"size": size, "mean": _three(mean), "std": _three(std), "crop": crop}
         asked = subject(
-            model, weights=weights, output=output, group_outputs=group_outputs, threshold=threshold, batch=batch,
-            preprocessing=given,
+            model, weights=weights, output=output, yes=yes, no=no, group_outputs=group_outputs, threshold=threshold,
+            batch=batch or 32, preprocessing=given,
         )  # fmt: skip
     settings = {
         "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
-        "predictions": _name(predictions), "masks": ", ".join(outlines), "training labels": _name(train_labels),
+        "predictions": _name(predictions), "threshold": "" if threshold is None else f"{threshold:g}",
+        "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
+        "training labels": _name(train_labels), "pictures in the report": "" if images else "none",
         "correction": "Holm, over all tests of this report" if corrected else "none",
         "deals": str(deals or ""), "seed": str(seed),
     }  # fmt: skip
@@ -137,9 +152,10 @@ def run(
         result.check_folder(Path(out), key, force=force)
     seen = None
     if asked is not None and folder is not None:
-        seen = look(asked, folder, told.files, outlines, batch=batch, held=held)
+        seen = look(asked, folder, told.files, outlines, batch=batch or 32, held=held)
     audit = _measured(
-        told, seen, asked, folder, unlabelled, settings, key, corrected=corrected, deals=deals, seed=seed
+        told, seen, asked, folder, unlabelled, settings, key,
+        roles=roles, corrected=corrected, deals=deals, images=images, seed=seed,
     )  # fmt: skip
     if out is not None:
         result.write(audit, report.page(audit), Path(out))
@@ -155,8 +171,10 @@ def _measured(
     settings: dict[str, str],
     key: str,
     *,
+    roles: dict[str, str],
     corrected: bool,
     deals: int | None,
+    images: bool,
     seed: int,
 ) -> Audit:
     target, *others = told.columns.values()
@@ -170,7 +188,7 @@ def _measured(
     predicted = told.predicted if seen is None else _said(seen, target, others)
     assert predicted is not None
     correct = predicted[target.name].to_numpy() == labels[target.name].to_numpy()
-    tables = _tables(told, labels, predicted, correct, seen, target, others, seed=seed)
+    tables = _tables(told, labels, predicted, correct, seen, target, others, roles=roles, seed=seed)
     planned = findings.count(tables) + sum(len(measures.directions(predicted, group)) for group in others)
     at_once = planned if corrected else 1
     needed = measures.deals_needed(at_once, ALPHA)
@@ -183,6 +201,7 @@ def _measured(
     alpha = ALPHA / max(1, tests) if corrected else ALPHA
     tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
     tables["trust"] = trust(tables)
+    found = tuple(findings.found(tables, target, others, alpha=ALPHA))
     return Audit(
         key=key,
         target=target,
@@ -192,13 +211,18 @@ def _measured(
         numbers={
             "images": len(labels), "unreadable": len(unreadable), "without labels": len(unlabelled), "tests": tests,
         },
-        findings=tuple(findings.found(tables, target, others, alpha=ALPHA)),
+        warnings=tuple(findings.warnings(tables, target, others)),
+        findings=found,
         tables=tables,
         unmeasured=(*findings.unmeasured(tables, target, others, predicted, asked, told, seen), *untested),
-        notes=tuple(_notes(correct, unreadable, unlabelled, "" if asked is None else asked.note)),
+        notes=tuple(_notes(unreadable, unlabelled)),
         shown=() if seen is None or folder is None or asked is None
-        else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others)),
-        average_maps={} if seen is None or seen.maps is None else _averages(seen.maps[:, 0], labels, target, others[0]),
+        else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others, images=images)),
+        average_maps={} if seen is None or seen.maps is None
+        else {
+            group.name: measures.average_maps(seen.maps[:, 0], labels, target, group)
+            for group in [each for each in others if any(each.name == finding.of for finding in found)] or others[:1]
+        },
         about={"versions": versions(), "device": recorded.device(), "date": _today()},
     )  # fmt: skip
 
@@ -212,9 +236,11 @@ def _tables(
     target: Binary,
     others: list[Binary],
     *,
+    roles: dict[str, str],
     seed: int,
 ) -> dict[str, pd.DataFrame]:
     tables = {
+        "overall": measures.overall(correct, labels, predicted, target),
         "counts": measures.counts(labels, target, others),
         "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),
         "accuracies": measures.accuracies(correct, labels, target, others),
@@ -224,7 +250,7 @@ def _tables(
         if seen.maps.shape[1] > 1:
             tables["attention"] = measures.attention(seen.maps, others, seed=seed)
         if seen.mass:
-            tables["regions"] = measures.regions(seen.mass, seen.score, seen.area, seed=seed)
+            tables["regions"] = measures.regions(seen.mass, seen.score, seen.area, roles=roles, seed=seed)
             tables["regions_by_cell"] = measures.regions_by_cell(
                 seen.mass, seen.area, labels, target, others, seed=seed
             )
@@ -251,6 +277,8 @@ def _shown(
     asked: Subject,
     target: Binary,
     others: list[Binary],
+    *,
+    images: bool,
 ) -> list[Shown]:
     shown = []
     for group in others:
@@ -265,37 +293,23 @@ def _shown(
                     cell=str(worst),
                     files=tuple(files[row] for row in surest),
                     answers=tuple(float(value) for value in seen.answers[surest, 0]),
-                    images=np.stack([asked.preprocessing.picture(folder / files[row]) for row in surest]),
+                    images=np.stack([asked.preprocessing.picture(folder / files[row]) for row in surest])
+                    if images
+                    else None,
                     maps=None if seen.maps is None else seen.maps[surest, 0],
                 )
             )
     return shown
 
 
-def _averages(maps: np.ndarray, labels: pd.DataFrame, target: Binary, group: Binary) -> dict[str, np.ndarray]:
-    totals = maps.sum((1, 2))
-    of = measures.cells(labels, target, group)
-    found = {}
-    for cell in dict.fromkeys(sorted(of)):
-        rows = (of == cell) & (totals > 0)
-        if rows.any():
-            found[cell] = (maps[rows] / totals[rows, None, None]).mean(axis=0)
-    return found
-
-
-def _notes(correct: np.ndarray, unreadable: list[str], unlabelled: tuple[str, ...], of_model: str) -> list[str]:
-    notes = [of_model] if of_model else []
+def _notes(unreadable: list[str], unlabelled: tuple[str, ...]) -> list[str]:
+    notes = []
     if unreadable:
         notes.append(f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)}).")
     if unlabelled:
         notes.append(
             f"Not looked at, as the table has no row for them: {len(unlabelled):,} of the images in the folder "
             f"({listed(unlabelled)})."
-        )
-    if correct.mean() < 0.5:
-        notes.append(
-            "The answers are wrong more often than right: check which output tells the target, and which value of the "
-            "column is the yes."
         )
     return notes
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from biaslib import attribution, fingerprint, models
-from biaslib.audit.outputs import are_shares, check_outputs, read_for_itself, said
+from biaslib.audit.outputs import Reading, are_shares, reading
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
 
@@ -30,28 +30,21 @@ class Answers(nn.Module):
 
     Args:
         model: maps (N, 3, H, W) to (N, K), or to (N,) for one output.
-        outputs: the number of its outputs, K.
-        target: which of them tells the target. None: the only one; of two classes, the second less the first.
-        groups: which outputs tell the groups.
-        threshold: of the outputs.
+        read: how its outputs are read.
     """
 
-    def __init__(
-        self, model: Any, outputs: int, *, target: int | None, groups: Sequence[int] = (), threshold: float = 0.0
-    ) -> None:
+    def __init__(self, model: Any, read: Reading) -> None:
         super().__init__()
         # what asks for a model's device asks its parameters, and an exported program may have none
         self.anchor = nn.Parameter(torch.zeros(()), requires_grad=False)
         # not a child: an exported program refuses to change its mode
         self._asked = (model,)
-        self._classes = target is None and outputs == 2
-        self._columns = [0 if target is None else target, *groups]
-        self.threshold = threshold
+        self._read = read
         self.output_fmt = getattr(model, "output_fmt", "NCHW")
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) -> (N, 1 + groups), the target's first."""
-        return self._chosen(self._asked[0](images))
+        return self._read(self._asked[0](images))
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) -> the model's last map."""
@@ -59,13 +52,7 @@ class Answers(nn.Module):
 
     def forward_head(self, features: torch.Tensor) -> torch.Tensor:
         """The last map -> (N, 1 + groups)."""
-        return self._chosen(self._asked[0].forward_head(features))
-
-    def _chosen(self, outputs: torch.Tensor) -> torch.Tensor:
-        outputs = outputs.reshape(len(outputs), -1)
-        if self._classes:
-            return outputs[:, 1:] - outputs[:, :1] - self.threshold
-        return outputs[:, self._columns] - self.threshold
+        return self._read(self._asked[0].forward_head(features))
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,6 @@ class Subject:
         no_maps: why it has no attention map; "" where it has.
         key: a fingerprint of everything that its answers depend on.
         checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
-        note: what a reader should know of how its outputs were read; "" where there is nothing.
     """
 
     answers: Answers
@@ -88,7 +74,6 @@ class Subject:
     no_maps: str
     key: str
     checked_for_probabilities: bool
-    note: str
 
 
 def subject(
@@ -96,6 +81,8 @@ def subject(
     *,
     weights: str | Path | None = None,
     output: int | None = None,
+    yes: Sequence[int] = (),
+    no: Sequence[int] = (),
     group_outputs: Sequence[int] = (),
     threshold: float | None = None,
     batch: int = 32,
@@ -110,8 +97,10 @@ def subject(
             weights runs none.
         weights: of an architecture: a file (see `models.build`) or "imagenet".
         output: which output tells the target; None where there is one, or two classes.
+        yes: which outputs are the classes that mean yes, where the largest output wins.
+        no: which mean no; empty: all others.
         group_outputs: which outputs tell the groups, in their order.
-        threshold: an output above it says yes; None: 0, that of logits.
+        threshold: an output above it says yes; None: 0, that of logits (see `outputs.reading`).
         batch: how many images will be asked at once.
         preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
 
@@ -132,26 +121,24 @@ def subject(
     pictures = torch.from_numpy(steps.normalised(noise))
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
-    check_outputs(outputs, output, group_outputs)
-    logit = output is not None or outputs == 1
-    if logit and threshold is None and are_shares(raw):
+    read = reading(outputs, output=output, yes=yes, no=no, groups=group_outputs, threshold=threshold)
+    unsure = not read.no and threshold is None
+    if unsure and are_shares(raw):
         raise BiaslibError(
             f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
             "return logits."
         )
-    answers = Answers(opened, outputs, target=output, groups=group_outputs, threshold=threshold or 0.0).to(device)
-    described = described | {"outputs": str(outputs), "answer": said(output, outputs)}
-    asked = {"output": output, "groups": list(group_outputs), "threshold": threshold, "steps": steps}
+    answers = Answers(opened, read).to(device)
+    described = described | {"outputs": str(outputs), "answer": read.words()}
     # the code of a user's own function is not known, so what it answers to noise stands for it
-    key = fingerprint.of_value([described, state, asked, np.round(raw.cpu().double().numpy(), 4)])
+    key = fingerprint.of_value([described, state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
     return Subject(
         answers,
         steps,
         described,
         _why_no_maps(answers, opened, pictures[:1]),
         key,
-        checked_for_probabilities=logit and threshold is None,
-        note=read_for_itself(outputs, output, group_outputs, threshold or 0.0),
+        checked_for_probabilities=unsure,
     )
 
 

@@ -69,9 +69,27 @@ class Binary:
         if strangers:
             raise BiaslibError(
                 f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {self.values[0]!r} and "
-                f"{self.values[1]!r}: write them as the labels are (scores need a threshold first)."
+                f"{self.values[1]!r}: write them as the labels are, or give the threshold above which a score is a "
+                f"{self.values[1]!r}."
             )
         return np.array([text == self.values[1] for text in texts], dtype=bool)
+
+    def above(self, column: pd.Series, threshold: float) -> np.ndarray:
+        """(N,) bool of a column of scores: whether each is above the threshold.
+
+        Raises:
+            BiaslibError: for a score that is missing, no number, or infinite.
+        """
+        scores = pd.to_numeric(column, errors="coerce").to_numpy(float)
+        if not np.isfinite(scores).all():
+            wrong = int((~np.isfinite(scores)).sum())
+            first = column.iloc[int(np.argmin(np.isfinite(scores)))]
+            raise BiaslibError(
+                f"{wrong:,} of {len(scores):,} predictions of {self.name!r} are no finite numbers (the first is "
+                f"{str(first)!r}): with a threshold every prediction is a score, so mend them or leave the threshold "
+                "out."
+            )
+        return scores > threshold
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,7 @@ def labelled(
     groups: Sequence[str],
     file_column: str | None = None,
     predictions: Table | None = None,
+    threshold: float | None = None,
     train_labels: Table | None = None,
 ) -> Labelled:
     """Reads and checks everything that tables say.
@@ -110,6 +129,7 @@ def labelled(
         groups: columns of the groups.
         file_column: column of the images' names; None: the first of `FILE_COLUMNS` that there is, else the first one.
         predictions: a column of `labels`, or another table with the images' names, the target and perhaps groups.
+        threshold: of predictions that are scores; a score above it says yes. None: they are written as the labels are.
         train_labels: another table with target and groups, of the training images.
 
     Raises:
@@ -128,7 +148,9 @@ def labelled(
         files=tuple(names),
         labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
         columns=columns,
-        predicted=None if predictions is None else _predicted(table, names, predictions, columns, target, file_column),
+        predicted=None
+        if predictions is None
+        else _predicted(table, names, predictions, columns, target, file_column, threshold),
         train=None if train_labels is None else _train(train_labels, columns),
     )
 
@@ -218,9 +240,17 @@ def _predicted(
     columns: dict[str, Binary],
     target: str,
     file_column: str | None,
+    threshold: float | None,
 ) -> pd.DataFrame:
+    def read_column(name: str, values: pd.Series) -> np.ndarray:
+        # a group's predictions may be written as its labels where the target's are scores
+        labels = name != target and set(_texts(values)) <= set(columns[name].values)
+        if threshold is None or labels:
+            return columns[name].read(values, what="predictions")
+        return columns[name].above(values, threshold)
+
     if isinstance(predictions, str) and predictions in table:
-        return pd.DataFrame({target: columns[target].read(table[predictions], what="predictions")})
+        return pd.DataFrame({target: read_column(target, table[predictions])})
     if isinstance(predictions, str) and not Path(predictions).is_file():
         raise BiaslibError(
             f"There is neither a column nor a file {predictions!r}: the table of labels has {_columns(table)}."
@@ -235,9 +265,7 @@ def _predicted(
             "or drop those rows of the labels."
         )
     given = given.loc[names]
-    return pd.DataFrame(
-        {name: columns[name].read(given[name], what="predictions") for name in columns if name in given}
-    )
+    return pd.DataFrame({name: read_column(name, given[name]) for name in columns if name in given})
 
 
 def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib.audit import measures
@@ -27,6 +28,34 @@ def test_cells_and_counts_by_hand():
     counts = measures.counts(labels, TARGET, [GROUP])
     assert list(counts["n"]) == [1, 1, 0, 1]
     assert counts["small"].all()
+
+
+def test_the_performance_over_all_images_by_hand():
+    labels = pd.DataFrame({"cat": [True] * 4 + [False] * 6})
+    predicted = pd.DataFrame({"cat": [True] * 3 + [False] * 5 + [True] * 2})
+    correct = (labels == predicted)["cat"].to_numpy()
+    value = measures.overall(correct, labels, predicted, TARGET).set_index("measure")["value"]
+    assert {name: (one.estimate, one.n) for name, one in value.items()} == {
+        "accuracy": (0.7, 10),
+        "sensitivity": (0.75, 4),
+        "specificity": (pytest.approx(4 / 6), 6),
+        "share said yes": (0.5, 10),
+        "share labelled yes": (0.4, 10),
+    }
+    known = binomtest(3, 4).proportion_ci(method="wilson")
+    assert (value["sensitivity"].low, value["sensitivity"].high) == (known.low, known.high)
+    nobody = measures.overall(correct[:4], labels[:4], predicted[:4], TARGET).set_index("measure")["value"]
+    assert np.isnan(nobody["specificity"].estimate)
+    assert nobody["specificity"].n == 0
+
+
+def test_average_maps_are_shares_and_leave_empty_maps_out():
+    labels = pd.DataFrame({"cat": [True, True, True, False], "ball": [True, True, False, False]})
+    maps = np.array([[[4.0, 0.0]], [[1.0, 1.0]], [[0.0, 0.0]], [[0.0, 5.0]]])
+    found = measures.average_maps(maps, labels, TARGET, GROUP)
+    assert list(found) == ["cat, ball", "not cat, not ball"]
+    np.testing.assert_allclose(found["cat, ball"], [[0.75, 0.25]])
+    np.testing.assert_allclose(found["not cat, not ball"], [[0.0, 1.0]])
 
 
 def test_correlations_are_scikit_learns_and_their_intervals_cover():
@@ -114,11 +143,16 @@ def test_regions_compare_the_map_with_the_area():
     nan = np.nan
     mass = {"ball": np.array([0.5, 0.7, nan, 0.6] * 5), "tree": np.full(20, nan)}
     area = {"ball": np.array([0.1, 0.1, 0.1, 0.2] * 5), "tree": np.full(20, nan)}
-    table = measures.regions(mass, mass, area, seed=0).set_index("region")
+    roles = {"ball": "unwanted", "tree": "unwanted"}
+    table = measures.regions(mass, mass, area, roles=roles, seed=0).set_index("region")
     assert table.loc["ball", "n"] == 15
     assert table.loc["ball", "excess"].estimate == pytest.approx((0.4 + 0.6 + 0.4) / 3)
     assert table.loc["ball", "p"] < 0.001
     assert np.isnan(table.loc["tree", "p"])
+    described = measures.regions(mass, mass, area, roles={}, seed=0).set_index("region")
+    assert list(described["role"]) == ["neutral", "neutral"]
+    assert described["p"].isna().all()
+    assert described.loc["ball", "excess"] == table.loc["ball", "excess"]
     labels = pd.DataFrame({"cat": [True, False, False, False] * 5, "ball": [True, True, False, False] * 5})
     cells = measures.regions_by_cell(mass, area, labels, TARGET, [GROUP], seed=0).set_index("cell")
     assert cells["n"].to_dict() == {"cat, ball": 5, "not cat, ball": 5, "not cat, not ball": 5}

@@ -81,19 +81,11 @@ class Softmax(Spots):
 
 
 def test_outputs_that_add_up_to_one_are_probabilities():
-    with pytest.raises(BiaslibError, match="3 outputs of the model are probabilities that add up to 1"):
-        asked(Softmax(1.0, 1.0, outputs=3), output=2)
+    with pytest.raises(BiaslibError, match="2 outputs of the model are probabilities that add up to 1"):
+        asked(Softmax(1.0, 1.0, outputs=2), output=1, group_outputs=[0])
     assert asked(Softmax(1.0, 1.0, outputs=3), output=2, threshold=0.5).described["outputs"] == "3"
     # of two classes the larger one is yes, with probabilities as with logits
-    assert asked(Softmax(1.0, 1.0, outputs=2)).note == ""
-
-
-def test_one_output_of_several_is_said_to_be_read_for_itself():
-    many = Spots(1.0, 1.0, outputs=5)
-    assert "5 outputs, and output 3 was read for itself, above 0.5" in asked(many, output=3, threshold=0.5).note
-    assert "leave the output out" in asked(both(), output=1).note
-    assert asked(both(), output=1, group_outputs=[0]).note == ""
-    assert asked(Spots(1.0, 1.0)).note == ""
+    asked(Softmax(1.0, 1.0, outputs=2))
 
 
 def test_the_same_model_has_the_same_key_and_any_change_another():
@@ -194,7 +186,7 @@ class One(torch.nn.Module):
         ("tests.audit.subjects:honest", {"weights": "w.pt"}, "brings its own"),
         (both(), {"output": 2}, "no output 2: the model has 2"),
         (both(), {"group_outputs": [1]}, "need the output of the target named"),
-        (Spots(1.0, 1.0, outputs=3), {}, "has 3 outputs: say which one"),
+        (Spots(1.0, 1.0, outputs=3), {}, "has 3 outputs: name the classes that mean yes"),
         (Dict(), {}, "answers 2 images by dict"),
         (Nan(), {}, "NaN or infinity"),
         (One(), {}, "cannot take 2 images of 3 x 32 x 32 .one at a time."),

@@ -84,6 +84,23 @@ def test_what_does_not_fit_is_one_sentence(table, given, said):
         told(table, **given)
 
 
+def test_scores_take_a_threshold_in_a_column_and_in_a_table():
+    table = TABLE.assign(score=["0.2", "0.5", "0.9"])
+    assert list(told(table, predictions="score", threshold=0.5).predicted["smile"]) == [False, False, True]
+    logits = TABLE[["file"]].assign(smile=[-3.0, 2.0, 0.5], old=["no", "yes", "yes"])
+    both = told(TABLE, predictions=logits, threshold=1.0).predicted
+    # the group's are written as its labels are
+    assert both.to_dict("list") == {"smile": [False, True, False], "old": [False, True, True]}
+    scores = logits.assign(old=[0.4, 1.5, 3.0])
+    assert list(told(TABLE, predictions=scores, threshold=1.0).predicted["old"]) == [False, True, True]
+
+
+@pytest.mark.parametrize("wrong", ["", "yes", "nan", "inf"])
+def test_a_score_that_is_no_number_is_refused(wrong):
+    with pytest.raises(BiaslibError, match="1 of 3 predictions of 'smile' are no finite numbers"):
+        told(TABLE.assign(score=["0.2", wrong, "0.9"]), predictions="score", threshold=0.5)
+
+
 def test_files_that_are_no_tables_are_refused(tmp_path):
     with pytest.raises(BiaslibError, match="There is no table"):
         read(tmp_path / "none.csv")
