@@ -140,7 +140,7 @@ def _headline(audit: Audit) -> str:
     }
     cards = "".join(
         f"<div><dt>{html.escape(labels[row['measure']])}</dt><dd>{printed(row['value'].estimate, '.1%')}"
-        f"<small>{_ends_of(row['value'])} of {row['value'].n:,} images</small></dd></div>"
+        f"<small>{_ends_of(row['value'])}<br>{row['value'].n:,} images</small></dd></div>"
         for row in audit.tables["overall"].to_dict("records")
     )
     return f'<dl class="headline" aria-label="Over all images">{cards}</dl>'

@@ -127,7 +127,7 @@ def test_the_performance_over_all_images_stands_on_the_page_and_in_the_json(spot
     headline = page[page.index('class="headline"') : page.index("What was found")]
     for row in values:
         assert f"{row['value']['estimate']:.1%}" in headline
-        assert f"[{row['value']['low']:.1%}, {row['value']['high']:.1%}] of {row['value']['n']:,} images" in headline
+        assert f"[{row['value']['low']:.1%}, {row['value']['high']:.1%}]<br>{row['value']['n']:,} images" in headline
     assert found.warnings == ()
 
 
