@@ -25,7 +25,6 @@ _VARIABLES = {**_INKS, **_HUES, **_WORDS}
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
 # matplotlib names its own font, in the long or in the short form
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
-_SIZE = re.compile(r"font-size: ([\d.]+px)")
 _FONT = re.compile(r"font: ((?:[a-z]+ |\d+ )*)([\d.]+px) [^;]+")
 
 
@@ -124,8 +123,7 @@ def _follow_theme(root: minidom.Element) -> None:
     for node in _elements(root):
         style = node.getAttribute("style")
         if style:
-            style = _FONT.sub(r"font: \1calc(\2*var(--biaslib-zoom)) var(--biaslib-font)", _FAMILY.sub("", style))
-            style = _SIZE.sub(r"font-size: calc(\1*var(--biaslib-zoom))", style)
+            style = _FONT.sub(r"font: \1\2 var(--biaslib-font)", _FAMILY.sub("", style))
             node.setAttribute("style", _HEX.sub(variable, style))
 
 
