@@ -1,4 +1,4 @@
-"""What the pages say of Denton et al. (2019) and of their own runs, held against the paper, the code and the records."""
+"""What the pages say of Denton et al. (2019) and of their own runs, held against paper, code and records."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_judgements_of_people_are_not_moved(attribute):
 
 def test_the_refusal_names_the_sections_in_which_the_paper_declines():
     codes = np.random.default_rng(0).normal(size=(40, 4))
-    with pytest.raises(BiaslibError, match="Denton et al. 2019, sections 2 and 5"):
+    with pytest.raises(BiaslibError, match=r"Denton et al\. 2019, sections 2 and 5"):
         attribute_direction(codes, pd.DataFrame({"Male": [True, False] * 20}), "Male")
 
 
@@ -66,6 +66,7 @@ def test_what_balancing_needs_is_not_all_eight_kinds():
     assert "since their direction would be that of" not in page
     assert "That is a rule of this page" in page
     assert "since a beard is annotated on one side only" not in page
+    assert "*No Beard* cannot be moved" not in page
 
 
 def test_the_page_on_photographs_says_which_of_the_papers_attributes_it_lacks():
@@ -135,6 +136,19 @@ def test_classifiers_of_another_size_than_the_generator_are_refused():
 
 def test_the_front_page_does_not_say_that_no_result_was_typed():
     assert "No result of ours was typed" not in text("book/index.md")
+
+
+def test_the_front_page_promises_no_more_than_the_pages_keep():
+    page = text("book/index.md")
+    moving = [
+        file
+        for file in (ROOT / "notebooks").glob("*.md")
+        if re.search(r"figures\.(dial|explorer|map_editor)\(", file.read_text())
+    ]
+    assert len(moving) < len(list((ROOT / "notebooks").glob("*.md"))) / 3
+    assert "Many of them move" not in page
+    assert "open it where you want to know" not in page  # most cells are not on the page at all
+    assert "no mathematics beyond a fraction" not in page  # that page has a conditional probability
 
 
 def test_presets_and_their_page_say_whose_set_up_they_hold():

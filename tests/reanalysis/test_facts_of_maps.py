@@ -1,4 +1,4 @@
-"""What the pages on attribution maps say of Schaaf et al. (2021), held against the paper's own tables and the records."""
+"""What the pages on attribution maps say of Schaaf et al. (2021), held against its tables and the records."""
 
 import json
 import re
