@@ -68,6 +68,7 @@ def crossed_interval(
     seed: int = 0,
     resamples: int = 2000,
     bounds: tuple[float, float] = (-np.inf, np.inf),
+    strata: tuple[int, ...] | None = None,
 ) -> Interval:
     """Bootstrap interval of a mean over M models that were all measured on the same N images.
 
@@ -81,28 +82,35 @@ def crossed_interval(
         seed: of the resampling.
         resamples: number of bootstrap draws.
         bounds: the range of the quantity; the interval does not leave it.
+        strata: how many models of each kind follow each other in `values`, such as (3, 3) for two architectures. Each
+            resample then holds as many models of each kind as there are, and the widening is that of the smallest
+            kind. None: all models are of one kind.
 
     Returns:
-        Interval over M N values; low and high are NaN with fewer than two models or images, everything is NaN
-        without values.
+        Interval over M N values; low and high are NaN with fewer than two models of a kind or fewer than two images,
+        everything is NaN without values.
 
     Raises:
-        BiaslibError: where values are not two-dimensional, or the confidence is not between 0 and 1.
+        BiaslibError: where values are not two-dimensional, the strata are not of as many models as values are, or the
+            confidence is not between 0 and 1.
     """
     check_confidence(confidence)
     table = _checked(values)
+    kinds = strata or (len(table),)
+    if sum(kinds) != len(table):
+        raise BiaslibError(f"strata name {sum(kinds)} models, but values have {len(table)}.")
     defined = ~np.isnan(table)
     n, undefined = int(defined.sum()), int((~defined).sum())
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, confidence, undefined)
     known = np.where(defined, table, 0.0)
     estimate = float(known.sum() / n)
-    if min(table.shape) < 2:
+    if min(*kinds, table.shape[1]) < 2:
         return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
-    models, images = _times(*table.shape, resamples, seed)
+    models, images = _times(kinds, table.shape[1], resamples, seed)
     weights = ((models @ defined) * images).sum(1)
     means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
-    low, high = widened(means, estimate, len(table), confidence, bounds)
+    low, high = widened(means, estimate, min(kinds), confidence, bounds)
     return Interval(estimate, low, high, n, confidence, undefined)
 
 
@@ -209,13 +217,16 @@ def crossed_ratio(
 
 
 @functools.lru_cache(maxsize=2)  # a page asks for many intervals over the same models and images
-def _times(models: int, images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _times(kinds: tuple[int, ...], images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """How many times each resample holds each model, (resamples, models), and each image, (resamples, images)."""
     rng = np.random.default_rng(seed)
-    drawn = tuple(rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (models, images))
+    *of_kinds, of_images = (
+        rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (*kinds, images)
+    )
+    drawn = (np.concatenate(of_kinds, axis=1), of_images)
     for times in drawn:
         times.flags.writeable = False
-    return drawn[0], drawn[1]
+    return drawn
 
 
 def _checked(values: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ has less of it, as much, or more. Ratings are rows of a plain table, one an answ
 that no person can take.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -256,3 +256,30 @@ def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
         one = table[twice].iloc[0]
         raise BiaslibError(f"{name} has two answers of {one['rater']} to one trial: remove one of them.")
     return table[COLUMNS].astype({"pair": int, "swapped": bool, "answer": int})
+
+
+def explained(changes: Sequence[Interval], *, attribute: Interval, target: Interval, margin: float) -> str:
+    """What ratings say of a change of the score along a direction (Denton et al. 2019, section 4.4).
+
+    Args:
+        changes: of the score, of each kind of classifier that was asked.
+        attribute: what raters see of the attribute that the direction is named after.
+        target: what raters see of what the classifiers tell, such as the smile.
+        margin: the largest mean answer about the target that counts as none.
+
+    Returns:
+        "no change" where no kind's score is shown to change, so that there is nothing to explain; "smile seen" where
+        the target is seen to change; "not seen" where the attribute is not seen to come; "classifier" where it is and
+        the target moves by less than the margin; else "unsure". Undefined intervals show nothing.
+    """
+    if not any(_leaves_zero(change) for change in changes):
+        return "no change"
+    if _leaves_zero(target):
+        return "smile seen"
+    if not attribute.low > 0:
+        return "not seen"
+    return "classifier" if -margin < target.low and target.high < margin else "unsure"
+
+
+def _leaves_zero(value: Interval) -> bool:
+    return value.low > 0 or value.high < 0

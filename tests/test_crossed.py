@@ -200,3 +200,19 @@ def test_crossed_interval_counts_undefined_values_and_keeps_bounds():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call()
+
+
+def test_models_of_two_kinds_are_drawn_within_their_kind():
+    # two kinds that differ by 10 and in nothing else: which kind a model is, is no chance
+    values = np.repeat([[0.0], [10.0]], 3, axis=0) + np.zeros((6, 5))
+    pooled, within = crossed_interval(values), crossed_interval(values, strata=(3, 3))
+    assert pooled.high - pooled.low > 5
+    assert (within.estimate, within.low, within.high) == (5, 5, 5)
+    # one kind is what it was, and with chance inside the kinds the interval is not empty
+    noisy = drawn(6, 20)
+    assert crossed_interval(noisy, strata=(6,)) == crossed_interval(noisy)
+    some = crossed_interval(noisy, strata=(3, 3))
+    assert some.low < some.estimate < some.high
+    assert np.isnan(crossed_interval(noisy, strata=(5, 1)).low)
+    with pytest.raises(BiaslibError, match="strata name 5 models, but values have 6"):
+        crossed_interval(noisy, strata=(3, 2))

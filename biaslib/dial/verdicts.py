@@ -157,6 +157,22 @@ def powers_from_record(wide: pd.DataFrame) -> pd.DataFrame:
     return table.astype({"strength": float}).reset_index(drop=True)
 
 
+def family_powers(table: pd.DataFrame) -> pd.Series:
+    """The mean power of each family of metrics, over the metrics that every world of the table has.
+
+    A family that is measured in an easy world only would lead otherwise.
+
+    Args:
+        table: of `powers`, of one number of images and of models.
+
+    Returns:
+        Family -> mean power in [0, 1]; a family without a metric that every world has is not there.
+    """
+    everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
+    families = table["metric"].map(lambda name: BY_NAME[name].family).rename("family")
+    return table[everywhere].groupby(families[everywhere])["power"].mean()
+
+
 def smallest_strengths(table: pd.DataFrame, *, share: float = POWER) -> pd.DataFrame:
     """From which strength on the power is at least `share`: world, architecture, metric, images, models, strength.
 

@@ -34,7 +34,7 @@ UNLABELLED: Final = (
 LEAST_R2: Final = 0.5
 _PENALTY: Final = 30.0
 _SHARE_TESTED: Final = 0.2
-# judges have other faces than the models they are asked about
+# drawn judges have other faces than the models they are asked about; there are no other photographs
 _JUDGES_SEED: Final = 6_000_000
 
 
@@ -42,6 +42,9 @@ def classifiers(
     count: int = 3, seed: int = 0, *, source: str = "generated", images: int = 6000, epochs: int = 7, size: int = 32
 ) -> list[attribute_models.Experiment]:
     """The judges: models of all attributes, trained on real or rendered faces as they come, never on generated ones.
+
+    Rendered faces are other ones than those of the models under audit. On photographs judges and audited models learn
+    from the same photographs, the first ones of the training split, so that they may share an error.
 
     Args:
         count: how many.

@@ -90,6 +90,13 @@ class Walk:
             raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
         if wrong := [one for one in self.models if len(one.outputs) != 1]:
             raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
+        recipe = face_generators.RECIPES.get(self.generator) if isinstance(self.generator, str) else self.generator
+        sizes = {one.size for one in (*self.models, *self.judges)}
+        if recipe and sizes - {recipe.gan.size}:  # an unknown name is refused where it is looked for
+            raise BiaslibError(
+                f"The generator draws faces of {recipe.gan.size} px, but classifiers or judges read "
+                f"{', '.join(str(size) for size in sorted(sizes - {recipe.gan.size}))} px: train them at its size."
+            )
 
 
 @dataclass(frozen=True)

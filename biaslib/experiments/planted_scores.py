@@ -1,5 +1,6 @@
 """How much of what models with a planted bias look at lies on what; through the store."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import metrics, parallel
+from biaslib.datasets import fruits360, registry
 from biaslib.experiments.planted_maps import ALL_METHODS, Evaluation, maps, run_maps
 from biaslib.experiments.planted_models import USE_CASES, Setting
 from biaslib.planting.regions import boxes_of_masks, masks_of_boxes
@@ -97,3 +99,24 @@ def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.n
     if not cells or times * coarse.shape[1] != size[0]:
         return metrics.at_size(coarse, *size)
     return coarse.repeat(times, axis=1).repeat(times, axis=2)
+
+
+def stand_ins(source: str) -> dict[str, str]:
+    """Fruits that the photos do not show, with the words for what is there in their place.
+
+    Args:
+        source: of the images, "generated" or "photos".
+
+    Returns:
+        Such as {"Corn": "Lemon (for corn)"}; empty for generated images and for a copy that has all five fruits.
+
+    Raises:
+        BiaslibError: where photos are asked for, and a fruit and what could stand in for it are missing.
+    """
+    if source == "generated":
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
+        there = fruits360.kinds(registry.root())
+    missing = {kind: word for kind, word in there.items() if word != fruits360.KINDS[kind][0]}
+    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in missing.items()}

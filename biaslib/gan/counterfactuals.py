@@ -115,7 +115,7 @@ def consistency(
     threshold: float = 0.5,
     seed: int = 0,
 ) -> np.ndarray:
-    """Whether images between two of one class are of that class too (Denton et al. 2019, section 5.2).
+    """Whether images between two of one class are of that class too (Denton et al. 2019, section 5).
 
     Args:
         predict: uint8 images (M, size, size, 3) -> probabilities (M,).

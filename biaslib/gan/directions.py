@@ -14,6 +14,8 @@ from biaslib.statistics import Interval, interval
 
 CLASSIFIERS: Final = ("svm", "logistic")
 PROTECTED: Final = ("Male",)
+# columns of CelebA that are judgements of a person, and no thing that can be seen on a face
+JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,10 @@ def attribute_direction(
         seed: of the choice of codes and of the split.
 
     Raises:
-        BiaslibError: for a protected attribute, which is not manipulated; for an unknown or constant attribute, too few
+        BiaslibError: for what is not manipulated, see `check_movable`; for an unknown or constant attribute, too few
             images with or without it, or codes that do not fit the labels.
     """
-    _refuse_protected(attribute)
+    check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):
         raise BiaslibError(f"codes must be (N, d) for the {len(labels)} rows of labels, not {codes.shape}.")
     if classifier not in CLASSIFIERS:
@@ -84,6 +86,24 @@ def attribute_direction(
     right = model.predict(codes[rows[tested]] / scale) == has[rows[tested]]
     accuracy = interval(right.astype(float), seed=seed, bounds=(0.0, 1.0))
     return Direction(unit(model.coef_[0]), accuracy, len(rows) // 2)
+
+
+def check_movable(attribute: str) -> None:
+    """Refuses an attribute along which no face is moved, whatever the faces are.
+
+    Raises:
+        BiaslibError: for a protected attribute (`PROTECTED`) and for a judgement of a person (`JUDGEMENTS`).
+    """
+    if attribute in PROTECTED:
+        raise BiaslibError(
+            f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
+            "counterfactual of a person (Denton et al. 2019, sections 2 and 5). Compare groups on real images instead."
+        )
+    if attribute in JUDGEMENTS:
+        raise BiaslibError(
+            f"{attribute} is not manipulated: it is a judgement of a person, not a thing that can be seen on a face. "
+            "Compare groups on real images instead."
+        )
 
 
 def orthogonalised(vectors: np.ndarray) -> np.ndarray:
@@ -176,11 +196,3 @@ def _balanced(
             f"{fewest}: encode more images, allow more of each, or balance on fewer attributes."
         )
     return np.sort(np.concatenate([rng.permutation(rows)[:count] for rows in groups.values()]))
-
-
-def _refuse_protected(attribute: str) -> None:
-    if attribute in PROTECTED:
-        raise BiaslibError(
-            f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
-            "counterfactual of a person (Denton et al. 2019, section 6). Compare groups on real images instead."
-        )

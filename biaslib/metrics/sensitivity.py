@@ -128,7 +128,7 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     $$S_{0 \to 1} = \Pr\big[y(G(z + d)) = 1 \mid y(G(z)) = 0\big], \qquad
       S_{1 \to 0} = \Pr\big[y(G(z + d)) = 0 \mid y(G(z)) = 1\big]$$
 
-    (Denton et al. 2019, eq. 7 and 8).
+    (Denton et al. 2019, section 4.5, after eq. 6).
 
     Args:
         before: (..., N) scores of images, NumPy or torch.

@@ -1,0 +1,157 @@
+"""What the pages say of Denton et al. (2019) and of their own runs, held against paper, code and records."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import rating, recorded
+from biaslib.errors import BiaslibError
+from biaslib.experiments import face_directions, face_generators
+from biaslib.experiments.face_sensitivity import Walk, audited
+from biaslib.gan import counterfactuals
+from biaslib.gan.directions import attribute_direction
+from biaslib.metrics import sensitivity
+from biaslib.statistics import Interval
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text(path: str) -> str:
+    """Of a page, with line breaks as spaces."""
+    return re.sub(r"\s+", " ", (ROOT / path).read_text(encoding="utf-8"))
+
+
+def span(low: float, high: float) -> Interval:
+    return Interval((low + high) / 2, low, high, 10)
+
+
+@pytest.mark.parametrize("attribute", ["Young", "Attractive", "Chubby"])
+def test_judgements_of_people_are_not_moved(attribute):
+    codes = np.random.default_rng(0).normal(size=(40, 4))
+    with pytest.raises(BiaslibError, match=f"{attribute} is not manipulated: it is a judgement of a person"):
+        attribute_direction(codes, pd.DataFrame({attribute: [True, False] * 20}), attribute)
+
+
+def test_the_refusal_names_the_sections_in_which_the_paper_declines():
+    codes = np.random.default_rng(0).normal(size=(40, 4))
+    with pytest.raises(BiaslibError, match=r"Denton et al\. 2019, sections 2 and 5"):
+        attribute_direction(codes, pd.DataFrame({"Male": [True, False] * 20}), "Male")
+
+
+def test_docstrings_cite_what_the_paper_has():
+    assert "eq. 7" not in sensitivity.flip_rates.__doc__  # its last equation is 6
+    assert "section 5.2" not in counterfactuals.consistency.__doc__  # its section 5 has no parts
+
+
+def test_the_page_on_manipulating_says_what_the_record_moved():
+    run = recorded.get("real_sensitivity", "real")["values"]["run"]
+    asked_and_left = {"Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "5_o_Clock_Shadow", "Goatee"}
+    assert set(run["left_out"]) == asked_and_left
+    page = text("book/manipulating.md")
+    assert "on photographs also make-up and beards" not in page
+    assert "make-up and beards were left out" in page
+
+
+def test_no_page_says_that_weights_are_not_kept():
+    assert "weights are not kept" not in text("book/manipulating.md")
+    assert "of photographs are not kept" not in text("notebooks/real_sensitivity.md")
+
+
+def test_what_balancing_needs_is_not_all_eight_kinds():
+    page = text("notebooks/real_sensitivity.md")
+    assert "under another name; the number is" not in page
+    assert "since their direction would be that of" not in page
+    assert "That is a rule of this page" in page
+    assert "since a beard is annotated on one side only" not in page
+    assert "*No Beard* cannot be moved" not in page
+
+
+def test_the_page_on_photographs_says_which_of_the_papers_attributes_it_lacks():
+    page = text("notebooks/real_sensitivity.md")
+    assert "Fig. 5 (top) of the paper, made again" not in page
+    assert '"paper_moved"' in page
+    assert '"paper_rows"' in page
+
+
+def test_a_generator_is_shown_all_photographs_there_are():
+    assert "images=len(everyone)" in text("notebooks/real_sensitivity.md")
+
+
+def test_a_verdict_asks_first_whether_there_is_a_change():
+    none, some, still = span(-0.11, 0.02), span(0.1, 0.2), span(-0.05, 0.05)
+    assert rating.explained([none, none], attribute=some, target=still, margin=0.15) == "no change"
+    assert rating.explained([none, some], attribute=some, target=still, margin=0.15) == "classifier"
+    assert rating.explained([some], attribute=some, target=some, margin=0.15) == "smile seen"
+    assert rating.explained([some], attribute=none, target=still, margin=0.15) == "not seen"
+    assert rating.explained([some], attribute=some, target=span(-0.1, 0.2), margin=0.15) == "unsure"
+
+
+def test_the_paper_proposes_to_ask_people_and_did_not():
+    assert "So the paper asks people" not in text("notebooks/perception.md")
+
+
+def test_the_share_recovered_of_hair_is_said_to_be_of_another_change():
+    page = text("notebooks/counterfactual_truth.md")
+    assert "HAIR_COLOURS" in page
+    assert "mixture" in recorded.get("counterfactual_truth", "real")["note"]
+
+
+def test_the_result_of_comparing_ways_is_told():
+    page = text("notebooks/counterfactual_truth.md")
+    assert "{glue:text}`ways_say`" in page
+    rows = recorded.get("counterfactual_truth", "real")["values"]["ways"].set_index("directions fitted on")
+    strong = rows["recovered, tied to eyeglasses (0.9)"].map(lambda value: value["estimate"])
+    # the page's own way recovers half of what the paper's does
+    assert strong["encoded faces, freed"] < 0.6 * strong["encoded faces, as fitted (the paper)"]
+
+
+def test_nothing_is_claimed_of_faces_near_the_boundary_that_is_not_computed():
+    page = text("notebooks/sensitivity.md")
+    assert "Faces whose score is already near one half move more" not in page
+    assert "A line inside it says no more than chance does" not in page
+
+
+def test_reproduction_says_what_is_compared_and_what_differs():
+    page = text("book/reproduction.md")
+    assert "exact counterfactuals of the same faces" not in page
+    assert "the same recipe in narrower networks" not in page
+    assert "R1" in page
+
+
+def test_judges_of_photographs_are_said_to_have_the_faces_of_the_audited_models():
+    assert "same photographs" in face_directions.classifiers.__doc__
+
+
+def test_classifiers_of_another_size_than_the_generator_are_refused():
+    judges = tuple(face_directions.classifiers(1, size=64))
+    models = tuple(audited("Eyeglasses", 0.0, 2, images=100, kept=50, epochs=1))
+    with pytest.raises(BiaslibError, match="draws faces of 32 px, but classifiers or judges read 64 px"):
+        Walk(generator="faces-0", models=models, judges=judges, attributes=("Eyeglasses",))
+    with pytest.raises(BiaslibError, match="draws faces of 32 px"):
+        Walk(generator=face_generators.quick(), models=models, judges=judges, attributes=("Eyeglasses",))
+
+
+def test_the_front_page_does_not_say_that_no_result_was_typed():
+    assert "No result of ours was typed" not in text("book/index.md")
+
+
+def test_the_front_page_promises_no_more_than_the_pages_keep():
+    page = text("book/index.md")
+    moving = [
+        file
+        for file in (ROOT / "notebooks").glob("*.md")
+        if re.search(r"figures\.(dial|explorer|map_editor)\(", file.read_text())
+    ]
+    assert len(moving) < len(list((ROOT / "notebooks").glob("*.md"))) / 3
+    assert "Many of them move" not in page
+    assert "open it where you want to know" not in page  # most cells are not on the page at all
+    assert "no mathematics beyond a fraction" not in page  # that page has a conditional probability
+
+
+def test_presets_and_their_page_say_whose_set_up_they_hold():
+    assert "| `paper` | the papers' own set-up |" not in text("book/making.md")
+    assert "The papers' own set-ups" not in text("notebooks/presets/paper.yml")
+    assert "and real data" not in text("notebooks/presets/gpu.yml").split("architectures:")[0]
