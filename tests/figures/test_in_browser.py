@@ -1,6 +1,7 @@
 """Interactive pieces in a real browser: several on one page, by mouse and keyboard, on a phone, with no complaint."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -173,3 +174,29 @@ def test_the_editor_scores_presets_paint_and_the_empty_map(page):
 
 def test_still_no_complaint(page):
     assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+
+
+# letters of a figure that its scrolling box cuts off
+CUT_LETTERS = """
+return [...document.querySelectorAll(".biaslib-scroll svg text")].filter((text) => {
+  const letters = text.getBoundingClientRect(), box = text.closest(".biaslib-scroll").getBoundingClientRect();
+  return letters.left < box.left - 1 || letters.top < box.top - 1 || letters.bottom > box.bottom + 1;
+}).map((text) => text.textContent);
+"""
+
+
+def test_no_label_of_a_figure_is_cut_on_a_phone(browser, tmp_path):
+    shares = pd.DataFrame(
+        [
+            {"setting": f"{share} %, worst-group accuracy", "score": share / 200, "low": 0.1, "high": 0.6, "n": 3}
+            for share in (50, 90, 100)
+        ]
+    )
+    drawn = figures.dots(shares, label="setting", value="score", low="low", high="high", n="n", x_label="score")
+    head = '<!doctype html><html><meta charset="utf-8"><meta name="viewport" content="width=390">'
+    (tmp_path / "page.html").write_text(head + figures.show(drawn, alt="H").html, encoding="utf-8")
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get((tmp_path / "page.html").as_uri())
+    assert browser.execute_script("return document.querySelectorAll('svg text').length") > 5
+    assert browser.execute_script(CUT_LETTERS) == []
