@@ -1,5 +1,6 @@
 """One audit from beginning to end."""
 
+import dataclasses
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import nn
 from biaslib import fingerprint, recorded
 from biaslib.audit import findings, measures, report, result
 from biaslib.audit.looking import Seen, contents, look
-from biaslib.audit.pictures import find_masks
+from biaslib.audit.pictures import check_pictures, find_masks
 from biaslib.audit.result import Audit, Shown
 from biaslib.audit.subjects import Subject, subject
 from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
@@ -115,6 +116,7 @@ def run(
     folder = None if data is None else Path(data)
     inside = None if masks is None else Path(masks)
     unlabelled = () if folder is None else check_files(folder, told.files, leave_out=inside)
+    of_pictures = "" if folder is None or model is None else check_pictures(folder, told.files)
     outlines = {} if inside is None or folder is None or model is None else find_masks(inside, folder, told.files)
     asked = None
     if model is not None:
@@ -123,6 +125,7 @@ def run(
             model, weights=weights, output=output, group_outputs=group_outputs, threshold=threshold, batch=batch,
             preprocessing=given,
         )  # fmt: skip
+        asked = dataclasses.replace(asked, note=" ".join(filter(None, (asked.note, of_pictures))))
     settings = {
         "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
         "predictions": _name(predictions), "masks": ", ".join(outlines), "training labels": _name(train_labels),

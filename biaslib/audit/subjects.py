@@ -79,7 +79,7 @@ class Subject:
         no_maps: why it has no attention map; "" where it has.
         key: a fingerprint of everything that its answers depend on.
         checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
-        note: what a reader should know of how its outputs were read; "" where there is nothing.
+        note: what a reader should know of how its outputs, or the images, were read; "" where there is nothing.
     """
 
     answers: Answers
