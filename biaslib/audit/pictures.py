@@ -70,13 +70,20 @@ class Preprocessing:
 
     @classmethod
     def of(
-        cls, config: Mapping[str, Any], *, beside: Mapping[str, Any] | None = None, local: bool = False, **given: Any
+        cls,
+        config: Mapping[str, Any],
+        *,
+        beside: Mapping[str, Any] | None = None,
+        name: str = "config.json",
+        local: bool = False,
+        **given: Any,
     ) -> "Preprocessing":
-        """What was given, else what config.json says, else timm's configuration of the model, else the defaults.
+        """What was given, else what lies beside the weights, else timm's configuration, else the defaults.
 
         Args:
             config: of the model, as timm names its entries.
-            beside: likewise, from beside the weights.
+            beside: likewise, from a file beside the weights.
+            name: of that file.
             local: whether the weights are the user's own, which timm's configuration may not fit.
             given: the attributes; None is not given.
 
@@ -85,7 +92,7 @@ class Preprocessing:
         """
         known, near = _steps(config), _steps(beside or {})
         asked = {name: value for name, value in given.items() if value is not None}
-        sources = [f"config.json beside the weights: {', '.join(sorted(near))}"] if near else []
+        sources = [f"{name} beside the weights: {', '.join(sorted(near))}"] if near else []
         if {"size", "mean", "std", "crop", "interpolation"} - near.keys() - asked.keys():
             own = "timm's defaults for this architecture" if local else "timm's own for this architecture"
             sources.append(own if known else "defaults (ImageNet's mean and deviation)")

@@ -10,19 +10,21 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from biaslib import attribution, fingerprint, models
+from biaslib.audit.checkpoints import HUBS, Beside, architecture, beside, is_torchvisions, refuse_foreign
 from biaslib.audit.outputs import are_shares, check_outputs, read_for_itself, said
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
 
 Asked = Callable[[torch.Tensor], torch.Tensor]
 IMAGENET_CLASSES = 1000
+_OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
 
 
 class Answers(nn.Module):
@@ -105,10 +107,12 @@ def subject(
 
     Args:
         model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
-            returns a module, found from the current folder; or an architecture that `models.build` knows. **The files
-            and the function run code of whoever made them as soon as they are opened**; an architecture with its
-            weights runs none.
-        weights: of an architecture: a file (see `models.build`) or "imagenet".
+            returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's
+            name for the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors.
+            **The first three run their maker's code as soon as they are opened**; an architecture with its weights,
+            and a folder, run none.
+        weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
+            config.json beside it; or "imagenet".
         output: which output tells the target; None where there is one, or two classes.
         group_outputs: which outputs tell the groups, in their order.
         threshold: an output above it says yes; None: 0, that of logits.
@@ -118,9 +122,15 @@ def subject(
     Raises:
         BiaslibError: for a model that cannot be opened or asked, in one sentence with the remedy.
     """
-    opened, described, state = _opened(model, weights)
-    own = dict(getattr(opened, "pretrained_cfg", None) or {})
-    steps = Preprocessing.of(own, **(preprocessing or {}))
+    found = _opened(model, weights)
+    opened, described = found.model, found.described
+    steps = Preprocessing.of(
+        dict(getattr(opened, "pretrained_cfg", None) or {}),
+        beside=found.beside.steps,
+        name=found.beside.name,
+        local=weights != "imagenet",
+        **(preprocessing or {}),
+    )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()
     if isinstance(opened, nn.Module) and not fixed:
@@ -143,7 +153,7 @@ def subject(
     described = described | {"outputs": str(outputs), "answer": said(output, outputs)}
     asked = {"output": output, "groups": list(group_outputs), "threshold": threshold, "steps": steps}
     # the code of a user's own function is not known, so what it answers to noise stands for it
-    key = fingerprint.of_value([described, state, asked, np.round(raw.cpu().double().numpy(), 4)])
+    key = fingerprint.of_value([described, found.state, asked, np.round(raw.cpu().double().numpy(), 4)])
     return Subject(
         answers,
         steps,
@@ -155,62 +165,131 @@ def subject(
     )
 
 
-def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
-    """The model, words for it, and a fingerprint of its weights."""
+class _Opened(NamedTuple):
+    """A model, words for it, a fingerprint of its weights, and what lies beside them."""
+
+    model: Any
+    described: dict[str, str]
+    state: str
+    beside: Beside = Beside()
+
+
+def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> _Opened:
     if isinstance(model, nn.Module):
         _no_weights(weights)
-        return model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model)
+        return _Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
     name = str(model)
-    if Path(name).is_file():
+    source, colon, rest = name.partition(":")
+    local = colon and source == "local-dir"
+    path = Path(rest if local else name)
+    if path.is_file():
         _no_weights(weights)
-        return _from_file(Path(name))
-    if ":" in name:
+        return _from_file(path)
+    if path.is_dir() and (weights is None or architecture(name) is None):
+        _no_weights(weights)
+        return _from_folder(path)
+    if local:
+        raise BiaslibError(f"There is no folder {path}: mend its path.")
+    if colon and source in HUBS:
+        return _from_hub(name, rest, weights)
+    if colon:
         _no_weights(weights)
         return _from_function(name)
+    return _from_name(_known(name), weights)
+
+
+def _known(name: str) -> str:
+    """A name that `models.build` may know, or has better words for."""
+    known = architecture(name)
+    if known is not None:
+        return known
+    if Path(name).suffix and os.sep not in name and architecture(name.partition(".")[0]) is not None:
+        raise BiaslibError(
+            f"{name!r} is neither a file nor weights that timm knows: mend its path, or name "
+            f"{name.partition('.')[0]!r} as the architecture."
+        )
     if Path(name).suffix or os.sep in name:
         raise BiaslibError(f"There is no model file {name}: mend its path.")
-    return _from_name(name, weights)
+    if is_torchvisions(name):
+        raise BiaslibError(
+            f"{name!r} is torchvision's name, and architectures are timm's here: write a function that returns your "
+            "torchvision model and give module:function, or give the model's answers as --predictions."
+        )
+    return name
 
 
-def _from_name(name: str, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
+def _from_hub(name: str, rest: str, weights: str | Path | None) -> _Opened:
+    known = architecture(rest)
+    if known is None or weights is None:
+        raise BiaslibError(
+            f"{name} is on the Hugging Face hub, and an audit fetches no model: download it (hf download {rest} "
+            "--local-dir FOLDER) and give the folder as the model."
+        )
+    return _from_name(known, weights)
+
+
+def _from_folder(path: Path) -> _Opened:
+    named = beside(path).architecture
+    if not named:
+        raise BiaslibError(
+            f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
+            "model write a function that returns it and give module:function."
+        )
+    return _from_name(_known(named), path)
+
+
+def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if weights is None:
         raise BiaslibError(
             f"{name!r} is an architecture, and with random weights there is nothing to audit: give its weights file."
         )
     described = {"model": name, "kind": "architecture with weights"}
     if weights == "imagenet":
-        return models.build(name, IMAGENET_CLASSES, weights="imagenet"), described | {"weights": "imagenet"}, "imagenet"
-    path = Path(weights)
+        built = models.build(name, IMAGENET_CLASSES, weights="imagenet")
+        return _Opened(built, described | {"weights": "imagenet"}, "imagenet")
+    refuse_foreign(Path(weights))
+    path = models._weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
     found: dict[str, torch.Tensor] = models._read_state(path)
+    near = beside(path)
+    if near.architecture and near.architecture.partition(".")[0] != name.partition(".")[0]:
+        raise BiaslibError(
+            f"{near.name} beside the weights says that they are of {near.architecture!r}, not {name!r}: name that one, "
+            "or move the file elsewhere if it is of other weights."
+        )
     last = models._classifier(models.build(name, 1))
     layer = found.get(f"{last}.weight")
     if layer is None:
         raise BiaslibError(
             f"The weights in {path} do not fit {name!r}: {last + '.weight'!r} is missing; name the architecture that "
-            "was saved."
+            f"was saved{_OTHERWISE}."
         )
-    built = models.build(name, len(layer), weights=path)
+    try:
+        built = models.build(name, len(layer), weights=path)
+    except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
+        raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
     # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
     unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in found]
     if unfit:
         raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return built, described | {"weights": path.name, "sha256": sum_}, _state(built)
+    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), near)
 
 
-def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
+def _from_file(path: Path) -> _Opened:
+    refuse_foreign(path)
     sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
     described = {"model": path.name, "sha256": sum_}
     inside = _names_inside(path)
     try:
         if path.suffix == ".pt2":
-            return torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_
+            return _Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
         if any(name.endswith("constants.pkl") for name in inside):
             with warnings.catch_warnings():
                 # the maker of the file is told to move to torch.export, not its reader
                 warnings.simplefilter("ignore", FutureWarning)
-                return torch.jit.load(str(path), map_location="cpu"), described | {"kind": "TorchScript file"}, sum_
+                loaded = torch.jit.load(str(path), map_location="cpu")
+            return _Opened(loaded, described | {"kind": "TorchScript file"}, sum_)
     except Exception as error:  # both loaders raise whatever their code raises
         raise BiaslibError(f"The model file {path} cannot be opened: {_reason(error)}") from error
     if path.suffix == ".safetensors" or _is_state(path):
@@ -226,7 +305,7 @@ def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
     )
 
 
-def _from_function(name: str) -> tuple[Any, dict[str, str], str]:
+def _from_function(name: str) -> _Opened:
     module_name, _, function_name = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -241,7 +320,7 @@ def _from_function(name: str) -> tuple[Any, dict[str, str], str]:
         ) from error
     if not isinstance(found, nn.Module):
         raise BiaslibError(f"{name} returns a {type(found).__name__}, and a torch module is needed.")
-    return found, {"model": name, "kind": "the user's own function"}, _state(found)
+    return _Opened(found, {"model": name, "kind": "the user's own function"}, _state(found))
 
 
 def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
