@@ -35,11 +35,11 @@ class Beside:
 
 def architecture(name: str) -> str | None:
     """The name by which `models.build` knows an architecture, with timm's tag; None where there is none."""
-    import timm  # takes seconds, and a function or a file does without
-
     plain = name.removeprefix("timm/")
     if plain in OURS:
         return plain
+    import timm  # takes seconds, and our own networks do without
+
     _, dot, _ = plain.partition(".")
     known = timm.is_model(plain) and (not dot or plain in timm.list_pretrained(f"{plain}*"))
     return plain if known else None

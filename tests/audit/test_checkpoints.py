@@ -13,8 +13,8 @@ from biaslib.audit.subjects import subject
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, draw
 
-PICTURES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-NAME = "resnet10t"
+PICTURES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+NAME, TIMMS = "small", "resnet10t"
 HALF = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
 
 
@@ -36,7 +36,7 @@ def folder(tmp_path, network):
     place = tmp_path / "hub"
     place.mkdir()
     safetensors.torch.save_file(network.state_dict(), place / "model.safetensors")
-    write(place, {"architecture": NAME, "num_classes": 2, "pretrained_cfg": HALF | {"input_size": [3, 64, 64]}})
+    write(place, {"architecture": NAME, "num_classes": 2, "pretrained_cfg": HALF | {"input_size": [3, 32, 32]}})
     return place
 
 
@@ -52,12 +52,12 @@ def same_answers(found, network):
 
 @pytest.mark.parametrize(
     "name",
-    ["resnet18.a1_in1k", "timm/resnet18.a1_in1k", "hf_hub:timm/resnet18.a1_in1k", "hf-hub:timm/resnet18.a1_in1k"],
+    ["resnet18.a1_in1k", "timm/resnet18.a1_in1k", "hf_hub:timm/resnet18.a1_in1k"],
 )
 def test_timms_names_with_a_tag_are_architectures(tmp_path, name):
     built = models.build("resnet18", 2).eval()
     safetensors.torch.save_file(built.state_dict(), tmp_path / "w.safetensors")
-    found = subject(name, weights=tmp_path / "w.safetensors", preprocessing={"size": 64})
+    found = subject(name, weights=tmp_path / "w.safetensors", preprocessing={"size": 32})
     same_answers(found, built)
     assert found.described["model"] == "resnet18.a1_in1k"
 
@@ -68,7 +68,7 @@ def test_a_folder_of_hugging_face_is_a_model_and_its_file_weights(folder, networ
         found = subject(model)
         same_answers(found, network)
         assert found.preprocessing.mean == (0.5, 0.5, 0.5)
-        assert found.preprocessing.size == 64
+        assert found.preprocessing.size == 32
         assert len(found.described["sha256"]) == 64
     for weights in (folder, folder / "model.safetensors"):
         found = subject(NAME, weights=weights)
@@ -77,10 +77,12 @@ def test_a_folder_of_hugging_face_is_a_model_and_its_file_weights(folder, networ
 
 
 def test_what_is_given_wins_over_config_json_and_that_over_timm(folder):
-    found = subject(NAME, weights=folder, preprocessing={"std": (1.0, 1.0, 1.0)}).preprocessing
-    own = models.build(NAME, 1).pretrained_cfg
-    assert (found.mean, found.std, found.size) == ((0.5, 0.5, 0.5), (1.0, 1.0, 1.0), 64)
-    assert (found.crop, found.interpolation) == (own["crop_pct"], own["interpolation"])
+    own = models.build(TIMMS, 1)
+    safetensors.torch.save_file(own.state_dict(), folder / "model.safetensors")
+    write(folder, {"architecture": TIMMS, "pretrained_cfg": HALF | {"input_size": [3, 32, 32]}})
+    found = subject(TIMMS, weights=folder, preprocessing={"std": (1.0, 1.0, 1.0)}).preprocessing
+    assert (found.mean, found.std, found.size) == ((0.5, 0.5, 0.5), (1.0, 1.0, 1.0), 32)
+    assert (found.crop, found.interpolation) == (own.pretrained_cfg["crop_pct"], own.pretrained_cfg["interpolation"])
     assert found.source == (
         "config.json beside the weights: mean, size, std; timm's defaults for this architecture; given: std"
     )
@@ -88,10 +90,10 @@ def test_what_is_given_wins_over_config_json_and_that_over_timm(folder):
 
 def test_settings_of_config_json_may_lie_at_its_top(folder):
     write(
-        folder, HALF | {"architecture": NAME, "input_size": [3, 96, 96], "crop_pct": 0.5, "interpolation": "bilinear"}
+        folder, HALF | {"architecture": NAME, "input_size": [3, 48, 48], "crop_pct": 0.5, "interpolation": "bilinear"}
     )
     found = subject(NAME, weights=folder / "model.safetensors").preprocessing
-    assert (found.size, found.mean, found.crop, found.interpolation) == (96, (0.5, 0.5, 0.5), 0.5, "bilinear")
+    assert (found.size, found.mean, found.crop, found.interpolation) == (48, (0.5, 0.5, 0.5), 0.5, "bilinear")
     assert found.source == "config.json beside the weights: crop, interpolation, mean, size, std"
 
 
@@ -100,29 +102,29 @@ def test_hugging_faces_own_preprocessing_is_taken_where_timms_is_not_there(folde
     hugging = {
         "image_mean": [0.5] * 3,
         "image_std": [0.25] * 3,
-        "size": {"shortest_edge": 80},
-        "crop_size": 64,
+        "size": {"shortest_edge": 40},
+        "crop_size": 32,
         "resample": 2,
     }
     write(folder, hugging, name="preprocessor_config.json")
     found = subject(NAME, weights=folder).preprocessing
-    assert (found.size, found.crop, found.mean, found.interpolation) == (64, 0.8, (0.5, 0.5, 0.5), "bilinear")
+    assert (found.size, found.crop, found.mean, found.interpolation) == (32, 0.8, (0.5, 0.5, 0.5), "bilinear")
     assert found.source.startswith("preprocessor_config.json beside the weights: ")
 
 
-def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, network):
-    torch.save(network.state_dict(), tmp_path / "w.pt")
-    found = subject(NAME, weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
-    assert found.source == (
+def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, monkeypatch):
+    built = models.build(TIMMS, 2)
+    torch.save(built.state_dict(), tmp_path / "w.pt")
+    steps = subject(TIMMS, weights=tmp_path / "w.pt", preprocessing={"size": 32}).preprocessing
+    assert steps.source == (
         "timm's defaults for this architecture; your weights may need others: give --mean, --std, --size; given: size"
     )
-    all_given = subject(NAME, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
+    all_given = subject(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
     assert "may need others" not in all_given.source
-
-
-def test_weights_of_timm_have_timms_own(monkeypatch, network):
-    monkeypatch.setattr(models, "build", lambda *_, **__: network)
-    assert subject(NAME, weights="imagenet").preprocessing.source == "timm's own for this architecture"
+    # those that timm publishes do have timm's own
+    monkeypatch.setattr(models, "build", lambda *_, **__: built)
+    steps = subject(TIMMS, weights="imagenet", preprocessing={"size": 32}).preprocessing
+    assert steps.source == "timm's own for this architecture; given: size"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +152,9 @@ def test_a_config_that_cannot_be_followed_is_one_sentence(folder, small_set, ref
 
 def test_a_config_of_something_else_changes_nothing(folder, network):
     write(folder, {"learning_rate": 0.1, "epochs": 3})
-    found = subject(NAME, weights=folder, preprocessing={"size": 64})
+    found = subject(NAME, weights=folder, preprocessing={"size": 32})
     same_answers(found, network)
-    assert found.preprocessing.source.startswith("timm's defaults")
+    assert found.preprocessing.source.startswith("defaults (ImageNet's mean and deviation); your weights may need")
 
 
 def wrapped(kind, state):
@@ -176,12 +178,12 @@ def wrapped(kind, state):
 @pytest.mark.parametrize("kind", ["lightning", "model", "model_state_dict", "parallel", "compiled", "all"])
 def test_wrapped_checkpoints_answer_as_the_plain_one(tmp_path, network, kind):
     torch.save(wrapped(kind, network.state_dict()), tmp_path / "w.ckpt")
-    same_answers(subject(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 64}), network)
+    same_answers(subject(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32}), network)
 
 
 def test_a_prefix_in_safetensors_is_taken_off(tmp_path, network):
     safetensors.torch.save_file(wrapped("parallel", network.state_dict()), tmp_path / "w.safetensors")
-    same_answers(subject(NAME, weights=tmp_path / "w.safetensors", preprocessing={"size": 64}), network)
+    same_answers(subject(NAME, weights=tmp_path / "w.safetensors", preprocessing={"size": 32}), network)
 
 
 def test_a_wrapped_checkpoint_in_the_place_of_the_model_holds_weights(tmp_path, network, small_set, refusal):

@@ -238,6 +238,13 @@ def test_what_is_no_mask_of_one_region_is_refused(tmp_path, values, given, said)
         Preprocessing(size=20).mask(masked(tmp_path, values, **given))
 
 
+def test_a_mask_of_16_bits_has_two_values_too(tmp_path):
+    inside = np.zeros((20, 20), np.uint16)
+    inside[:5] = 65_535
+    Image.fromarray(inside).save(tmp_path / "m.png")
+    np.testing.assert_array_equal(Preprocessing(size=20).mask(tmp_path / "m.png"), inside > 0)
+
+
 def test_a_mask_in_the_transparency_is_not_taken_for_the_whole_picture(tmp_path):
     pixels = np.full((20, 20, 4), 255, np.uint8)
     pixels[:10, :, 3] = 0
