@@ -1,6 +1,6 @@
 """The images and masks that an audit is given, as its model wants them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class Preprocessing:
                 sources.append(_CAUTION)
         sources += [f"given: {', '.join(sorted(asked))}"] if asked else []
         mode = {**config, **(beside or {})}.get("crop_mode", "center")
-        sources += [f"not done: crop_mode {mode!r}"] if mode != "center" else []
+        sources += [f"not crop_mode {mode!r}, the middle is cut out"] if mode != "center" else []
         return cls(**{**known, **near, **asked}, source="; ".join(sources))
 
     def picture(self, file: Path) -> np.ndarray:
@@ -163,8 +163,7 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     deep = [name for name, seen in frames.items() if seen is not None and seen.deep]
     if not deep:
         return ""
-    # stops at the first bright one
-    if not any(_peak(folder / name) >= _DARK for name in deep):
+    if _all_dark(folder / name for name in deep):
         raise BiaslibError(
             f"The {len(deep):,} images of 16 bits ({listed(deep)}) hold no value above 16,383 of 65,535, as data of 12 "
             "or 14 bits does, and would be nearly black: multiply their values until they use the whole range, or save "
@@ -239,12 +238,17 @@ def _times(seen: Frame | None) -> str:
     return "unreadable" if seen is None else f"{seen.size[0]} x {seen.size[1]}"
 
 
-def _peak(file: Path) -> int:
-    """The largest of a picture's 8-bit values, 0 where it cannot be read."""
-    try:
-        return int(np.asarray(colours(file)).max())
-    except UNREADABLE:
-        return 0
+def _all_dark(files: Iterable[Path]) -> bool:
+    """Whether no picture that can be read has a value of `_DARK` or more; stops at the first that has."""
+    dark = False
+    for file in files:
+        try:
+            if np.asarray(colours(file)).max() >= _DARK:
+                return False
+        except UNREADABLE:
+            continue  # it is listed later
+        dark = True
+    return dark
 
 
 def _steps(config: Mapping[str, Any]) -> dict[str, Any]:
