@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from biaslib.audit.pixels import Frame, colours, frame, range_unknown, region
+from biaslib.audit.pixels import Frame, colours, depth, frame, range_unknown, region
 from biaslib.audit.tables import PICTURES, listed
 from biaslib.errors import BiaslibError
 from biaslib.networks import IMAGENET_MEAN, IMAGENET_STD
@@ -156,11 +156,11 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
             f"{len(outside):,} of the images are links to files outside {folder} ({listed(outside)}): copy these files "
             "into it, or drop those rows."
         )
-    frames = {name: frame(folder / name) for name in files}
-    unknown = [name for name, seen in frames.items() if seen is not None and not seen.known]
+    depths = {name: depth(folder / name) for name in files}
+    unknown = [name for name, bits in depths.items() if bits == 32]
     if unknown:
         raise range_unknown(unknown)
-    deep = [name for name, seen in frames.items() if seen is not None and seen.deep]
+    deep = [name for name, bits in depths.items() if bits == 16]
     if not deep:
         return ""
     if _all_dark(folder / name for name in deep):

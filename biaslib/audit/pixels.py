@@ -21,6 +21,7 @@ _TURNED_BACK = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_UNKNOWN = ("I", "F")  # Pillow's integers of 32 bits, and floats
 _WHOLE = (1, 255, 65_535)  # a region that fills its mask is one of these
 
 
@@ -31,14 +32,10 @@ class Frame:
     Attributes:
         size: width and height of the upright picture.
         turn: EXIF's number of how it is stored, 1 where that is upright.
-        deep: whether it has 16 bits a colour.
-        known: whether the range of its values is known: it is not where they are floats or have 32 bits.
     """
 
     size: tuple[int, int]
     turn: int
-    deep: bool
-    known: bool
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -47,16 +44,26 @@ class Frame:
 
 
 def frame(file: Path) -> Frame | None:
-    """What a file says of its picture before its pixels are read; None where it cannot be read."""
+    """How a file holds its picture; None where it cannot be read. A PNG is read whole, as its EXIF may stand last."""
     try:
         with open_picture(file) as image:
             turn = _turn(image)
             # Pillow turns the size of a TIFF itself
             exchanged = turn >= 5 and image.format != "TIFF"
+            return Frame(image.size[::-1] if exchanged else image.size, turn)
+    except UNREADABLE:
+        return None
+
+
+def depth(file: Path) -> int | None:
+    """8 or 16 bits a colour, 32 where the range of the values is not known; None where the file cannot be read."""
+    try:
+        with open_picture(file) as image:
+            if image.mode in _UNKNOWN:
+                return 32
             # of 16-bit colour Pillow's mode does not tell
             packed = image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else ""
-            deep = image.mode.startswith("I;16") or ";16" in str(packed)
-            return Frame(image.size[::-1] if exchanged else image.size, turn, deep, image.mode not in ("I", "F"))
+            return 16 if image.mode.startswith("I;16") or ";16" in str(packed) else 8
     except UNREADABLE:
         return None
 
@@ -73,7 +80,7 @@ def colours(file: Path) -> Image.Image:
     """
     with open_picture(file) as opened:
         image = _upright(opened)
-    if image.mode in ("I", "F"):
+    if image.mode in _UNKNOWN:
         raise range_unknown([file.name])
     if image.mode.startswith("I;16"):
         # Pillow does the same for colour, but clips grey
