@@ -15,6 +15,10 @@ from biaslib import tfjs
 from biaslib.errors import BiaslibError
 from biaslib.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 
+_IN_A_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as Hugging Face names them
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "model_ema", "ema")
+_PREFIXES = ("module.", "model.", "_orig_mod.")
+
 
 def build(
     architecture: str, outputs: int, *, weights: str | Path | None = None, hidden: int | None = None
@@ -171,21 +175,63 @@ def _load(model: nn.Module, path: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, torch.Tensor]:
-    if path.is_dir():
-        return tfjs.mobilenet_state(path)
-    if not path.is_file():
-        raise BiaslibError(f"There is no weights file {path}: give a .safetensors or .pt file, or 'imagenet'.")
+    file = _weights_file(path)
+    if file.is_dir():
+        return tfjs.mobilenet_state(file)
+    if not file.is_file():
+        raise BiaslibError(f"There is no weights file {file}: give a .safetensors or .pt file, or 'imagenet'.")
     try:
-        if path.suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, safetensors.SafetensorError) as error:
-        raise BiaslibError(f"The weights file {path} cannot be read: it is damaged or of another kind.") from error
+        if file.suffix == ".safetensors":
+            return _without_prefix(safetensors.torch.load_file(file))
+        found = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BiaslibError(
-            f"The weights file {path} is damaged or holds more than tensors, and is not opened for safety: "
+            f"The weights file {file} is damaged or holds more than tensors, and is not opened for safety: "
             "save `model.state_dict()` alone."
         ) from error
-    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise BiaslibError(f"The weights file {path} is not a state dictionary: save `model.state_dict()` alone.")
+    except Exception as error:  # the readers raise whatever a damaged file, or a text, leads them into
+        raise BiaslibError(f"The weights file {file} cannot be read: it is damaged or of another kind.") from error
+    return _without_prefix(_unwrapped(found, file))
+
+
+def _weights_file(path: Path) -> Path:
+    """The weights in a folder of Hugging Face; any other path as it is."""
+    if not path.is_dir() or (path / "model.json").is_file():
+        return path
+    inside = [path / name for name in _IN_A_FOLDER if (path / name).is_file()]
+    if not inside:
+        raise BiaslibError(
+            f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}, and no model.json of TensorFlow.js: give the "
+            "weights file itself."
+        )
+    return inside[0]
+
+
+def _unwrapped(found: Any, file: Path) -> dict[str, torch.Tensor]:
+    """The state dictionary that a training framework keeps beside its epoch, its optimiser and so on."""
+    if _is_state(found):
+        return found
+    names = [name for name in _WRAPPERS if isinstance(found, dict) and _is_state(found.get(name))]
+    if len(names) > 1:
+        raise BiaslibError(
+            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one that you use "
+            "alone."
+        )
+    if not names:
+        raise BiaslibError(f"The weights file {file} is not a state dictionary: save `model.state_dict()` alone.")
+    return found[names[0]]
+
+
+def _is_state(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and len(found) > 0
+        and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
+    )
+
+
+def _without_prefix(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without what wrappers of a module put before every name."""
+    while prefix := next((prefix for prefix in _PREFIXES if state and all(n.startswith(prefix) for n in state)), ""):
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
     return state

@@ -29,7 +29,7 @@ def untested(tables: dict[str, pd.DataFrame], *, dealt: int, needed: int, tests:
         tables["amplification"]["p"] = np.nan
         yield (
             f"Whether amplification is more than unrelated errors give could not be tested: with {tests} tests at "
-            f"once {needed:,} deals of the answers are needed, and there were {dealt:,}; ask for more with `deals`."
+            f"once {needed:,} deals of the answers are needed, and there were {dealt:,}; ask for more with --deals."
         )
     if "regions" in tables:
         # all flips of the signs of n differences are 2^n, and two of them are as far out as the data

@@ -13,10 +13,10 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.pictures import UNREADABLE
 from biaslib.audit.subjects import Answers, Subject
 from biaslib.errors import BiaslibError
 from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
+from biaslib.picture_files import UNREADABLE
 
 PIECE = 256  # images whose answers are kept together
 

@@ -13,7 +13,7 @@ from biaslib import fingerprint, recorded
 from biaslib.audit import findings, measures, report, result
 from biaslib.audit.choices import check, roles_of
 from biaslib.audit.looking import Seen, contents, look
-from biaslib.audit.pictures import find_masks
+from biaslib.audit.pictures import check_pictures, find_masks
 from biaslib.audit.result import Audit, Shown
 from biaslib.audit.subjects import Subject, subject
 from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
@@ -127,6 +127,7 @@ def run(
     folder = None if data is None else Path(data)
     inside = None if masks is None else Path(masks)
     unlabelled = () if folder is None else check_files(folder, told.files, leave_out=inside)
+    of_pictures = "" if folder is None or model is None else check_pictures(folder, told.files)
     outlines = {} if inside is None or folder is None else find_masks(inside, folder, told.files)
     roles = roles_of(outlines, wanted=wanted, unwanted=unwanted)
     asked = None
@@ -155,7 +156,7 @@ def run(
         seen = look(asked, folder, told.files, outlines, batch=batch or 32, held=held)
     audit = _measured(
         told, seen, asked, folder, unlabelled, settings, key,
-        roles=roles, corrected=corrected, deals=deals, images=images, seed=seed,
+        roles=roles, of_pictures=of_pictures, corrected=corrected, deals=deals, images=images, seed=seed,
     )  # fmt: skip
     if out is not None:
         result.write(audit, report.page(audit), Path(out))
@@ -172,6 +173,7 @@ def _measured(
     key: str,
     *,
     roles: dict[str, str],
+    of_pictures: str,
     corrected: bool,
     deals: int | None,
     images: bool,
@@ -215,7 +217,7 @@ def _measured(
         findings=found,
         tables=tables,
         unmeasured=(*findings.unmeasured(tables, target, others, predicted, asked, told, seen), *untested),
-        notes=tuple(_notes(unreadable, unlabelled)),
+        notes=tuple(_notes(unreadable, unlabelled, of_pictures)),
         shown=() if seen is None or folder is None or asked is None
         else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others, images=images)),
         average_maps={} if seen is None or seen.maps is None
@@ -302,8 +304,8 @@ def _shown(
     return shown
 
 
-def _notes(unreadable: list[str], unlabelled: tuple[str, ...]) -> list[str]:
-    notes = []
+def _notes(unreadable: list[str], unlabelled: tuple[str, ...], of_pictures: str) -> list[str]:
+    notes = [of_pictures] if of_pictures else []
     if unreadable:
         notes.append(f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)}).")
     if unlabelled:

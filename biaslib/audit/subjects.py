@@ -1,12 +1,6 @@
 """The model that an audit is given, whatever form it comes in, behind one front."""
 
 import copy
-import hashlib
-import importlib
-import os
-import sys
-import warnings
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +11,12 @@ import torch
 from torch import nn
 
 from biaslib import attribution, fingerprint, models
+from biaslib.audit.opening import open_model, reason
 from biaslib.audit.outputs import Reading, are_shares, reading
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
 
 Asked = Callable[[torch.Tensor], torch.Tensor]
-IMAGENET_CLASSES = 1000
 
 
 class Answers(nn.Module):
@@ -92,10 +86,12 @@ def subject(
 
     Args:
         model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
-            returns a module, found from the current folder; or an architecture that `models.build` knows. **The files
-            and the function run code of whoever made them as soon as they are opened**; an architecture with its
-            weights runs none.
-        weights: of an architecture: a file (see `models.build`) or "imagenet".
+            returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's
+            name for the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors.
+            **The first three run their maker's code as soon as they are opened**; an architecture with its weights,
+            and a folder, run none.
+        weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
+            config.json beside it; or "imagenet".
         output: which output tells the target; None where there is one, or two classes.
         yes: which outputs are the classes that mean yes, where the largest output wins.
         no: which mean no; empty: all others.
@@ -107,9 +103,15 @@ def subject(
     Raises:
         BiaslibError: for a model that cannot be opened or asked, in one sentence with the remedy.
     """
-    opened, described, state = _opened(model, weights)
-    own = dict(getattr(opened, "pretrained_cfg", None) or {})
-    steps = Preprocessing.of(own, **(preprocessing or {}))
+    found = open_model(model, weights)
+    opened, described = found.model, found.described
+    steps = Preprocessing.of(
+        dict(getattr(opened, "pretrained_cfg", None) or {}),
+        beside=found.beside.steps,
+        name=found.beside.name,
+        local=weights != "imagenet",
+        **(preprocessing or {}),
+    )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()
     if isinstance(opened, nn.Module) and not fixed:
@@ -131,7 +133,7 @@ def subject(
     answers = Answers(opened, read).to(device)
     described = described | {"outputs": str(outputs), "answer": read.words()}
     # the code of a user's own function is not known, so what it answers to noise stands for it
-    key = fingerprint.of_value([described, state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
+    key = fingerprint.of_value([described, found.state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
     return Subject(
         answers,
         steps,
@@ -140,95 +142,6 @@ def subject(
         key,
         checked_for_probabilities=unsure,
     )
-
-
-def _opened(model: str | Path | nn.Module, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
-    """The model, words for it, and a fingerprint of its weights."""
-    if isinstance(model, nn.Module):
-        _no_weights(weights)
-        return model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model)
-    name = str(model)
-    if Path(name).is_file():
-        _no_weights(weights)
-        return _from_file(Path(name))
-    if ":" in name:
-        _no_weights(weights)
-        return _from_function(name)
-    if Path(name).suffix or os.sep in name:
-        raise BiaslibError(f"There is no model file {name}: mend its path.")
-    return _from_name(name, weights)
-
-
-def _from_name(name: str, weights: str | Path | None) -> tuple[Any, dict[str, str], str]:
-    if weights is None:
-        raise BiaslibError(
-            f"{name!r} is an architecture, and with random weights there is nothing to audit: give its weights file."
-        )
-    described = {"model": name, "kind": "architecture with weights"}
-    if weights == "imagenet":
-        return models.build(name, IMAGENET_CLASSES, weights="imagenet"), described | {"weights": "imagenet"}, "imagenet"
-    path = Path(weights)
-    # takes the file apart as `models.build` does, so that both refuse the same files
-    found: dict[str, torch.Tensor] = models._read_state(path)
-    last = models._classifier(models.build(name, 1))
-    layer = found.get(f"{last}.weight")
-    if layer is None:
-        raise BiaslibError(
-            f"The weights in {path} do not fit {name!r}: {last + '.weight'!r} is missing; name the architecture that "
-            "was saved."
-        )
-    built = models.build(name, len(layer), weights=path)
-    # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
-    unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in found]
-    if unfit:
-        raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
-    sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return built, described | {"weights": path.name, "sha256": sum_}, _state(built)
-
-
-def _from_file(path: Path) -> tuple[Any, dict[str, str], str]:
-    sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
-    described = {"model": path.name, "sha256": sum_}
-    inside = _names_inside(path)
-    try:
-        if path.suffix == ".pt2":
-            return torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_
-        if any(name.endswith("constants.pkl") for name in inside):
-            with warnings.catch_warnings():
-                # the maker of the file is told to move to torch.export, not its reader
-                warnings.simplefilter("ignore", FutureWarning)
-                return torch.jit.load(str(path), map_location="cpu"), described | {"kind": "TorchScript file"}, sum_
-    except Exception as error:  # both loaders raise whatever their code raises
-        raise BiaslibError(f"The model file {path} cannot be opened: {_reason(error)}") from error
-    if path.suffix == ".safetensors" or _is_state(path):
-        raise BiaslibError(
-            f"{path} holds weights and no model: give the architecture's name as the model and this file as its "
-            "weights."
-        )
-    raise BiaslibError(
-        f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
-        "so it is refused: save `model.state_dict()` and give the architecture's name with it (a TorchScript or "
-        "torch.export file is taken, too, but opening one also runs its maker's code, so take only one that you made "
-        "or whose maker you trust)."
-    )
-
-
-def _from_function(name: str) -> tuple[Any, dict[str, str], str]:
-    module_name, _, function_name = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-        found = function()
-    except Exception as error:  # it is the user's own code
-        raise BiaslibError(
-            f"{name} does not give a model ({_reason(error)[:-1]}): name a function without arguments in a module that "
-            "can be imported from here."
-        ) from error
-    if not isinstance(found, nn.Module):
-        raise BiaslibError(f"{name} returns a {type(found).__name__}, and a torch module is needed.")
-    return found, {"model": name, "kind": "the user's own function"}, _state(found)
 
 
 def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
@@ -244,7 +157,7 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
             answered = model(several)
     except Exception as error:  # whatever the user's model raises
         raise BiaslibError(
-            f"The model cannot take {len(several)} images of {shape} ({_reason(error)[:-1]}): give the size it was "
+            f"The model cannot take {len(several)} images of {shape} ({reason(error)[:-1]}): give the size it was "
             "made for, and a batch of 1 if it was exported with one image at a time."
         ) from error
     if not isinstance(answered, torch.Tensor) or answered.ndim not in (1, 2) or len(answered) != len(several):
@@ -274,40 +187,3 @@ def _why_no_maps(answers: Answers, model: Any, picture: torch.Tensor) -> str:
     if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
         return "the model's forward_head(forward_features(images)) is not what it answers"
     return ""
-
-
-def _no_weights(weights: str | Path | None) -> None:
-    if weights is not None:
-        raise BiaslibError("Weights go with an architecture's name only: this model brings its own.")
-
-
-def _state(model: nn.Module) -> str:
-    tensors = {name: _bytes(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    return fingerprint.of_value([type(model).__qualname__, tensors])
-
-
-def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    # NumPy knows no bfloat16
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-
-
-def _names_inside(path: Path) -> list[str]:
-    if not zipfile.is_zipfile(path):
-        return []
-    with zipfile.ZipFile(path) as archive:
-        return archive.namelist()
-
-
-def _is_state(path: Path) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # on what kind of pickle it is that is refused
-            models._read_state(path)
-    except BiaslibError:
-        return False
-    return True
-
-
-def _reason(error: Exception) -> str:
-    lines = (str(error).strip() or type(error).__name__).splitlines()
-    return lines[0].rstrip(".:") + "."

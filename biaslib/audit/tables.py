@@ -1,5 +1,6 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -16,6 +17,7 @@ FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
 _SHOWN = 3
+_SEPARATORS = {"CSV": ",", "TSV": "\t"}
 
 
 @dataclass(frozen=True)
@@ -156,26 +158,24 @@ def labelled(
 
 
 def read(source: Table) -> pd.DataFrame:
-    """A table from a CSV or parquet file.
+    """A table from a file: CSV with commas (.csv), tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq).
+
+    Everything in a CSV file is read as text.
 
     Raises:
-        BiaslibError: for a file that is missing, empty or of another kind.
+        BiaslibError: for a file that is missing, empty, of another kind, or separated otherwise.
     """
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True)
     path = Path(source)
     if not path.is_file():
         raise BiaslibError(f"There is no table {path}: give a CSV or parquet file.")
+    kind = _kind(path)
     try:
-        # as text: the name 000001 is no number
-        table = (
-            pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
-            if path.suffix.lower() == ".csv"
-            else pd.read_parquet(path)
-        )
-    except (ValueError, OSError) as error:
+        table = pd.read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise BiaslibError(
-            f"The table {path} cannot be read as {_kind(path)} ({_first_line(error)}): save it anew as CSV in UTF-8, "
+            f"The table {path} cannot be read as {kind} ({_first_line(error)}): save it anew as CSV in UTF-8, "
             "with the ending .csv, or as parquet."
         ) from error
     if table.empty:
@@ -315,7 +315,32 @@ def _order(text: str) -> tuple[bool, float, str]:
 
 
 def _kind(path: Path) -> str:
-    return "CSV" if path.suffix.lower() == ".csv" else "parquet"
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        return name[-3:].upper()
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return "parquet"
+    raise BiaslibError(
+        f"The table {path} is not read: a table ends in .csv, .tsv (or these with .gz) or .parquet; save it as CSV in "
+        "UTF-8, with commas."
+    )
+
+
+def _read_text(path: Path, separator: str) -> pd.DataFrame:
+    # before the rows: those of another separator may not even have one length
+    names = [str(name) for name in pd.read_csv(path, sep=separator, dtype=str, nrows=0, index_col=False)]
+    for other, word in (("\t", "tabs"), (";", "semicolons"), (",", "commas")):
+        if other != separator and "".join(names).count(other) >= len(names):
+            ending = {"\t": ", or with the ending .tsv", ",": ", or with the ending .csv"}.get(other, "")
+            wanted = "commas" if separator == "," else "tabs"
+            raise BiaslibError(f"The table {path} is separated by {word}: save it with {wanted}{ending}.")
+    # as text: the name 000001 is no number
+    table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
+    if not isinstance(table.index, pd.RangeIndex):
+        raise BiaslibError(
+            f"The rows of the table {path} have more values than its first line has names: give every column a name."
+        )
+    return table
 
 
 def _first_line(error: Exception) -> str:

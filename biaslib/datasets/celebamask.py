@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from tqdm import tqdm
 
 from biaslib import fingerprint, store
 from biaslib.datasets import decoded, pictures, registry
 from biaslib.datasets.celeba import attribute_list
+from biaslib.picture_files import UNREADABLE, open_picture
 from biaslib.samples import Samples
 
 # The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
@@ -188,7 +189,7 @@ def _resized(region: np.ndarray, size: int) -> np.ndarray:
 
 def _picture(dataset: registry.Dataset, path: Path) -> np.ndarray:
     try:
-        with Image.open(path) as opened:
+        with open_picture(path) as opened:
             return np.asarray(opened.convert("L"))
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:  # Pillow's words for a broken picture
+    except UNREADABLE as error:
         raise registry.damaged(dataset, path, str(error)) from error

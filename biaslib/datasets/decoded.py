@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from tqdm import tqdm
 
 from biaslib import fingerprint, store
 from biaslib.datasets.registry import Dataset, damaged, require
+from biaslib.picture_files import UNREADABLE, open_picture
 
 _CHUNK = 256
 
@@ -99,10 +100,10 @@ def _decode_all(
 
 def _decode(dataset: Dataset, file: Path, size: int, mode: str, inside: Inside | None) -> np.ndarray:
     try:
-        with Image.open(file) as opened:
+        with open_picture(file) as opened:
             picture = opened.convert(mode)
             if inside is not None:
                 picture = Image.fromarray(inside(np.asarray(picture)).astype(np.uint8) * 255)
             return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:  # Pillow's words for a broken picture
+    except UNREADABLE as error:
         raise damaged(dataset, file, str(error)) from error

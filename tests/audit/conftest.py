@@ -1,5 +1,8 @@
+import sys
+
 import pytest
 
+from biaslib import cli
 from tests.audit.subjects import draw
 
 
@@ -9,3 +12,31 @@ def spots(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spots")
     draw(folder)
     return folder
+
+
+@pytest.fixture
+def refusal(tmp_path, monkeypatch, capsys):
+    """Runs `biaslib audit` with some options and returns the one sentence of exit code 2."""
+
+    def run(folder, **options):
+        out = tmp_path / "refused"
+        given = {
+            "data": folder / "images",
+            "labels": folder / "labels.csv",
+            "target": "green",
+            "group": "red",
+        } | options
+        words = ["biaslib", "audit", "--out", str(out)]
+        for name, value in given.items():
+            values = value if isinstance(value, tuple) else (value,)
+            words += [] if value is None else [f"--{name.replace('_', '-')}", *map(str, values)]
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        _, said = capsys.readouterr()
+        assert stopped.value.code == 2
+        assert not out.exists()
+        (line,) = [line for line in said.splitlines() if line]
+        return line.removeprefix("biaslib: ")
+
+    return run

@@ -45,6 +45,7 @@ def test_the_models_own_configuration_gives_way_to_what_is_asked():
     assert (found.size, found.mean, found.crop, found.interpolation) == (96, (0.5, 0.5, 0.5), 1.0, "bilinear")
     assert found.source == "timm's own for this architecture; given: crop"
     assert Preprocessing.of({}).size == 224
+    assert Preprocessing.of({"crop_mode": "squash"}).source.endswith("not crop_mode 'squash', the middle is cut out")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,3 +128,60 @@ def test_missing_images_are_counted_and_others_are_named(tmp_path):
         check_files(tmp_path, ["a.png", "b.png", "d.png", "e.png", "f.png"])
     with pytest.raises(BiaslibError, match="There is no folder"):
         check_files(tmp_path / "nowhere", ["a.png"])
+
+
+TEXT = "file,smile,old\n001,1,yes\n002,0,no\n003,1,no\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"), [("t.csv.gz", ","), ("t.tsv", "\t"), ("t.tsv.gz", "\t"), ("T.TSV", "\t"), ("T.CSV.GZ", ",")]
+)
+def test_tables_with_tabs_and_compressed_ones_say_the_same(tmp_path, name, separator):
+    content = TEXT.replace(",", separator).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
+    (tmp_path / "plain.csv").write_text(TEXT)
+    pd.testing.assert_frame_equal(read(tmp_path / name), read(tmp_path / "plain.csv"))
+    assert read(tmp_path / name)["file"].tolist() == ["001", "002", "003"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", TEXT.replace(",", ";"), r"t\.csv is separated by semicolons: save it with commas"),
+        ("t.csv", "file;score;old\n001;0,5;yes\n002;0,25;no\n", "is separated by semicolons"),
+        ("t.csv", "file;a, b;old\n001;1;yes\n002;0;no\n", "is separated by semicolons"),
+        ("t.csv", "file;old\n001;yes,no,perhaps\n002;no\n003;a,b\n", "is separated by semicolons"),
+        ("t.csv", TEXT.replace(",", "\t"), r"is separated by tabs: save it with commas, or with the ending \.tsv"),
+        ("t.tsv", TEXT, r"is separated by commas: save it with tabs, or with the ending \.csv"),
+        ("t.tsv", TEXT.replace(",", ";"), "is separated by semicolons"),
+        ("t.csv", "file,smile,old\n001,1,yes,\n002,0,no,\n", "more values than its first line has names"),
+        ("t.csv", "file,smile,old\n001,x,1,yes\n002,y,0,no\n", "more values than its first line has names"),
+        ("t.xlsx", "PK", r"t\.xlsx is not read: .*\.csv, \.tsv.*parquet.* save it as CSV"),
+        ("t.json", "{}", r"t\.json is not read: .* save it as CSV"),
+        ("t.txt", TEXT, r"t\.txt is not read: .* save it as CSV"),
+        ("labels", TEXT, r"labels is not read: .* save it as CSV"),
+        ("t.csv.gz", TEXT, r"t\.csv\.gz cannot be read as CSV"),
+        ("t.csv.zip", TEXT, r"t\.csv\.zip is not read"),
+    ],
+)
+def test_a_table_of_another_kind_is_refused_for_the_right_reason(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BiaslibError, match=said):
+        read(tmp_path / name)
+
+
+def test_a_semicolon_in_the_name_of_a_column_is_allowed(tmp_path):
+    (tmp_path / "t.csv").write_text("file,smile;laugh\n001,1\n")
+    assert list(read(tmp_path / "t.csv")) == ["file", "smile;laugh"]
+
+
+def test_a_gzip_that_is_cut_off_is_one_sentence(tmp_path):
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(TEXT.encode() * 99)[:-20])
+    with pytest.raises(BiaslibError, match="cannot be read as CSV"):
+        read(tmp_path / "t.csv.gz")
+
+
+@pytest.mark.parametrize(("name", "said"), [("t.xlsx", "save it as CSV"), ("t.csv", "separated by semicolons")])
+def test_the_command_says_so_in_one_sentence(tmp_path, refusal, name, said):
+    (tmp_path / name).write_text(TEXT.replace(",", ";"))
+    assert said in refusal(tmp_path, labels=tmp_path / name, data=None, predictions="smile")

@@ -1,0 +1,275 @@
+"""Weights as people have them: timm's names, folders of Hugging Face, wrapped checkpoints, and what is beside them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from biaslib import models
+from biaslib.audit.subjects import subject
+from biaslib.errors import BiaslibError
+from tests.audit.subjects import PLAIN, draw
+
+PICTURES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+NAME, TIMMS = "small", "resnet10t"
+HALF = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    return models.build(NAME, 2).eval()
+
+
+@pytest.fixture
+def small_set(tmp_path):
+    draw(tmp_path / "set", n=24)
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def folder(tmp_path, network):
+    """A folder as timm saves one for the hub."""
+    place = tmp_path / "hub"
+    place.mkdir()
+    safetensors.torch.save_file(network.state_dict(), place / "model.safetensors")
+    write(place, {"architecture": NAME, "num_classes": 2, "pretrained_cfg": HALF | {"input_size": [3, 32, 32]}})
+    return place
+
+
+def write(place: Path, config: object, *, name: str = "config.json") -> None:
+    (place / name).write_text(config if isinstance(config, str) else json.dumps(config))
+
+
+def same_answers(found, network):
+    with torch.inference_mode():
+        logits = network(PICTURES)
+        torch.testing.assert_close(found.answers(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["resnet18.a1_in1k", "timm/resnet18.a1_in1k", "hf_hub:timm/resnet18.a1_in1k"],
+)
+def test_timms_names_with_a_tag_are_architectures(tmp_path, name):
+    built = models.build("resnet18", 2).eval()
+    safetensors.torch.save_file(built.state_dict(), tmp_path / "w.safetensors")
+    found = subject(name, weights=tmp_path / "w.safetensors", preprocessing={"size": 32})
+    same_answers(found, built)
+    assert found.described["model"] == "resnet18.a1_in1k"
+
+
+def test_a_folder_of_hugging_face_is_a_model_and_its_file_weights(folder, network, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for model in (folder, str(folder), "hub", f"local-dir:{folder}"):
+        found = subject(model)
+        same_answers(found, network)
+        assert found.preprocessing.mean == (0.5, 0.5, 0.5)
+        assert found.preprocessing.size == 32
+        assert len(found.described["sha256"]) == 64
+    for weights in (folder, folder / "model.safetensors"):
+        found = subject(NAME, weights=weights)
+        same_answers(found, network)
+        assert found.preprocessing.std == (0.25, 0.25, 0.25)
+
+
+def test_what_is_given_wins_over_config_json_and_that_over_timm(folder):
+    own = models.build(TIMMS, 1)
+    safetensors.torch.save_file(own.state_dict(), folder / "model.safetensors")
+    write(folder, {"architecture": TIMMS, "pretrained_cfg": HALF | {"input_size": [3, 32, 32]}})
+    found = subject(TIMMS, weights=folder, preprocessing={"std": (1.0, 1.0, 1.0)}).preprocessing
+    assert (found.mean, found.std, found.size) == ((0.5, 0.5, 0.5), (1.0, 1.0, 1.0), 32)
+    assert (found.crop, found.interpolation) == (own.pretrained_cfg["crop_pct"], own.pretrained_cfg["interpolation"])
+    assert found.source == (
+        "config.json beside the weights: mean, size, std; timm's defaults for this architecture; given: std"
+    )
+
+
+def test_settings_of_config_json_may_lie_at_its_top(folder):
+    write(
+        folder, HALF | {"architecture": NAME, "input_size": [3, 48, 48], "crop_pct": 0.5, "interpolation": "bilinear"}
+    )
+    found = subject(NAME, weights=folder / "model.safetensors").preprocessing
+    assert (found.size, found.mean, found.crop, found.interpolation) == (48, (0.5, 0.5, 0.5), 0.5, "bilinear")
+    assert found.source == "config.json beside the weights: crop, interpolation, mean, size, std"
+
+
+def test_hugging_faces_own_preprocessing_is_taken_where_timms_is_not_there(folder):
+    (folder / "config.json").unlink()
+    hugging = {
+        "image_mean": [0.5] * 3,
+        "image_std": [0.25] * 3,
+        "size": {"shortest_edge": 40},
+        "crop_size": 32,
+        "resample": 2,
+    }
+    write(folder, hugging, name="preprocessor_config.json")
+    found = subject(NAME, weights=folder).preprocessing
+    assert (found.size, found.crop, found.mean, found.interpolation) == (32, 0.8, (0.5, 0.5, 0.5), "bilinear")
+    assert found.source.startswith("preprocessor_config.json beside the weights: ")
+
+
+def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, monkeypatch):
+    built = models.build(TIMMS, 2)
+    torch.save(built.state_dict(), tmp_path / "w.pt")
+    steps = subject(TIMMS, weights=tmp_path / "w.pt", preprocessing={"size": 32}).preprocessing
+    assert steps.source == (
+        "timm's defaults for this architecture; your weights may need others: give --mean, --std, --size; given: size"
+    )
+    all_given = subject(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
+    assert "may need others" not in all_given.source
+    # those that timm publishes do have timm's own
+    monkeypatch.setattr(models, "build", lambda *_, **__: built)
+    steps = subject(TIMMS, weights="imagenet", preprocessing={"size": 32}).preprocessing
+    assert steps.source == "timm's own for this architecture; given: size"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "config.json beside the weights cannot be read"),
+        ("[1]", "config.json beside the weights cannot be read"),
+        ({"architecture": "resnet50"}, f"says that they are of 'resnet50', not '{NAME}'"),
+        ({"architecture": NAME, "mean": "half"}, "has no usable mean ('half')"),
+        ({"architecture": NAME, "mean": [0.5, 0.5]}, "has no usable mean"),
+        ({"architecture": NAME, "std": [[1], [1], [1]]}, "has no usable std"),
+        ({"architecture": NAME, "input_size": [3, 64, 96]}, "has no usable input_size"),
+        ({"architecture": NAME, "input_size": 64}, "has no usable input_size"),
+        ({"architecture": NAME, "crop_pct": "all"}, "has no usable crop_pct"),
+        ({"architecture": NAME, "interpolation": "cubic"}, "has no usable interpolation ('cubic')"),
+        ({"architecture": NAME, "pretrained_cfg": 3}, "has no usable pretrained_cfg"),
+        ({"architecture": NAME, "mean": [123, 117, 104]}, "of pixels in [0, 1]"),
+        ({"architecture": NAME, "model_args": {"global_pool": "max"}}, "model_args (global_pool)"),
+    ],
+)
+def test_a_config_that_cannot_be_followed_is_one_sentence(folder, small_set, refusal, config, said):
+    write(folder, config)
+    assert said in refusal(small_set, model=NAME, weights=folder / "model.safetensors", size=None)
+
+
+def test_a_config_of_something_else_changes_nothing(folder, network):
+    write(folder, {"learning_rate": 0.1, "epochs": 3})
+    found = subject(NAME, weights=folder, preprocessing={"size": 32})
+    same_answers(found, network)
+    assert found.preprocessing.source.startswith("defaults (ImageNet's mean and deviation); your weights may need")
+
+
+def wrapped(kind, state):
+    return {
+        "lightning": {
+            "epoch": 3,
+            "global_step": 10,
+            "state_dict": {f"model.{name}": value for name, value in state.items()},
+        },
+        "model": {
+            "model": state,
+            "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}, "param_groups": [{"lr": 0.1}]},
+        },
+        "model_state_dict": {"model_state_dict": state, "epoch": 3, "loss": 0.5},
+        "parallel": {f"module.{name}": value for name, value in state.items()},
+        "compiled": {f"_orig_mod.{name}": value for name, value in state.items()},
+        "all": {"state_dict": {f"module._orig_mod.model.{name}": value for name, value in state.items()}},
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["lightning", "model", "model_state_dict", "parallel", "compiled", "all"])
+def test_wrapped_checkpoints_answer_as_the_plain_one(tmp_path, network, kind):
+    torch.save(wrapped(kind, network.state_dict()), tmp_path / "w.ckpt")
+    same_answers(subject(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32}), network)
+
+
+def test_a_prefix_in_safetensors_is_taken_off(tmp_path, network):
+    safetensors.torch.save_file(wrapped("parallel", network.state_dict()), tmp_path / "w.safetensors")
+    same_answers(subject(NAME, weights=tmp_path / "w.safetensors", preprocessing={"size": 32}), network)
+
+
+def test_a_wrapped_checkpoint_in_the_place_of_the_model_holds_weights(tmp_path, network, small_set, refusal):
+    torch.save(wrapped("lightning", network.state_dict()), tmp_path / "w.pt")
+    assert "holds weights and no model" in refusal(small_set, model=tmp_path / "w.pt")
+
+
+def test_code_in_a_wrapped_checkpoint_is_not_run(tmp_path, network, small_set, refusal):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    torch.save({"state_dict": network.state_dict(), "hyper_parameters": Trap()}, tmp_path / "w.ckpt")
+    assert "not opened for safety" in refusal(small_set, model=NAME, weights=tmp_path / "w.ckpt")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_two_sets_of_weights_in_one_file_are_not_chosen_between(tmp_path, network, small_set, refusal):
+    state = network.state_dict()
+    torch.save({"state_dict": state, "state_dict_ema": state}, tmp_path / "w.pt")
+    said = refusal(small_set, model=NAME, weights=tmp_path / "w.pt")
+    assert "holds several sets of weights (state_dict, state_dict_ema)" in said
+
+
+@pytest.fixture
+def strange(tmp_path, monkeypatch):
+    """Files of other kinds, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("net.onnx", "net.h5", "net.keras", "net.tflite"):
+        (tmp_path / name).write_bytes(b"\x08\x07\x12\x07pytorch")
+    for name, text in (
+        ("hello.pt", "hello"),
+        ("passwd", "root:x:0:0:root:/root:/bin/bash\n"),
+        ("words.pth", "a\nb\nc\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "transformers").mkdir()
+    write(tmp_path / "transformers", {"architectures": ["ResNetForImageClassification"], "model_type": "resnet"})
+    state = {"features.0.0.weight": torch.zeros(16, 3, 3, 3), "classifier.3.weight": torch.zeros(2, 1024)}
+    torch.save(state, tmp_path / "torchvision.pt")
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "said"),
+    [
+        ("net.onnx", None, "ONNX is not read: ask the model yourself and give its answers as --predictions"),
+        ("net.h5", None, "Keras is not read: ask the model yourself"),
+        ("net.keras", None, "Keras is not read: ask the model yourself"),
+        ("net.tflite", None, "TensorFlow Lite is not read: ask the model yourself"),
+        (NAME, "net.onnx", "ONNX is not read: ask the model yourself and give its answers as --predictions"),
+        (NAME, "net.h5", "Keras is not read: ask the model yourself"),
+        ("passwd", None, "is not a TorchScript or torch.export file"),
+        (NAME, "passwd", "passwd cannot be read: it is damaged or of another kind"),
+        (NAME, "hello.pt", "hello.pt cannot be read: it is damaged or of another kind"),
+        (NAME, "words.pth", "words.pth cannot be read: it is damaged or of another kind"),
+        ("hello.pt", None, "is not a TorchScript or torch.export file"),
+        ("hf-hub:someone/skin", None, "is on the Hugging Face hub, and an audit fetches no model"),
+        ("hf_hub:timm/resnet18.a1_in1k", None, "is on the Hugging Face hub, and an audit fetches no model"),
+        ("hf-hub:someone/skin", "torchvision.pt", "is on the Hugging Face hub, and an audit fetches no model"),
+        ("local-dir:nowhere", None, "There is no folder nowhere"),
+        ("empty", None, "The folder empty is no model: it has no config.json that names an architecture of timm"),
+        ("transformers", None, "The folder transformers is no model: it has no config.json that names an architecture"),
+        ("transformers", "torchvision.pt", "brings its own"),
+        (NAME, "empty", "The folder empty holds no model.safetensors"),
+        ("resnet18.nonsense", "torchvision.pt", "'resnet18.nonsense' is neither a file nor weights that timm knows"),
+        ("resnet18.pt", None, "'resnet18.pt' is neither a file nor"),
+        ("other.pt", None, "There is no model file other.pt"),
+        ("mobilenet_v3_small", "torchvision.pt", "'mobilenet_v3_small' is torchvision's name"),
+        ("mobilenetv3_small_100", "torchvision.pt", "module:function"),
+        ("resnet18", "torchvision.pt", "module:function"),
+    ],
+)
+def test_what_is_no_model_here_is_refused_for_the_right_reason(strange, small_set, refusal, model, weights, said):
+    assert said in refusal(small_set, model=model, weights=weights)
+
+
+def test_random_bytes_as_weights_are_always_one_sentence(tmp_path):
+    rng = np.random.default_rng(0)
+    torch.save(models.build("small", 2).state_dict(), tmp_path / "w.pt", _use_new_zipfile_serialization=False)
+    whole = (tmp_path / "w.pt").read_bytes()
+    for number in range(60):
+        changed = bytearray(whole)
+        changed[rng.integers(min(len(whole), 600))] ^= 1 << rng.integers(8)
+        (tmp_path / f"{number}.pt").write_bytes(bytes(changed))
+        try:
+            models._read_state(tmp_path / f"{number}.pt")
+        except BiaslibError:
+            continue
