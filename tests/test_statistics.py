@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from biaslib import statistics
+from biaslib import recorded, statistics
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, holm, interval, kendall, sign_flip, welch
 
@@ -100,6 +100,30 @@ def test_kendall_interval_of_unrelated_variables_holds_zero():
     rng = np.random.default_rng(0)
     found = kendall(rng.normal(size=60), rng.normal(size=60))
     assert found.low < 0 < found.high
+
+
+def test_kendall_of_fewer_than_six_units_has_no_interval():
+    found = kendall(range(5), range(5))
+    assert (found.estimate, found.n) == (pytest.approx(1), 5)
+    assert np.isnan([found.low, found.high]).all()
+    clustered = kendall(range(20), np.sin(range(20)), clusters=np.arange(20) % 5)
+    assert np.isnan([clustered.low, clustered.high]).all()
+    assert kendall(range(6), [0, 2, 1, 3, 5, 4]).low < 1
+
+
+def test_kendall_of_a_perfect_order_has_no_interval():
+    found = kendall(range(30), range(30))
+    assert found.estimate == pytest.approx(1)
+    assert np.isnan([found.low, found.high]).all()  # no resample differs, and [1, 1] would be a wrong number
+
+
+def test_kendall_over_clusters_holds_its_estimate():
+    # hidden_confounder's recorded models: wavy hair, tau .840, had the interval [.848, .894]
+    record = recorded.get("hidden_confounder", "real")
+    rows = record["values"]["models"].query("curve == 'wavy hair'")
+    found = kendall(rows["correlation"], rows["score"], clusters=rows["model"])
+    assert found.low <= found.estimate <= found.high <= 1
+    assert found.low < found.high
 
 
 def test_welch_agrees_with_scipy_and_knows_the_effect_size():
