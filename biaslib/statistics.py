@@ -40,6 +40,8 @@ class Interval:
 
     def __format__(self, spec: str) -> str:
         spec = spec or ".2f"
+        if np.isnan(self.low) and np.isnan(self.high):
+            return f"{self.estimate:{spec}} (no interval)"
         return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
     def __str__(self) -> str:

@@ -85,6 +85,7 @@ def test_one_seed_one_interval():
 def test_interval_reads_as_value_and_bounds():
     assert f"{Interval(0.834, 0.8, 0.87, 20)}" == "0.83 [0.80, 0.87]"
     assert f"{Interval(0.834, 0.8, 0.87, 20):.1f}" == "0.8 [0.8, 0.9]"
+    assert f"{Interval(0.834, np.nan, np.nan, 4)}" == "0.83 (no interval)"
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
