@@ -211,7 +211,8 @@ def _about_attributes(tables: Tables) -> list[tuple]:
          f"this leaves out the {blond['any_worst_n']} faces annotated blond and Male, for whom accuracy is "
          f"{blond['any_wga']:.3f}: with them, Blond Hair's WGA of {blond['wga']:.3f} would be that", "holds"),
         ("Fig. 2", "There is no strong correlation between WGA and the mask score",
-         f"τ = {_interval(trends['mask_wga'])} over 17 attributes: moderate; the exact test of none gives p = {p:.3f}", "holds"),
+         f"τ = {_interval(trends['mask_wga'])} over 17 attributes: moderate; the exact test of none gives p = {p:.3f}",
+         "holds"),
     ]  # fmt: skip
 
 
