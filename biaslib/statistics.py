@@ -16,6 +16,9 @@ from biaslib.power import minimum_detectable_gap as minimum_detectable_gap
 
 Values = Sequence[float] | np.ndarray | pd.Series
 
+# of fewer units a bootstrap knows too few orders: of four in order it would say [1, 1], where the exact p is 1/12
+LEAST_UNITS = 6
+
 # resampled means are drawn in blocks of at most this many values, so memory does not grow with the data
 BLOCK = 4_000_000
 
@@ -37,6 +40,8 @@ class Interval:
 
     def __format__(self, spec: str) -> str:
         spec = spec or ".2f"
+        if np.isnan(self.low) and np.isnan(self.high):
+            return f"{self.estimate:{spec}} (no interval)"
         return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
     def __str__(self) -> str:
@@ -107,7 +112,13 @@ def kendall(
     """Kendall's tau-b between two variables, with a bootstrap interval over pairs, or over whole clusters of pairs.
 
     tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1]
-    (Kendall 1945); undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted.
+    (Kendall 1945); undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is
+    the percentile one; over clusters the resamples, which hold some cluster twice, have another centre than the pairs,
+    and are moved by as much as their median lies off the estimate.
+
+    Returns:
+        Interval; low and high are NaN with fewer than six units (pairs, or clusters), and where all resamples agree, as
+        those of a perfect order do.
 
     Raises:
         BiaslibError: where x, y and clusters have different lengths, or the confidence is not between 0 and 1.
@@ -122,14 +133,18 @@ def kendall(
     undefined = int((~defined).sum())
     estimate = _tau_b(a, b)
     units, unit_of = np.unique(keys, return_inverse=True)
-    if np.isnan(estimate) or len(units) < 3:
+    if np.isnan(estimate) or len(units) < LEAST_UNITS:
         return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
     rng = np.random.default_rng(seed)
     times = rng.multinomial(len(units), [1 / len(units)] * len(units), resamples)
     taus = _weighted_tau_b(a, b, times[:, unit_of].astype(float))
     tail = (1 - confidence) / 2
     taus = taus[~np.isnan(taus)]
-    low, high = np.quantile(taus, [tail, 1 - tail]) if len(taus) else (np.nan, np.nan)
+    if len(taus) == 0 or np.ptp(taus) < 1e-12:  # of a perfect order, but for rounding
+        return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
+    if clusters is not None:
+        taus = np.clip(taus + estimate - np.median(taus), -1, 1)
+    low, high = np.quantile(taus, [tail, 1 - tail])
     return Interval(estimate, float(low), float(high), len(a), confidence, undefined)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from biaslib import statistics
+from biaslib import recorded, statistics
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, holm, interval, kendall, sign_flip, welch
 
@@ -85,6 +85,7 @@ def test_one_seed_one_interval():
 def test_interval_reads_as_value_and_bounds():
     assert f"{Interval(0.834, 0.8, 0.87, 20)}" == "0.83 [0.80, 0.87]"
     assert f"{Interval(0.834, 0.8, 0.87, 20):.1f}" == "0.8 [0.8, 0.9]"
+    assert f"{Interval(0.834, np.nan, np.nan, 4)}" == "0.83 (no interval)"
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
@@ -100,6 +101,30 @@ def test_kendall_interval_of_unrelated_variables_holds_zero():
     rng = np.random.default_rng(0)
     found = kendall(rng.normal(size=60), rng.normal(size=60))
     assert found.low < 0 < found.high
+
+
+def test_kendall_of_fewer_than_six_units_has_no_interval():
+    found = kendall(range(5), range(5))
+    assert (found.estimate, found.n) == (pytest.approx(1), 5)
+    assert np.isnan([found.low, found.high]).all()
+    clustered = kendall(range(20), np.sin(range(20)), clusters=np.arange(20) % 5)
+    assert np.isnan([clustered.low, clustered.high]).all()
+    assert kendall(range(6), [0, 2, 1, 3, 5, 4]).low < 1
+
+
+def test_kendall_of_a_perfect_order_has_no_interval():
+    found = kendall(range(30), range(30))
+    assert found.estimate == pytest.approx(1)
+    assert np.isnan([found.low, found.high]).all()  # no resample differs, and [1, 1] would be a wrong number
+
+
+def test_kendall_over_clusters_holds_its_estimate():
+    # hidden_confounder's recorded models: wavy hair, tau .840, had the interval [.848, .894]
+    record = recorded.get("hidden_confounder", "real")
+    rows = record["values"]["models"].query("curve == 'wavy hair'")
+    found = kendall(rows["correlation"], rows["score"], clusters=rows["model"])
+    assert found.low <= found.estimate <= found.high <= 1
+    assert found.low < found.high
 
 
 def test_welch_agrees_with_scipy_and_knows_the_effect_size():

@@ -201,7 +201,10 @@ def subgroup_scores(attribute: str, root: Path | None = None) -> pd.DataFrame:
 
 
 def one_sided_scores(root: Path | None = None) -> pd.DataFrame:
-    """Scores of models trained for Male only on images with, or only on images without, Eyeglasses (Fig. 4).
+    """Scores of models trained only on images with, or only on images without, Eyeglasses (Fig. 4).
+
+    The paper says that they classify Male. Their released predictions have all 40 attributes, so they are models of 40
+    attributes, like the others.
 
     Returns:
         columns trained_on ("positive": with Eyeglasses), region, mean, sd; region "heatmap" is the score against

@@ -85,8 +85,20 @@ def frame(
 
 
 def words(text: str) -> str:
-    """A caption as HTML: escaped, and what stands between backticks set as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    """A caption as HTML: escaped, and what stands between backticks set as code.
+
+    Raises:
+        BiaslibError: for a link in Markdown or a backtick without its other half, which would be printed as they are.
+    """
+    shown = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    if raw_markup(shown):
+        raise BiaslibError(f"the caption {text!r} holds a link or a lone backtick: name the page in words.")
+    return shown
+
+
+def raw_markup(text: str) -> bool:
+    """Whether a text that is shown as it stands holds a backtick, or a link as Markdown writes it."""
+    return "`" in text or "](" in text
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.figures.pieces import Piece, check_name, frame, words
+from biaslib.figures.pieces import Piece, check_name, frame, raw_markup, words
 
 Format = str | Callable[[Any], str]
 
@@ -81,7 +81,12 @@ def quote(name: str, value: Any, digits: int = 2) -> None:
         name: the name under which the prose asks for it.
         value: a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a".
         digits: decimals of a number that is not whole.
+
+    Raises:
+        BiaslibError: for a text with a backtick or a link, which the role prints as they are.
     """
+    if isinstance(value, str) and raw_markup(value):
+        raise BiaslibError(f"the quoted text {value!r} holds a backtick or a link: prose prints it as plain words.")
     from IPython.display import display
 
     # what `myst_nb.glue(name, text, display=False)` writes; importing it costs every notebook three seconds
@@ -99,7 +104,7 @@ def number(value: Any, spec: Format = ".2f") -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, IntervalLike):
-        return f"{number(value.estimate, spec)} {bracket(value, spec)}".replace("n/a [n/a, n/a]", "n/a")
+        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {bracket(value, spec)}"
     if _is_missing(value):
         return "n/a"
     if isinstance(value, (int, np.integer)):
@@ -122,7 +127,9 @@ def p_value(value: float, digits: int = 3) -> str:
 
 
 def bracket(value: IntervalLike, spec: str) -> str:
-    """The interval's ends: `[0.81, 0.85]`."""
+    """The interval's ends: `[0.81, 0.85]`, or that there are none."""
+    if _is_missing(value.low) and _is_missing(value.high):
+        return "(no interval)"
     return f"[{number(float(value.low), spec)}, {number(float(value.high), spec)}]"
 
 

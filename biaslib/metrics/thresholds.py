@@ -11,7 +11,8 @@ def calibrated_thresholds(labels: Array, scores: Array) -> Array:
 
     An image is predicted to have the attribute where `score > threshold`. Take the thresholds on validation data and
     use them on test data: amplification then is not that of a model which merely says yes too rarely. This is the
-    rule of the code released with Zhao, Andrews and Xiang (2023).
+    rule of the code released with Zhao, Andrews and Xiang (2023), whose evaluation script takes the thresholds on the
+    test labels themselves: it stores them under the name of validation labels.
 
     The threshold is one of the scores. Where tied scores make the labelled number impossible it gives the nearest
     number that is possible, and of two equally near the smaller. Without positives it is the largest score, so that

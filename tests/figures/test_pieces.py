@@ -22,6 +22,19 @@ def drawing(seed=0):
     return fig, ax
 
 
+@pytest.mark.parametrize("caption", ["see [the page](page.md)", "one ` alone", "`a` and ` alone"])
+def test_a_caption_with_raw_markup_is_refused(caption):
+    assert figures.pieces.words("the world `birds` & its [0, 1]") == "the world <code>birds</code> &amp; its [0, 1]"
+    with pytest.raises(BiaslibError, match=r"caption"):
+        figures.show(drawing()[0], alt="a line", caption=caption)
+
+
+@pytest.mark.parametrize("text", ["the parameter `further`", "see [the page](page.md)"])
+def test_a_quoted_text_with_markup_is_refused(text):
+    with pytest.raises(BiaslibError, match=r"quoted text"):
+        figures.quote("name", text)
+
+
 def test_new_has_the_asked_size_and_leaves_the_session_alone():
     before = dict(mpl.rcParams)
     fig, axes = figures.new("page", aspect=0.5, rows=2, cols=3)

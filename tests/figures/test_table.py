@@ -135,6 +135,7 @@ def test_a_wrong_argument_is_named(frame, change, message):
         ("words", "words"),
         (Measured(0.5, 0.4, 0.6, 9), "0.50 [0.40, 0.60]"),
         (Measured(NAN, NAN, NAN, 0), "n/a"),
+        (Measured(0.588, NAN, NAN, 20), "0.59 (no interval)"),
     ],
 )
 def test_number(value, text):

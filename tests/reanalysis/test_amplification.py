@@ -1,10 +1,13 @@
 """The tables behind the chapter on real predictions, on generated copies of what was released."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
 
+from biaslib import project
 from biaslib.datasets import celeba, coco, imsitu
 from biaslib.reanalysis import amplification, faces, scenes
 from tests import layouts
@@ -55,14 +58,42 @@ def test_predictions_without_an_error_amplify_nothing_but_chance():
     assert (same["value"] == 0).all()
 
 
-def test_larger_sets_are_what_all_sets_leave_when_single_ones_are_taken_out():
+def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
     train, test, predicted = drawn(200, 0), drawn(50, 1), drawn(50, 2)
     rows, _, _ = faces.of_one_model(train, test, predicted, "Male")
-    found = rows.set_index(["kind", "sets", "sign"])["value"]
+    found = rows.set_index(["kind", "sets", "sign"])
     three = [faces.labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
+    whole = {tuple(row) for row in three[0].attributes}  # whole label sets of training faces
     for kind in faces.KINDS:
-        direct = faces.bias_amplification(*three, kind=kind, min_size=2).mean
-        assert found[kind, "2+", "absolute"] == pytest.approx(direct)
+        cells = faces.bias_amplification(*three, kind=kind).table(None)
+        names = np.array(three[0].names)
+        member = [tuple(np.isin(names, list(attributes))) in whole for attributes in cells["attributes"]]
+        row = found.loc[(kind, "observed", "absolute")]
+        n_cells = cells.loc[member, "attributes"].nunique() * (1 if kind == "undirected" else 2)
+        assert row["value"] == pytest.approx(cells.loc[member, "d"].abs().sum() / n_cells)
+        assert row["n_sets"] < found.loc[(kind, "all", "absolute"), "n_sets"]
+        signed = faces.bias_amplification(*three, kind=kind, sets="observed", min_size=2, absolute=False)
+        assert found.loc[(kind, "observed 2+", "signed"), "value"] == signed.mean
+
+
+def test_released_values_of_celeba_stand_in_their_rows():
+    table = amplification.published().set_index(["kind", "sets", "sign"])
+    assert len(table) == 16
+    printed = table["printed"]
+    assert printed["attribute_to_group", "single", "absolute"] == "0.831\u00a0±\u00a00.049"
+    assert printed["group_to_attribute", "single", "absolute"] == "1.076\u00a0±\u00a00.030"
+    assert printed["attribute_to_group", "single", "signed"] == "−0.273\u00a0±\u00a00.026"
+    assert printed["group_to_attribute", "single", "signed"] == "0.587\u00a0±\u00a00.017"
+    assert printed["undirected", "single", "signed"] == "0.565\u00a0±\u00a00.121"
+    assert printed["undirected", "observed", "absolute"] == "23.147\u00a0±\u00a00.354"
+    assert printed["mAP", "", ""] == "78.193\u00a0±\u00a00.050"
+
+
+@pytest.mark.parametrize("page", ["balanced", "real_amplification"])
+def test_pages_read_the_released_values_and_type_none(page):
+    text = (project.find().notebooks / f"{page}.md").read_text(encoding="utf-8")
+    assert "amplification.published()" in text
+    assert not re.search(r"0\.831|1\.076|23\.15|5\.465|78\.19", text)
 
 
 def test_changes_of_single_attributes_add_up_to_the_single_metric():

@@ -3,6 +3,7 @@
 import pytest
 
 from biaslib import recorded
+from biaslib.reanalysis import amplification
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def tables():
 def test_all_models_all_sets_and_both_groupings_are_there(tables):
     faces = tables["faces"]
     assert set(faces["models"]) == {20}
-    assert faces.groupby(["grouping", "kind"]).size().tolist() == [4] * 6
+    assert faces.groupby(["grouping", "kind"]).size().tolist() == [5] * 6
     assert (faces.query("sets == 'all'")["n_sets"] > 200_000).all()
 
 
@@ -46,3 +47,14 @@ def test_networks_trained_here_exaggerate_single_attributes_where_no_errors_chan
     every = joint.loc[("undirected", "all", "absolute")]
     assert every["n_never_predicted"] > 0.2 * every["n_sets"]  # a set that is never said counts as no change
     assert own["joint_quality"].set_index("what").loc["Black_Hair", "low"] > 0.8
+
+
+def test_the_sign_of_single_attributes_agrees_with_the_release():
+    record = recorded.get("real_amplification", "real")
+    assert record is not None
+    assert "dirty" not in record["commit"]
+    joint = record["values"]["trained"]["joint"].set_index(["kind", "sets", "sign"])
+    released = amplification.published().set_index(["kind", "sets", "sign"])
+    key = ("attribute_to_group", "single", "signed")
+    assert 100 * joint.loc[key, "low"] < released.loc[key, "value"] < 100 * joint.loc[key, "high"] < 0
+    assert (joint.xs("observed", level="sets")["n_sets"] < 3867).all()

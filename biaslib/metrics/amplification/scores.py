@@ -73,8 +73,8 @@ class Amplification:
         variance: population variance of the changes d, signs as they are, over all cells; NaN where there is no set.
         n_sets: number of sets, |M|.
         n_never_predicted: how many of them no test image is predicted to have. Their undirected change is undefined:
-            left out of the sum, as in the released code, while the sets stay in the divisor (and in the variance with
-            d = 0).
+            left out of the sum, as in the released code, while the sets stay in the divisor. They stay in the variance
+            with d = 0; the released code leaves them out of it.
     """
 
     mean: float
@@ -175,8 +175,9 @@ def bias_amplification(
         reference: what a directional change starts from: the labels of "test" (Wang and Russakovsky 2021, and the
             released code), or of "train" (as the paper writes it). The undirected change always starts from train.
         n_groups: number of groups; one more than the largest number where not given.
-        threshold: from where the undirected metric counts a group, "1/G" or, as in the released code, "1/(G-1)", which
-            no cell of two groups ever passes.
+        threshold: from where the undirected metric counts a group: "1/G", or "1/(G-1)" as in the last version of the
+            released code, which no cell of two groups ever passes. The first version, behind its values of CelebA,
+            divides by the number of group columns: 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
 
