@@ -16,7 +16,7 @@ from tqdm import tqdm
 from biaslib import fingerprint, models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
-from biaslib.training import autocast, saved_state
+from biaslib.training import autocast, resumed, save_checkpoint
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 
@@ -133,8 +133,7 @@ def grow(images: np.ndarray, config: GanConfig) -> Grown:
     _check_images(images, config)
     checkpoint = store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images))}.pt"
     with torch.random.fork_rng():
-        run = _Run.start(config)
-        run.resume(checkpoint)
+        run = resumed(lambda: _Run.start(config), checkpoint)
         for _ in tqdm(
             range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
             desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
@@ -298,13 +297,9 @@ class _Run:
             "frames": [torch.from_numpy(frame) for frame in self.frames],
             "log": self.log,
         }
-        with store.replacing(path) as partial:
-            torch.save(state, partial)
+        save_checkpoint(state, path)
 
-    def resume(self, path: Path) -> None:
-        state = saved_state(path, self.device)
-        if state is None:
-            return
+    def restore(self, state: dict[str, Any]) -> None:
         for name in ("generator", "averaged", "critic"):
             getattr(self, name).load_state_dict(state[name])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
