@@ -105,6 +105,7 @@ def fit_with_criterion(
 def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
+    Pixels are normalised as the model's weights want it (`models.normalisation`).
     The model computes where it is, in evaluation mode, and is left in the mode it was in.
 
     Args:
@@ -125,7 +126,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
     model.eval()
     try:
         starts = range(0, len(images), batch)
-        tensors = (models.to_tensor(images[i : i + batch], place) for i in starts)
+        tensors = (models.to_tensor(images[i : i + batch], place, model=model) for i in starts)
         # convolutions read this memory order faster
         parts = [model(tensor.contiguous(memory_format=torch.channels_last)).float() for tensor in tensors]
     finally:
@@ -201,7 +202,7 @@ class _Run:
         torch.manual_seed(config.seed)
         model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
         with torch.inference_mode():
-            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1])))
+            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1]), model=model))
         criterion = objective.criterion(targets, maps.clone()).to(device)
         model = model.to(device).to(memory_format=torch.channels_last)
         frozen = models.first_layers(model, config.frozen)
@@ -229,7 +230,8 @@ class _Run:
                 group["lr"] = optimisation.learning_rate(
                     step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
                 )
-            images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
+            pixels = _pixels(samples.images, rows, self.device)
+            images = augmentation.augmented(pixels, self.config.augmentation, model=self.model)
             with autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
