@@ -26,7 +26,8 @@ def build(
 
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
-            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows.
+            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows, with the tag
+            of its weights or without (`pinned`).
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
             (`.safetensors`, or a torch file without code in it) or, for MobileNetV1, of a folder of TensorFlow.js
@@ -53,6 +54,20 @@ def build(
     if weights is not None and weights != "imagenet":
         _load(model, Path(weights))
     return model
+
+
+def pinned(architecture: str, weights: str | None) -> str:
+    """The architecture's name with the tag of the ImageNet weights that it starts from.
+
+    timm's default tag for a name without one changes with timm's releases; the full name does not. A name with other
+    weights, or one that timm does not know, stays as it is.
+    """
+    if weights != "imagenet" or architecture in OURS or "." in architecture:
+        return architecture
+    import timm
+
+    default = timm.get_pretrained_cfg(architecture)
+    return f"{architecture}.{default.tag}" if default is not None and default.tag else architecture
 
 
 def device() -> torch.device:

@@ -11,11 +11,13 @@ import safetensors.torch
 import timm
 import timm.data
 import torch
+import yaml
 from PIL import Image
 from torch import nn
 
 from biaslib import attribution, models, training
 from biaslib.errors import BiaslibError
+from biaslib.experiments import attribute_models, face_models, planted_models
 from biaslib.samples import Samples
 
 
@@ -177,6 +179,38 @@ def test_imagenet_weights_come_through_timm_or_with_a_sentence(monkeypatch: pyte
     assert asked == [{"name": "resnet18", "pretrained": True, "num_classes": 2}]
     with pytest.raises(BiaslibError, match="no ImageNet weights for 'small'"):
         models.build("small", 2, weights="imagenet")
+
+
+def test_imagenet_weights_are_named_with_their_tag() -> None:
+    tag = timm.get_pretrained_cfg("resnet18").tag
+    assert models.pinned("resnet18", "imagenet") == f"resnet18.{tag}"
+    assert models.pinned("resnet18.tv_in1k", "imagenet") == "resnet18.tv_in1k"
+    for architecture, weights in (("resnet18", None), ("resnet18", "w.pt"), ("small", "imagenet"), ("?", "imagenet")):
+        assert models.pinned(architecture, weights) == architecture
+    for described in (
+        training.TrainingConfig,
+        attribute_models.Experiment,
+        planted_models.Setting,
+        face_models.Experiment,
+    ):
+        assert described(architecture="resnet18", weights="imagenet").architecture == f"resnet18.{tag}"
+        assert described(architecture="resnet18").architecture == "resnet18"
+
+
+def test_a_name_with_its_tag_is_built() -> None:
+    model: Any = models.build("resnet18.tv_in1k", 2)
+    assert model.pretrained_cfg["tag"] == "tv_in1k"
+
+
+def test_presets_name_imagenet_weights_with_tags_that_timm_has() -> None:
+    named = []
+    for file in (Path(__file__).parents[1] / "notebooks" / "presets").glob("*.yml"):
+        for settings in yaml.safe_load(file.read_text(encoding="utf-8")).values():
+            if settings.get("weights") == "imagenet":
+                one, several = settings.get("architecture"), ("networks", "bird_networks")
+                named += [one] * bool(one) + [name for key in several for name in settings.get(key, [])]
+    assert named
+    assert set(named) <= set(timm.list_models("*.*", pretrained=True))
 
 
 def test_to_tensor_normalises_pixels() -> None:
