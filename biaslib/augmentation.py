@@ -4,26 +4,28 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from biaslib import models
 
 KINDS = ("flip", "crop")
 
 
-def augmented(pixels: torch.Tensor, kinds: tuple[str, ...]) -> torch.Tensor:
+def augmented(pixels: torch.Tensor, kinds: tuple[str, ...], *, model: nn.Module | None = None) -> torch.Tensor:
     """Mirrored ("flip") and cropped ("crop") at random, from torch's global generator.
 
     Args:
         pixels: (N, H, W, 3) uint8.
         kinds: any of `KINDS`.
+        model: whose normalisation is used, see `models.to_tensor`.
 
     Returns:
-        (N, 3, H, W) float32, normalised as the models take it.
+        (N, 3, H, W) float32, normalised as the model takes it.
     """
     if "flip" in kinds:
         mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
         pixels = torch.where(mirrored[:, None, None, None], pixels.flip(2), pixels)
-    images = models.to_tensor(pixels)
+    images = models.to_tensor(pixels, model=model)
     return _random_crop(images) if "crop" in kinds else images
 
 

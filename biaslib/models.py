@@ -30,7 +30,8 @@ def build(
 
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
-            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows.
+            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows, with the tag
+            of its weights or without (`pinned`).
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
             (`.safetensors`, or a torch file without code in it) or, for MobileNetV1, of a folder of TensorFlow.js
@@ -59,6 +60,20 @@ def build(
     return model
 
 
+def pinned(architecture: str, weights: str | None) -> str:
+    """The architecture's name with the tag of the ImageNet weights that it starts from.
+
+    timm's default tag for a name without one changes with timm's releases; the full name does not. A name with other
+    weights, or one that timm does not know, stays as it is.
+    """
+    if weights != "imagenet" or architecture in OURS or "." in architecture:
+        return architecture
+    import timm
+
+    default = timm.get_pretrained_cfg(architecture)
+    return f"{architecture}.{default.tag}" if default is not None and default.tag else architecture
+
+
 def device() -> torch.device:
     """The fastest device here: CUDA, then Apple's, then the CPU."""
     if torch.cuda.is_available():
@@ -71,13 +86,31 @@ def cached_batch(height: int, width: int) -> int:
     return max(1, 200_000 // (height * width))
 
 
-def to_tensor(images: np.ndarray | torch.Tensor, device: torch.device | str | None = None) -> torch.Tensor:
-    """Images as the models take them: (N, 3, H, W) float32, normalised by ImageNet's mean and deviation.
+def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
+
+    They are those of the model's weights, as timm names them in `pretrained_cfg`, and ImageNet's where nothing is
+    named. They follow from the architecture's name with its tag, so that a model built again for stored weights has
+    the same ones.
+    """
+    own = getattr(model, "pretrained_cfg", None) or {}
+    return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
+
+
+def to_tensor(
+    images: np.ndarray | torch.Tensor,
+    device: torch.device | str | None = None,
+    *,
+    model: nn.Module | None = None,
+) -> torch.Tensor:
+    """Images as the models take them: (N, 3, H, W) float32, normalised.
 
     Args:
         images: uint8 (N, H, W, 3) pixels, which are normalised, or floats (N, 3, H, W), which are taken to be
             normalised already and keep their values.
         device: where the result goes; None leaves it where it is.
+        model: whose normalisation is used; None: ImageNet's mean and deviation, which are those of all networks here
+            except some of timm's (`normalisation`).
 
     Raises:
         BiaslibError: for any other type or shape.
@@ -87,8 +120,8 @@ def to_tensor(images: np.ndarray | torch.Tensor, device: torch.device | str | No
     if isinstance(pixels, torch.Tensor) and pixels.ndim == 4:
         pixels = pixels.to(device)
         if pixels.dtype == torch.uint8 and pixels.shape[3] == 3:
-            mean = torch.tensor(IMAGENET_MEAN, device=pixels.device).view(3, 1, 1) * 255
-            std = torch.tensor(IMAGENET_STD, device=pixels.device).view(3, 1, 1) * 255
+            values = (IMAGENET_MEAN, IMAGENET_STD) if model is None else normalisation(model)
+            mean, std = (torch.tensor(each, device=pixels.device).view(3, 1, 1) * 255 for each in values)
             return pixels.permute(0, 3, 1, 2).float().contiguous().sub_(mean).div_(std)
         if pixels.is_floating_point() and pixels.shape[1] == 3:
             return pixels.float()

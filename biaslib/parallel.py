@@ -48,13 +48,17 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
     """
     import torch
 
-    with _ONE_AT_A_TIME:
+    with store.waiting():
+        _ONE_AT_A_TIME.acquire()
+    try:
         before = torch.get_num_threads()
         torch.set_num_threads(count)
         try:
             return function(*arguments)
         finally:
             torch.set_num_threads(before)
+    finally:
+        _ONE_AT_A_TIME.release()
 
 
 @contextlib.contextmanager
@@ -94,7 +98,10 @@ def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, sch
         with workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
 
             def one(key: Any) -> Any:
-                return store.get_or_compute(kind, key, lambda: executor.submit(compute, key).result(), code=compute)
+                # timed by the worker, so that its queue does not count
+                return store.get_or_compute(
+                    kind, key, lambda: executor.submit(store.timed, compute, key).result(), code=compute
+                )
 
             list(tqdm(waiting.map(one, missing), total=len(missing), desc=f"computing {kind}", unit="run"))
     return [store.get_or_compute(kind, key, functools.partial(compute, key)) for key in keys]

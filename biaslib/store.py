@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,14 +26,34 @@ import pandas as pd
 from biaslib import fingerprint
 from biaslib.errors import BiaslibError
 
+SEAL = hashlib.sha256().digest_size  # bytes at the end of a file that `sealed` wrote
+_PIECE = 2**20  # bytes
+
+
+class _Waited(threading.local):
+    seconds = 0.0  # so far, of each thread
+
+
+_waited = _Waited()
+
 
 class DamagedEntryWarning(UserWarning):
-    """An entry of the store could not be trusted and is computed again."""
+    """An entry or another file of the store could not be trusted and is made again."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One result in the store, as its record describes it."""
+    """One result in the store, as its record describes it.
+
+    Attributes:
+        kind: what it is, the folder of the store.
+        key: hash of configuration and code.
+        created: when it was written, in UTC.
+        seconds: how long it was computed, with what it needed first and without waiting for a worker or a lock.
+        bytes: its size.
+        config: the beginning of what it depends on, in words.
+        path: its folder.
+    """
 
     kind: str
     key: str
@@ -83,10 +104,41 @@ def get_or_compute(
                 return _read(entry)
             warnings.warn(f"store entry {kind}/{key} {problem}; it is computed again.", DamagedEntryWarning, 2)
             shutil.rmtree(entry)
-        started = time.perf_counter()
-        result = compute()
-        _write(entry, result, config=config, seconds=time.perf_counter() - started)
+        computed = timed(compute)
+        if isinstance(computed.result, Timed):  # by a worker, which did not wait for its turn
+            computed = computed.result
+        _write(entry, computed.result, config=config, seconds=computed.seconds)
         return _read(entry)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A result and the seconds that computing it took.
+
+    Attributes:
+        result: what was computed.
+        seconds: on the clock, less what was spent in `waiting`.
+    """
+
+    result: Any
+    seconds: float
+
+
+def timed(compute: Callable[..., Any], *arguments: Any) -> Timed:
+    """Calls a function and takes its time; `get_or_compute` stores the time of a `Timed` as the worker took it."""
+    started, before = time.perf_counter(), _waited.seconds
+    result = compute(*arguments)
+    return Timed(result, time.perf_counter() - started - (_waited.seconds - before))
+
+
+@contextlib.contextmanager
+def waiting() -> Iterator[None]:
+    """What happens inside is waiting for others: `timed` leaves it out of a result's computing time."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _waited.seconds += time.perf_counter() - started
 
 
 def contains(kind: str, config: Any, compute: Callable[[], Any]) -> bool:
@@ -155,12 +207,43 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def sealed(target: Path) -> Iterator[Path]:
+    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
+
+    The digest lies in the file itself, so that a kill cannot part the two.
+    """
+    with replacing(target) as partial:
+        yield partial
+        digest = bytes.fromhex(_sha256(partial))
+        with partial.open("ab") as opened:
+            opened.write(digest)
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
+
+    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
+    """
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as opened:
+            left = os.fstat(opened.fileno()).st_size - SEAL
+            while left > 0 and (piece := opened.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+            return opened.read() == digest.digest()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
 def _locked(kind: str, key: str) -> Iterator[None]:
     folder = root() / ".locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / f"{kind}-{key}", thread_local=False)
-        lock.acquire()
+        with waiting():
+            lock.acquire()
     except OSError as error:
         raise BiaslibError(
             f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE elsewhere."

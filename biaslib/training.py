@@ -1,15 +1,15 @@
 """Training and prediction: one configuration, one loop, resumable after every epoch."""
 
 import hashlib
+import io
 import math
-import pickle
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ __all__ = ["DamagedCheckpointWarning", "TrainingConfig", "fit", "fit_with_criter
 
 
 class DamagedCheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and the training it belongs to starts anew."""
+    """A checkpoint could not be trusted, and the training it belongs to starts anew."""
 
 
 def fit(
@@ -78,8 +78,7 @@ def fit_with_criterion(
     held_out = None if validation is None else (validation[0], _checked_targets(*validation, config, objective))
     checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
     with torch.random.fork_rng():
-        run = _Run.start(samples, answers, config, objective)
-        run.resume(checkpoint)
+        run = resumed(lambda: _Run.start(samples, answers, config, objective), checkpoint)
         progress = tqdm(
             range(run.epoch, config.epochs),
             initial=run.epoch,
@@ -106,6 +105,7 @@ def fit_with_criterion(
 def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
+    Pixels are normalised as the model's weights want it (`models.normalisation`).
     The model computes where it is, in evaluation mode, and is left in the mode it was in.
 
     Args:
@@ -126,7 +126,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
     model.eval()
     try:
         starts = range(0, len(images), batch)
-        tensors = (models.to_tensor(images[i : i + batch], place) for i in starts)
+        tensors = (models.to_tensor(images[i : i + batch], place, model=model) for i in starts)
         # convolutions read this memory order faster
         parts = [model(tensor.contiguous(memory_format=torch.channels_last)).float() for tensor in tensors]
     finally:
@@ -135,20 +135,49 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
     return torch.cat(parts).cpu().numpy()
 
 
-def saved_state(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """What a training left there when it was killed; None where it left nothing, or nothing that can be read.
+class Resumable(Protocol):
+    """A training that can take up what a checkpoint holds."""
+
+    device: torch.device
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Sets everything that training changes to what the state holds."""
+
+
+R = TypeVar("R", bound=Resumable)
+
+
+def save_checkpoint(state: dict[str, Any], path: Path) -> None:
+    """Writes a state with its checksum, in place of an earlier one."""
+    with store.sealed(path) as partial:
+        torch.save(state, partial)
+
+
+def resumed(start: Callable[[], R], path: Path) -> R:
+    """A training as it was when it was killed, or from its start where there is no checkpoint that can be trusted.
+
+    Args:
+        start: makes a training at its start, the same one at every call.
+        path: the checkpoint that `save_checkpoint` wrote; it may be missing.
 
     Warns:
-        DamagedCheckpointWarning: that it cannot be read.
+        DamagedCheckpointWarning: the checkpoint is damaged or does not fit, and the training starts anew.
     """
+    run = start()
     if not path.exists():
-        return None
+        return run
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError):
-        warnings.warn(f"checkpoint {path.name} is damaged; the training starts anew.", DamagedCheckpointWarning, 4)
-        return None
-    return state
+        if not store.is_whole(path):
+            raise BiaslibError("the checksum differs")
+        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
+        run.restore(torch.load(content, map_location=run.device, weights_only=True))
+    except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+        warnings.warn(
+            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
+        )
+        return start()  # the first one may be half changed
+    return run
 
 
 @dataclass
@@ -173,7 +202,7 @@ class _Run:
         torch.manual_seed(config.seed)
         model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
         with torch.inference_mode():
-            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1])))
+            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1]), model=model))
         criterion = objective.criterion(targets, maps.clone()).to(device)
         model = model.to(device).to(memory_format=torch.channels_last)
         frozen = models.first_layers(model, config.frozen)
@@ -201,7 +230,8 @@ class _Run:
                 group["lr"] = optimisation.learning_rate(
                     step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
                 )
-            images = augmentation.augmented(_pixels(samples.images, rows, self.device), self.config.augmentation)
+            pixels = _pixels(samples.images, rows, self.device)
+            images = augmentation.augmented(pixels, self.config.augmentation, model=self.model)
             with autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
@@ -234,13 +264,9 @@ class _Run:
             "best_loss": self.best_loss,
             "best_epoch": self.best_epoch,
         }
-        with store.replacing(path) as partial:
-            torch.save(state, partial)
+        save_checkpoint(state, path)
 
-    def resume(self, path: Path) -> None:
-        state = saved_state(path, self.device)
-        if state is None:
-            return
+    def restore(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.criterion.load_state_dict(state["criterion"])
         self.optimiser.load_state_dict(state["optimiser"])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from biaslib import augmentation
+from biaslib import augmentation, models
 from biaslib.errors import BiaslibError
 from biaslib.optimisation import OPTIMISERS, SCHEDULES
 
@@ -15,7 +15,7 @@ class TrainingConfig:
     """How a classifier is trained; equal configurations and data give equal weights on one machine.
 
     Attributes:
-        architecture: a name that `models.build` knows.
+        architecture: a name that `models.build` knows; with ImageNet's weights it gets their tag (`models.pinned`).
         outputs: classes for cross-entropy, attributes for the binary loss.
         hidden: width of a hidden layer before the last one, or None.
         weights: None, "imagenet", a local file or folder, see `models.build`.
@@ -60,6 +60,7 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         choices = {
             "loss": LOSSES,
             "optimiser": OPTIMISERS,

@@ -1,14 +1,24 @@
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.torch
+import timm
+import timm.data
 import torch
+import yaml
+from PIL import Image
 from torch import nn
 
-from biaslib import models
+from biaslib import attribution, models, training
 from biaslib.errors import BiaslibError
+from biaslib.experiments import attribute_models, face_models, planted_models
+from biaslib.samples import Samples
 
 
 def same(first: nn.Module, second: nn.Module, *, but: str = "-") -> bool:
@@ -171,6 +181,38 @@ def test_imagenet_weights_come_through_timm_or_with_a_sentence(monkeypatch: pyte
         models.build("small", 2, weights="imagenet")
 
 
+def test_imagenet_weights_are_named_with_their_tag() -> None:
+    tag = timm.get_pretrained_cfg("resnet18").tag
+    assert models.pinned("resnet18", "imagenet") == f"resnet18.{tag}"
+    assert models.pinned("resnet18.tv_in1k", "imagenet") == "resnet18.tv_in1k"
+    for architecture, weights in (("resnet18", None), ("resnet18", "w.pt"), ("small", "imagenet"), ("?", "imagenet")):
+        assert models.pinned(architecture, weights) == architecture
+    for described in (
+        training.TrainingConfig,
+        attribute_models.Experiment,
+        planted_models.Setting,
+        face_models.Experiment,
+    ):
+        assert described(architecture="resnet18", weights="imagenet").architecture == f"resnet18.{tag}"
+        assert described(architecture="resnet18").architecture == "resnet18"
+
+
+def test_a_name_with_its_tag_is_built() -> None:
+    model: Any = models.build("resnet18.tv_in1k", 2)
+    assert model.pretrained_cfg["tag"] == "tv_in1k"
+
+
+def test_presets_name_imagenet_weights_with_tags_that_timm_has() -> None:
+    named = []
+    for file in (Path(__file__).parents[1] / "notebooks" / "presets").glob("*.yml"):
+        for settings in yaml.safe_load(file.read_text(encoding="utf-8")).values():
+            if settings.get("weights") == "imagenet":
+                one, several = settings.get("architecture"), ("networks", "bird_networks")
+                named += [one] * bool(one) + [name for key in several for name in settings.get(key, [])]
+    assert named
+    assert set(named) <= set(timm.list_models("*.*", pretrained=True))
+
+
 def test_to_tensor_normalises_pixels() -> None:
     images = np.zeros((2, 4, 5, 3), np.uint8)
     images[1] = 255
@@ -182,6 +224,95 @@ def test_to_tensor_normalises_pixels() -> None:
     assert tensor[0, 0, 0, 0].item() == pytest.approx(-2.117904, abs=1e-5)
     assert tensor[1, 2, 3, 4].item() == pytest.approx(2.64, abs=1e-5)
     torch.testing.assert_close(models.to_tensor(torch.from_numpy(images), "cpu"), tensor, rtol=0, atol=0)
+
+
+HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+
+
+def half() -> nn.Module:
+    """A small model whose weights want every colour less a half, divided by a half."""
+    torch.manual_seed(0)
+    model: Any = models.build("small", 2).eval()
+    model.pretrained_cfg = {**model.pretrained_cfg, **HALF}
+    return cast(nn.Module, model)
+
+
+def noise(n: int = 3, size: int = 64) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, size, size, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "mean"),
+    [("tf_efficientnet_lite0", 0.5), ("vit_tiny_patch16_224.augreg_in21k", 0.5), ("resnet10t", 0.485)],
+)
+def test_pixels_are_normalised_as_timm_does_for_the_weights(architecture: str, mean: float) -> None:
+    torch.manual_seed(0)
+    model: Any = models.build(architecture, 3).eval()
+    size = 224 if "vit" in architecture else 64
+    config = timm.data.resolve_model_data_config(model)
+    assert config["mean"][0] == mean
+    transform: Any = timm.data.create_transform(**{**config, "input_size": (3, size, size), "crop_pct": 1.0})
+    pixels = noise(size=size)
+    with torch.inference_mode():
+        expected = model(torch.stack([transform(Image.fromarray(picture)) for picture in pixels])).numpy()
+    np.testing.assert_allclose(training.predict(model, pixels), expected, rtol=1e-4, atol=1e-4)
+    again = models.build(architecture, 3)  # as for weights out of the store, which are loaded after
+    assert models.normalisation(again) == (config["mean"], config["std"])
+
+
+def test_training_normalises_as_the_weights_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, float]] = []
+    build = models.build
+
+    def watched(*arguments: Any, **options: Any) -> nn.Module:
+        model = build(*arguments, **options)
+        stem: Any = model.get_submodule("conv_stem")
+        stem.register_forward_pre_hook(lambda _, given: seen.append((float(given[0].min()), float(given[0].max()))))
+        return model
+
+    monkeypatch.setattr(models, "build", watched)
+    black_and_white = np.zeros((8, 32, 32, 3), np.uint8)
+    black_and_white[::2] = 255
+    samples = Samples(black_and_white, pd.DataFrame({"white": [True, False] * 4}))
+    config = training.TrainingConfig(
+        architecture="tf_efficientnet_lite0", epochs=1, batch=4, keep="best", precision="float32"
+    )
+    training.fit(samples, samples.labels["white"], config, validation=(samples, samples.labels["white"]))
+    assert len(seen) == 1 + 2 + 1  # the first look at the map, two steps, the validation
+    assert seen[0] == (1, 1)
+    assert set(seen[1:]) == {(-1, 1)}
+
+
+METHODS: dict[str, Callable[..., torch.Tensor]] = {
+    "Grad-CAM": attribution.grad_cam,
+    "Score-CAM": attribution.score_cam,
+    "integrated gradients": partial(attribution.integrated_gradients, steps=4, signed=True),
+    "LRP": partial(attribution.epsilon_lrp, signed=True),
+    "LayerCAM": attribution.library_cam("LayerCAM"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_attribution_normalises_as_the_weights_want_it(method: str) -> None:
+    model, pixels = half(), noise()
+    own = torch.from_numpy(pixels).movedim(3, 1).float() / 127.5 - 1
+    expected = METHODS[method](model, own, [0])
+    found = METHODS[method](model, pixels, [0])
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
+
+
+def test_black_is_black_by_the_weights_own_normalisation() -> None:
+    """Integrated gradients start at black, so a black picture has no shares."""
+    black = -torch.ones(1, 3, 16, 16)
+    assert (attribution.integrated_gradients(half(), black, [0], steps=3, signed=True) == 0).all()
+    assert (attribution.completeness_gap(half(), black, [0], torch.zeros(1, 1, 3, 16, 16))).isnan().all()
+
+
+def test_imagenets_normalisation_stays_to_the_last_bit() -> None:
+    for architecture in ("small", "small_efficientnet", "resnet10t", "mobilenetv1_025"):
+        model = models.build(architecture, 2)
+        assert torch.equal(models.to_tensor(noise(), model=model), models.to_tensor(noise()))
 
 
 def test_to_tensor_reads_a_read_only_memory_map(tmp_path: Path) -> None:

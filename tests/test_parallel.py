@@ -1,15 +1,17 @@
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 import torch
 
-from biaslib import parallel
+from biaslib import parallel, store
 from biaslib.errors import BiaslibError
 
 
@@ -152,3 +154,20 @@ def test_a_worker_starts_no_workers(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     (found,) = parallel.stored("nested", [1], nested)
     assert found["own"] == found["inner"] != os.getpid()
+
+
+def napping(key):
+    time.sleep(1)
+    return {"key": key}
+
+
+def test_waiting_for_a_worker_is_not_computing(monkeypatch):
+    @contextlib.contextmanager
+    def busy(scheduler=None):
+        with ThreadPoolExecutor(1) as executor:  # as a cluster that others use: it does less at once than is asked
+            yield executor, 3
+
+    monkeypatch.setattr(parallel, "workers", busy)
+    assert parallel.stored("nap", [1, 2, 3], napping) == [{"key": 1}, {"key": 2}, {"key": 3}]
+    assert all(1 <= entry.seconds < 1.5 for entry in store.entries())
+    assert len(store.entries()) == 3

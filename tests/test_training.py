@@ -14,6 +14,7 @@ from biaslib import models, optimisation, store, training, training_config
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
+from tests.damage import DAMAGES
 
 
 def bright_or_dark(n=96, size=16, seed=0):
@@ -90,9 +91,9 @@ def test_a_finished_training_leaves_no_checkpoint():
 
 PROGRAM = """
 import sys, time
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 import torch
-from test_training import bright_or_dark, config
+from tests.test_training import bright_or_dark, config
 from biaslib import training
 torch.set_num_threads(1)
 slow = training._Run.train_epoch
@@ -108,7 +109,7 @@ torch.save(model.state_dict(), sys.argv[2])
 
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(tests=str(Path(__file__).parent)))
+    program.write_text(PROGRAM.format(root=str(Path(__file__).parents[1])))
 
     def start(name, seconds):
         monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / name))
@@ -138,6 +139,87 @@ def test_a_damaged_checkpoint_is_said_and_the_training_starts_anew(monkeypatch):
     with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
         found = training.fit(samples, samples.labels["bright"], config())
     assert same_weights(found, expected)
+
+
+LONGER = {"epochs": 4, "augmentation": ("flip", "crop"), "precision": "float32"}
+
+
+def fitted():
+    samples = bright_or_dark()
+    return training.fit(samples, samples.labels["bright"], config(**LONGER))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("unbroken")))
+        return fitted()
+
+
+def kill_after_two_epochs():
+    """The checkpoint that a training leaves which ends in its third epoch of four."""
+    original = training._Run.train_epoch
+
+    def train_epoch(self, *arguments):
+        if self.epoch == 2:
+            raise KeyboardInterrupt
+        original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training._Run, "train_epoch", train_epoch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted()
+    (checkpoint,) = (store.root() / "checkpoints").iterdir()
+    return checkpoint
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_training_with_a_damaged_checkpoint_ends_with_the_same_weights_and_says_so(damage, unbroken):
+    checkpoint = kill_after_two_epochs()
+    checkpoint.write_bytes(DAMAGES[damage](checkpoint.read_bytes()))
+    with pytest.warns(training.DamagedCheckpointWarning, match=f"{checkpoint.name} .* starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
+    assert not checkpoint.exists()
+
+
+def test_a_sound_checkpoint_is_gone_on_from_without_a_word(unbroken, monkeypatch, recwarn):
+    kill_after_two_epochs()
+    epochs = []
+    original = training._Run.train_epoch
+    monkeypatch.setattr(training._Run, "train_epoch", lambda self, *a: (epochs.append(self.epoch), original(self, *a)))
+    assert same_weights(fitted(), unbroken)
+    assert epochs == [2, 3]
+    assert not [each for each in recwarn if issubclass(each.category, training.DamagedCheckpointWarning)]
+
+
+def renamed(state):
+    state["model"] = {name.replace("fc.bias", "fc.bios"): value for name, value in state["model"].items()}
+    return state
+
+
+@pytest.mark.parametrize(
+    "written",
+    [renamed, lambda state: [1, 2], lambda state: None, lambda state: {"model": state["model"]}],
+    ids=["renamed", "list", "None", "part"],
+)
+def test_a_checkpoint_that_does_not_fit_the_run_is_said_and_the_training_starts_anew(written, unbroken, monkeypatch):
+    save = torch.save
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", lambda state, file: save(written(state), file))
+        kill_after_two_epochs()
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_said_and_the_training_starts_anew(unbroken, monkeypatch):
+    checkpoint = kill_after_two_epochs()
+    checkpoint.unlink()
+    checkpoint.symlink_to("/proc/self/mem")  # opens, and every read of it is an OSError
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
 
 
 def test_the_best_epoch_is_kept_and_patience_ends_early():

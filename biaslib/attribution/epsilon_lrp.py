@@ -75,7 +75,7 @@ def epsilon_lrp(
     with frozen(model):
         prepared: nn.Module | None = None
         for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device).double()
+            pixels = to_tensor(images[start : start + batch], like.device, model=model).double()
             if prepared is None:
                 prepared = _layerwise.prepared(model, pixels[:1], rule, eps)
                 with torch.no_grad():

@@ -50,7 +50,7 @@ def grad_cam(
     maps = []
     with frozen(model):
         for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device)
+            pixels = to_tensor(images[start : start + batch], like.device, model=model)
             # in this memory order convolutions are about a fifth faster on a CPU
             pixels = pixels.to(like.dtype, memory_format=torch.channels_last)
             features, head = split(model, pixels)

@@ -77,8 +77,8 @@ def integrated_gradients(
     shares = []
     with frozen(model):
         for index in range(len(images)):
-            pixels = to_tensor(images[index : index + 1], like.device).to(like.dtype)
-            base = _baseline(baseline, index, len(images), pixels)
+            pixels = to_tensor(images[index : index + 1], like.device, model=model).to(like.dtype)
+            base = _baseline(baseline, model, index, len(images), pixels)
             if fast is None:
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(model, pixels))
@@ -126,9 +126,9 @@ def completeness_gap(
     differences = []
     with frozen(model), torch.no_grad():
         for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+            pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
             rows = range(start, start + len(pixels))
-            base = torch.cat([_baseline(baseline, row, len(images), pixels[:1]) for row in rows])
+            base = torch.cat([_baseline(baseline, model, row, len(images), pixels[:1]) for row in rows])
             logits = logits_of(model, pixels)
             check_outputs(chosen, logits)
             difference = (logits - logits_of(model, base)).cpu()
@@ -138,11 +138,13 @@ def completeness_gap(
     return gap.where(difference != 0, torch.nan).float()
 
 
-def _baseline(baseline: np.ndarray | torch.Tensor | None, index: int, n: int, pixels: torch.Tensor) -> torch.Tensor:
+def _baseline(
+    baseline: np.ndarray | torch.Tensor | None, model: nn.Module, index: int, n: int, pixels: torch.Tensor
+) -> torch.Tensor:
     """The baseline of one image, (1, 3, H, W)."""
     if baseline is None:
         # by the same arithmetic as the images, so that a black pixel's share is exactly 0
-        return to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8)).to(pixels).expand_as(pixels)
+        return to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8), model=model).to(pixels).expand_as(pixels)
     given = torch.as_tensor(baseline)
     size = tuple(pixels.shape[1:])
     if not given.is_floating_point() or tuple(given.shape) not in (size, (n, *size)):

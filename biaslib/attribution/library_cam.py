@@ -64,7 +64,7 @@ def library_cam(name: str) -> Cam:
         with frozen(model):
             divided = _Divided(copy.deepcopy(model)) if hasattr(model, "forward_features") else model
             for start in range(0, len(images), batch):
-                pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+                pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
                 features, head = split(model, pixels[:1])
                 with torch.no_grad():
                     check_outputs(chosen, head(features.clone()))

@@ -58,7 +58,7 @@ def score_cam(
     maps = []
     with frozen(model), torch.no_grad():
         for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device).to(like.dtype)
+            pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:

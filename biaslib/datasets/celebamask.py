@@ -153,14 +153,15 @@ def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], *, si
     seen = [[(part, path, state.st_size, state.st_mtime_ns) for part, path, state in parts] for parts in states]
     key = fingerprint.of_value([size, seen, fingerprint.of_code(_regions)])
     target = store.root() / "decoded" / f"{dataset.name}-parts-{size}-{key}.npy"
-    if not target.exists():
-        with store.replacing(target) as partial:
-            shape = (len(REGIONS), len(files), size, size)
-            masks = np.lib.format.open_memmap(partial, mode="w+", dtype=np.bool_, shape=shape)
-            for row, parts in enumerate(tqdm(files, desc=f"decoding {dataset.name}", unit="image", disable=None)):
-                masks[:, row] = _regions(dataset, parts, size)
-            masks.flush()
-    return np.load(target, mmap_mode="r", allow_pickle=False)
+
+    def write(partial: Path) -> None:
+        shape = (len(REGIONS), len(files), size, size)
+        masks = np.lib.format.open_memmap(partial, mode="w+", dtype=np.bool_, shape=shape)
+        for row, parts in enumerate(tqdm(files, desc=f"decoding {dataset.name}", unit="image", disable=None)):
+            masks[:, row] = _regions(dataset, parts, size)
+        masks.flush()
+
+    return decoded.mapped(target, write)
 
 
 def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) -> np.ndarray:

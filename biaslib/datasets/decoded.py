@@ -1,6 +1,8 @@
 """Pictures decoded once into memory maps in the store, so that a second load reads no JPEG."""
 
+import functools
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,10 +78,40 @@ def _decoded(
     parts = [mode, size, seen, fingerprint.of_code(_decode_all), inside and fingerprint.of_code(inside)]
     kind = mode if inside is None else "region"
     target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value(parts)}.npy"
-    if not target.exists():
-        with store.replacing(target) as partial:
-            _decode_all(dataset, files, size, mode, inside, partial)
+    return mapped(target, lambda partial: _decode_all(dataset, files, size, mode, inside, partial))
+
+
+def mapped(target: Path, write: Callable[[Path], None]) -> np.ndarray:
+    """The array in a file of the store, as a read-only memory map.
+
+    The file's SHA-256 is compared once in a process, and again where the file has changed since. That reads all of
+    it: see `store.is_whole` for the cost.
+
+    Args:
+        target: the file.
+        write: writes the array to a path in NumPy's format; called where the file is missing or damaged.
+
+    Warns:
+        DamagedEntryWarning: the file is damaged and is written again.
+    """
+    if not target.exists() or not _is_whole(target, *_state(target)):
+        if target.exists():
+            warnings.warn(
+                f"the decoded file {target} is damaged; it is written again.", store.DamagedEntryWarning, stacklevel=2
+            )
+        with store.sealed(target) as partial:
+            write(partial)
     return np.load(target, mmap_mode="r", allow_pickle=False)
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    state = file.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)
+def _is_whole(file: Path, *state: int) -> bool:
+    return store.is_whole(file)
 
 
 def _decode_all(

@@ -151,7 +151,7 @@ def _run(trial: Trial) -> Arrays:
 
 def _maps(world: str, model: nn.Module, images: np.ndarray) -> Arrays:
     """Grad-CAM (N, h, w) of the answer, of the cue where the model tells it, and of bystanders."""
-    pixels = models.to_tensor(images)
+    pixels = models.to_tensor(images, model=model)
     if world == "faces":
         names = ("answer", "cue", *BYSTANDERS)
         targets = np.array([Faces.attributes.index(name) for name in (Faces.target, Faces.cue, *BYSTANDERS)])
@@ -198,7 +198,7 @@ def _localised(trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples:
     for name in METHODS if trial.world in SLOW else ("Grad-CAM",):
         coarse = answer_maps[: trial.explained]
         if name != "Grad-CAM":
-            coarse = METHODS[name](model, models.to_tensor(some.images), asked[:, None])[:, 0].numpy()
+            coarse = METHODS[name](model, models.to_tensor(some.images, model=model), asked[:, None])[:, 0].numpy()
         fine = metrics.at_size(coarse, trial.size, trial.size)
         for part, masks in (("object", own), ("cue", cue)):
             rows = np.asarray(masks.any(axis=(1, 2)))

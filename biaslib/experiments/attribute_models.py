@@ -73,6 +73,7 @@ class Experiment:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.source not in GROUPS:
             raise BiaslibError(f"source must be {' or '.join(GROUPS)}, not {self.source!r}.")
         if unknown := {name for name in self._named() if name not in known_attributes(self.source)}:

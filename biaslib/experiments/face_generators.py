@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,10 @@ def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Experimen
     return Experiment(gan=gan, encoder=encoder, threads=threads)
 
 
+# what the store knows a training by: the experiment and, of photographs, their fingerprint
+Key = tuple[Experiment, str]
+
+
 @dataclass(frozen=True)
 class Trained:
     """A generator and its encoder, on the CPU, in evaluation mode.
@@ -126,19 +131,22 @@ class Trained:
 def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Trained]:
     """The generators, in this order, trained side by side where the store lacks them.
 
-    A training that was killed goes on where it was, see `gan.training.grow`.
+    A training that was killed goes on where it was, the generator's and the encoder's: their checkpoints are removed
+    only when the result is stored.
 
     Raises:
         BiaslibError: where CelebA's files are missing.
     """
     keys = [(one, fingerprint.of_value(one.pictures()) if one.source == "celeba" else "") for one in experiments]
     states = parallel.stored("face-generator", keys, train, scheduler=scheduler)
+    for key in keys:
+        shutil.rmtree(_checkpoints(key), ignore_errors=True)
     return [_restored(one, state) for one, state in zip(experiments, states, strict=True)]
 
 
-def train(key: tuple[Experiment, str]) -> State:
+def train(key: Key) -> State:
     """All tensors of one generator and its encoder, trained on the experiment's threads: cores do not change them."""
-    return parallel.on_threads(key[0].threads, _train, key[0])
+    return parallel.on_threads(key[0].threads, _train, key)
 
 
 def kept(name: str) -> tuple[Trained, dict[str, Any]]:
@@ -194,7 +202,9 @@ def keep(name: str) -> Path:
     if name not in RECIPES:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(RECIPES)}.")
     experiment, start = RECIPES[name], perf_counter()
-    state = store.get_or_compute("face-generator", (experiment, ""), lambda: train((experiment, "")), code=train)
+    key = (experiment, "")
+    state = store.get_or_compute("face-generator", key, lambda: train(key), code=train)
+    shutil.rmtree(_checkpoints(key), ignore_errors=True)
     record = {
         "command": f"biaslib grow {name}",
         "preset": name,
@@ -212,10 +222,17 @@ def keep(name: str) -> Path:
     return weights
 
 
-def _train(experiment: Experiment) -> State:
-    grown = grow(experiment.pictures(), experiment.gan)
+def _checkpoints(key: Key) -> Path:
+    """The folder of what a training leaves when it is killed."""
+    name = fingerprint.of_value([key, fingerprint.of_code(train)])
+    return store.root() / "checkpoints" / f"face-generator-{name}"
+
+
+def _train(key: Key) -> State:
+    experiment, folder = key[0], _checkpoints(key)
+    grown = grow(experiment.pictures(), experiment.gan, checkpoint=folder / "generator.pt")
     print(f"the generator is grown; its encoder is next ({experiment.encoder.images:,} images)", file=sys.stderr)
-    encoder = train_encoder(grown.generator, experiment.encoder)
+    encoder = train_encoder(grown.generator, experiment.encoder, checkpoint=folder / "encoder.pt")
     return {
         **{f"generator.{name}": tensor for name, tensor in grown.generator.state_dict().items()},
         **{f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biaslib import datasets, fingerprint, parallel, training
+from biaslib import datasets, fingerprint, models, parallel, training
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES, hair_colour
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.objectives import Joint
@@ -42,6 +42,9 @@ class Experiment:
     batch: int = 64
     learning_rate: float = 4e-3
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
 
     def config(self) -> TrainingConfig:
         """As the notebooks' small models are trained; mirrored at random, as in the paper."""

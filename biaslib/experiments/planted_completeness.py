@@ -60,7 +60,7 @@ def run_completeness(key: Key) -> dict[str, np.ndarray]:
 
 def _measured(setting: Setting, evaluation: Evaluation, steps: int, many: int) -> dict[str, np.ndarray]:
     model = known(setting)
-    images = models.to_tensor(evaluation.samples(setting).images)
+    images = models.to_tensor(evaluation.samples(setting).images, model=model)
     targets = model(images).argmax(dim=1, keepdim=True)
 
     def shares(steps: int, rule: Rule) -> torch.Tensor:

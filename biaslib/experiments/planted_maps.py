@@ -146,7 +146,7 @@ def explained(setting: Setting, evaluation: Evaluation, methods: Mapping[str, Me
     logits = training.predict(model, samples.images)
     truth = _truth(setting, samples)
     targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
-    pixels = models.to_tensor(samples.images)
+    pixels = models.to_tensor(samples.images, model=model)
     found = {name: method(model, pixels, targets[:, None])[:, 0].numpy() for name, method in methods.items()}
     return found | {"logits": logits, "truth": truth, "explained": targets}
 

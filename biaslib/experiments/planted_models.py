@@ -120,6 +120,7 @@ class Setting:
     files: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.use_case not in USE_CASES:
             raise BiaslibError(f"use_case must be {' or '.join(USE_CASES)}, not {self.use_case!r}.")
         if self.source not in SOURCES:

@@ -203,7 +203,8 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
     rows = np.concatenate([np.flatnonzero(truth == case.favoured)[: destruction.images],
                            np.flatnonzero(truth != case.favoured)[: destruction.images]])  # fmt: skip
     correct = found["logits"][rows].argmax(axis=1) == truth[rows]
-    model = attribution.lean(known(setting), models.to_tensor(samples.images[:2]))
+    model = known(setting)
+    model = attribution.lean(model, models.to_tensor(samples.images[:2], model=model))
 
     predict = functools.partial(_scores, model, destruction.output)
     height, width = samples.images.shape[1:3]

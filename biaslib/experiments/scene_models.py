@@ -302,7 +302,7 @@ def _adversary_accuracy(criterion: AdversarialLoss, model: nn.Module, test: Samp
 @torch.inference_mode()
 def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray:
     starts = range(0, len(images), batch)
-    maps = [model.forward_features(models.to_tensor(images[i : i + batch])) for i in starts]
+    maps = [model.forward_features(models.to_tensor(images[i : i + batch], model=model)) for i in starts]
     return torch.cat([each.mean((2, 3)) for each in maps]).numpy()
 
 

@@ -1,7 +1,10 @@
 """An encoder: from an image back to the latent code that a generator would draw it from (Denton et al. 2019, 4.1)."""
 
+import math
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -11,6 +14,9 @@ from tqdm import trange
 from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Generator, pixel_norm
+from biaslib.training import resumed, save_checkpoint
+
+_CHECKPOINTS: Final = 20  # in a whole training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,7 @@ class Encoder(nn.Module):
         return pixel_norm(self.head(self.features(images)))
 
 
-def train_encoder(generator: Generator, config: EncoderConfig) -> Encoder:
+def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
     """Trains an encoder on pairs of codes and the images drawn from them, by the distance between the codes.
 
     The generator normalises its codes, so their lengths cannot be seen in an image: the distance is between normalised
@@ -76,28 +82,75 @@ def train_encoder(generator: Generator, config: EncoderConfig) -> Encoder:
     Args:
         generator: in evaluation mode; it is left as it is.
         config: everything else.
+        checkpoint: a file that the training is kept in, from which a killed one goes on and ends with the same
+            weights; the caller removes it. None keeps nothing.
 
     Returns:
         The encoder on the CPU, in evaluation mode.
     """
-    device, size = models.device(), 4 * 2 ** (len(generator.widths) - 1)
-    place = next(generator.parameters()).device
+    steps = max(1, config.images // config.batch)
+    every = math.ceil(steps / _CHECKPOINTS)
     with torch.random.fork_rng():
+        if checkpoint is None:
+            run = _Run.start(generator, config, steps)
+        else:
+            run = resumed(lambda: _Run.start(generator, config, steps), checkpoint)
+        for _ in trange(
+            run.step, steps, initial=run.step, total=steps, desc="training the encoder",
+            disable=not sys.stderr.isatty(),
+        ):  # fmt: skip
+            run.train_step(generator, config.batch)
+            if checkpoint is not None and (run.step % every == 0 or run.step == steps):
+                run.save(checkpoint)
+    return run.encoder.cpu().eval()
+
+
+@dataclass
+class _Run:
+    """A training between two steps: everything a checkpoint has to hold, and torch's random state with it."""
+
+    encoder: Encoder
+    optimiser: torch.optim.Optimizer
+    rate: torch.optim.lr_scheduler.LRScheduler
+    device: torch.device
+    step: int = 0
+
+    @classmethod
+    def start(cls, generator: Generator, config: EncoderConfig, steps: int) -> "_Run":
+        device, size = models.device(), 4 * 2 ** (len(generator.widths) - 1)
         torch.manual_seed(config.seed)
         encoder = Encoder(latent=generator.latent, size=size, widths=config.widths).to(device)
-        steps = max(1, config.images // config.batch)
         optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
         rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=steps + 1)
-        for _ in trange(steps, desc="training the encoder", disable=not sys.stderr.isatty()):
-            codes = torch.randn(config.batch, generator.latent)
-            with torch.no_grad():
-                images = generator(codes.to(place)).to(device)
-            loss = (encoder(images) - pixel_norm(codes).to(device)).norm(dim=1).mean()
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
-            rate.step()
-    return encoder.cpu().eval()
+        return cls(encoder, optimiser, rate, device)
+
+    def train_step(self, generator: Generator, batch: int) -> None:
+        codes = torch.randn(batch, generator.latent)
+        with torch.no_grad():
+            images = generator(codes.to(next(generator.parameters()).device)).to(self.device)
+        loss = (self.encoder(images) - pixel_norm(codes).to(self.device)).norm(dim=1).mean()
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.rate.step()
+        self.step += 1
+
+    def save(self, path: Path) -> None:
+        state = {
+            "encoder": self.encoder.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "rate": self.rate.state_dict(),
+            "random": torch.get_rng_state(),
+            "step": self.step,
+        }
+        save_checkpoint(state, path)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.encoder.load_state_dict(state["encoder"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.rate.load_state_dict(state["rate"])
+        torch.set_rng_state(state["random"].cpu())
+        self.step = state["step"]
 
 
 @torch.inference_mode()

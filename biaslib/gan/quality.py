@@ -57,7 +57,7 @@ def features(model: Any, images: np.ndarray, *, batch: int = 256) -> np.ndarray:
     """
     place = next(model.parameters()).device
     starts = range(0, len(images), batch)
-    parts = [models.to_tensor(images[start : start + batch], place) for start in starts]
+    parts = [models.to_tensor(images[start : start + batch], place, model=model) for start in starts]
     return torch.cat([model.forward_features(part).float().mean(dim=(2, 3)) for part in parts]).cpu().numpy()
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from biaslib import fingerprint, models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
-from biaslib.training import autocast, saved_state
+from biaslib.training import autocast, resumed, save_checkpoint
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 
@@ -117,31 +117,34 @@ class Grown:
     log: list[dict[str, float]]
 
 
-def grow(images: np.ndarray, config: GanConfig) -> Grown:
+def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> Grown:
     """Trains a generator of such images.
 
-    After every chunk a checkpoint goes to the store; a run that was killed and is started again with the same images
-    and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
+    A checkpoint is written after every chunk; a run that was killed and is started again with the same images and
+    configuration goes on from there and ends with the same weights.
 
     Args:
         images: (N, size, size, 3) uint8, as large as the configuration's last level.
         config: everything else.
+        checkpoint: a file that the last chunk is left in, until the caller has stored the result and removes it.
+            None: a file of the store, which a finished run removes.
 
     Raises:
         BiaslibError: for images of another size or type, or fewer than a batch.
     """
     _check_images(images, config)
-    checkpoint = store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images))}.pt"
+    code = fingerprint.of_code(grow)
+    path = checkpoint or store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images, code))}.pt"
     with torch.random.fork_rng():
-        run = _Run.start(config)
-        run.resume(checkpoint)
+        run = resumed(lambda: _Run.start(config), path)
         for _ in tqdm(
             range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
             desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
         ):  # fmt: skip
             run.train_chunk(images)
-            run.save(checkpoint)
-    checkpoint.unlink(missing_ok=True)
+            run.save(path)
+    if checkpoint is None:
+        path.unlink(missing_ok=True)
     return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
 
 
@@ -298,13 +301,9 @@ class _Run:
             "frames": [torch.from_numpy(frame) for frame in self.frames],
             "log": self.log,
         }
-        with store.replacing(path) as partial:
-            torch.save(state, partial)
+        save_checkpoint(state, path)
 
-    def resume(self, path: Path) -> None:
-        state = saved_state(path, self.device)
-        if state is None:
-            return
+    def restore(self, state: dict[str, Any]) -> None:
         for name in ("generator", "averaged", "critic"):
             getattr(self, name).load_state_dict(state[name])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslib import datasets
+from biaslib import datasets, store
 from biaslib.datasets import DatasetWarning, celebamask
 from biaslib.errors import BiaslibError
 from tests import layouts
+from tests.damage import DAMAGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 N = 20
@@ -152,3 +153,15 @@ def test_it_warns_of_its_terms(official):
     celebamask.registry.warn.cache_clear()
     with pytest.warns(DatasetWarning, match="CelebA's terms"):
         celebamask.attributes(official)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_masks_are_said_and_drawn_anew(official, damage):
+    before = celebamask.load("test", size=32, root=official)
+    expected = {region: np.array(mask) for region, mask in before.masks.items()}
+    (file,) = (store.root() / "decoded").glob("*-parts-*")
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.warns(store.DamagedEntryWarning, match=f"{file.name} .* again"):
+        after = celebamask.load("test", size=32, root=official)
+    for region, mask in expected.items():
+        np.testing.assert_array_equal(after.masks[region], mask)

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,6 +8,7 @@ from biaslib import datasets, store
 from biaslib.datasets import celeba, decoded, registry, waterbirds
 from biaslib.errors import BiaslibError
 from tests import layouts
+from tests.damage import DAMAGES
 
 
 def test_waterbirds_images_labels_and_masks_fit_together(tmp_path):
@@ -49,6 +52,38 @@ def test_second_load_decodes_nothing(tmp_path, monkeypatch):
     np.testing.assert_array_equal(first.images, second.images)
     with pytest.raises(AssertionError, match="decoded again"):  # another size is another map
         datasets.load("waterbirds", "val", size=12, root=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["RGB", "L"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_map_is_said_and_decoded_anew(tmp_path, damage, kind):
+    layouts.waterbirds(tmp_path)
+    before = datasets.load("waterbirds", "val", size=64, root=tmp_path)
+    expected = np.array(before.images), np.array(before.masks["bird"])
+    (file,) = (store.root() / "decoded").glob(f"*-{kind}-*")
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.warns(store.DamagedEntryWarning, match=f"{file.name} .* again"):
+        after = datasets.load("waterbirds", "val", size=64, root=tmp_path)
+    np.testing.assert_array_equal(after.images, expected[0])
+    np.testing.assert_array_equal(after.masks["bird"], expected[1])
+    again = datasets.load("waterbirds", "val", size=64, root=tmp_path)  # without a warning, which would be an error
+    np.testing.assert_array_equal(again.images, expected[0])
+    assert isinstance(again.images, np.memmap)
+
+
+def test_a_map_is_checked_once_in_a_process_and_again_when_its_file_has_changed(tmp_path, monkeypatch):
+    layouts.waterbirds(tmp_path, segmentations=False)
+    datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    (file,) = (store.root() / "decoded").iterdir()
+    checked = []
+    original = store.is_whole
+    monkeypatch.setattr(store, "is_whole", lambda path: (checked.append(path), original(path))[1])
+    for _ in range(3):
+        datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    assert checked == [file]
+    os.utime(file)
+    datasets.load("waterbirds", "val", size=16, root=tmp_path)
+    assert checked == [file, file]
 
 
 def test_another_way_of_decoding_is_another_map(tmp_path, monkeypatch):

@@ -6,15 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
-from biaslib import project
+from biaslib import project, store
 from biaslib.errors import BiaslibError
 from biaslib.experiments import face_generators
 from biaslib.experiments.face_generators import RECIPES, Experiment, kept, names
+from biaslib.gan import encoder
+from biaslib.gan import training as gan
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.encoder import EncoderConfig, encoded
 from biaslib.gan.training import GanConfig
+from biaslib.training import DamagedCheckpointWarning
+from tests.damage import flipped
 
 TINY = Experiment(
     images=40,
@@ -48,6 +53,68 @@ def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
     assert record["command"] == "biaslib grow tiny"
     assert record["experiment"]["gan"]["images"] == 64
     assert {"preset", "device", "date", "commit", "seconds"} < set(record)
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def kill_while_the_encoder_trains(start):
+    calls = []
+    original = encoder.pixel_norm
+
+    def pixel_norm(codes):
+        calls.append(1)
+        if len(calls) == 6:  # two calls a step: in the third of four
+            raise Killed
+        return original(codes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoder, "pixel_norm", pixel_norm)
+        with pytest.raises(Killed):
+            start()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [lambda: face_generators.trained([TINY]), lambda: face_generators.keep("tiny")],
+    ids=["trained", "keep"],
+)
+def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator_again(
+    book, tmp_path, monkeypatch, in_this_process, start
+):
+    def state():
+        (entry,) = store.entries()
+        return safetensors.torch.load_file(entry.path / "tensors.safetensors")
+
+    start()
+    unbroken = state()
+    monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "another"))
+    kill_while_the_encoder_trains(start)
+    assert store.entries() == []
+    chunks, codes = [], []
+    train_chunk, read = gan._Run.train_chunk, encoder.Encoder.forward
+    monkeypatch.setattr(gan._Run, "train_chunk", lambda *given: (chunks.append(1), train_chunk(*given)))
+    monkeypatch.setattr(encoder.Encoder, "forward", lambda *given: (codes.append(1), read(*given))[1])
+    start()
+    assert chunks == []
+    assert len(codes) == 2 + 4  # two steps of four were in the checkpoint; four parts measure what was learnt
+    again = state()
+    assert again.keys() == unbroken.keys()
+    assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
+    assert list((store.root() / "checkpoints").iterdir()) == []
+
+
+def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
+    unbroken = face_generators.train((TINY, ""))
+    for part in ("generator", "encoder"):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / part))
+        kill_while_the_encoder_trains(lambda: face_generators.train((TINY, "")))
+        (file,) = (store.root() / "checkpoints").rglob(f"{part}.pt")
+        file.write_bytes(flipped(0)(file.read_bytes()))
+        with pytest.warns(DamagedCheckpointWarning, match=f"{part}.pt is damaged"):
+            again = face_generators.train((TINY, ""))
+        assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
 
 
 def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():

@@ -11,6 +11,7 @@ from biaslib.errors import BiaslibError
 from biaslib.gan import training
 from biaslib.gan.training import GanConfig, as_pixels, gradient_penalty, grow, r1_penalty
 from biaslib.training import DamagedCheckpointWarning
+from tests.damage import DAMAGES
 
 TINY = GanConfig(
     latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.25, 0.25)), images=64, batch=4, chunks=4, frames=3,
@@ -85,13 +86,25 @@ def test_a_killed_training_ends_with_the_same_weights(squares, monkeypatch, loss
     assert not list((store.root() / "checkpoints").glob("gan-*"))
 
 
-def test_a_damaged_checkpoint_is_said_and_started_anew(squares):
-    unbroken = grow(squares, TINY)
-    path = store.root() / "checkpoints" / f"gan-{training.fingerprint.of_value((TINY, squares))}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"nothing")
+def test_a_checkpoint_that_is_given_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "generator.pt"
+    first = grow(squares, TINY, checkpoint=path)
+    chunks = []
+    monkeypatch.setattr(training._Run, "train_chunk", lambda *given: chunks.append(1))
+    again = grow(squares, TINY, checkpoint=path)
+    assert chunks == []
+    assert torch.equal(weights(again.generator), weights(first.generator))
+    assert torch.equal(weights(again.critic), weights(first.critic))
+    assert path.exists()
+
+
+@pytest.mark.parametrize("damage", ["bit 0", "block 0", "cut at 0.3", "text"])  # all of them: tests/test_training.py
+def test_a_damaged_checkpoint_is_said_and_started_anew(squares, tmp_path, damage):
+    path = tmp_path / "generator.pt"
+    unbroken = grow(squares, TINY, checkpoint=path)
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.warns(DamagedCheckpointWarning, match="is damaged; the training starts anew"):
-        again = grow(squares, TINY)
+        again = grow(squares, TINY, checkpoint=path)
     assert torch.equal(weights(again.generator), weights(unbroken.generator))
 
 
