@@ -15,7 +15,6 @@ from torch import nn
 
 from biaslib import models
 from biaslib.attribution import grad_cam, integrated_gradients, score_cam
-from biaslib.attribution.integrated_gradients import Rule
 from biaslib.metrics import Labels, attention_iou, bias_amplification
 
 THREADS = 2
@@ -56,8 +55,8 @@ def score_cam_library(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(library.get_cam_image(images, layer, targets, activations, None)).clamp(min=0)
 
 
-def integrated_gradients_ours(model: nn.Module, images: torch.Tensor, rule: Rule = "adaptive") -> torch.Tensor:
-    return integrated_gradients(model, images, [1], rule=rule, signed=True)[:, 0]
+def integrated_gradients_ours(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    return integrated_gradients(model, images, [1], signed=True)[:, 0]
 
 
 def integrated_gradients_captum(model: nn.Module, images: torch.Tensor) -> torch.Tensor:

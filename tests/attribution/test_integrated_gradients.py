@@ -1,4 +1,4 @@
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from torch import nn
 
 from biaslib import models
 from biaslib.attribution import completeness_gap, integrated_gradients
-from biaslib.attribution.integrated_gradients import Rule, _closing
 from biaslib.errors import BiaslibError
 from tests.attribution.subjects import assert_close, lively, state, trained_halfway
 
@@ -61,69 +60,40 @@ def test_equals_captum(architecture: str) -> None:
     expected = [
         captum.attribute(images, BLACK.double(), target, n_steps=16, method="riemann_trapezoid") for target in (1, 3)
     ]
-    shares = integrated_gradients(model, images.float(), [1, 3], steps=16, rule="trapezoid", signed=True, batch=5)
+    shares = integrated_gradients(model, images.float(), [1, 3], steps=16, signed=True, batch=5)
     # captum's weights add up to 15/16: it divides 15 intervals by their 16 ends
     assert_close(shares, torch.stack(expected, 1).float() * 16 / 15, 1e-5)
 
 
-@pytest.mark.parametrize("architecture", ["small", "efficientnet_b0", "mobilenetv1_100", "small_mobilenet"])
-def test_the_shares_add_up(architecture: str) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "most"),
+    [("small", 0.01), ("efficientnet_b0", 0.01), ("mobilenetv1_100", 0.02)],  # a fresh MobileNet is the most jagged
+)
+def test_the_shares_add_up(architecture: str, most: float) -> None:
     torch.manual_seed(0)
     model = models.build(architecture, 2)
     images = smooth_images(1)
     shares = integrated_gradients(model, images, [0, 1], signed=True)
     gap = completeness_gap(model, images, [0, 1], shares)
     assert gap.shape == (1, 2)
-    assert gap.max() <= 0.01
+    assert gap.max() <= most
 
 
-class Powers(nn.Module):
-    """Of the first colour: its cube, summed; and a wave that is 0 with the same slope at 0 and at 1."""
+class Cube(nn.Module):
+    """The first colour to the third power, summed."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        first = images[:, 0]
-        return torch.stack([first**3, torch.sin(2 * torch.pi * first)], -1).sum((1, 2))
+        return (images[:, 0] ** 3).sum((1, 2))[:, None]
 
 
-def test_what_two_points_can_say() -> None:
+@pytest.mark.parametrize(("steps", "share"), [(2, 3 / 2), (3, 9 / 8), (5, 33 / 32)])
+def test_the_gap_is_the_error_of_the_trapezoid_rule(steps: int, share: float) -> None:
     images, black = torch.ones(1, 3, 2, 2), torch.zeros(3, 2, 2)
-
-    def share(rule: Any, target: int) -> torch.Tensor:
-        found = integrated_gradients(Powers(), images, [target], steps=2, baseline=black, rule=rule, signed=True)
-        return found[0, 0, 0]
-
-    # the slope of the cube is 0 at one end and 3 at the other: half of each, or what adds up to 1
-    torch.testing.assert_close(share("trapezoid", 0), torch.full((2, 2), 1.5))
-    torch.testing.assert_close(share("adaptive", 0), torch.full((2, 2), 1.0))
-    # both ends of the wave have the slope of 2 pi: no weights of the two make 0 of it
-    torch.testing.assert_close(share("adaptive", 1), torch.full((2, 2), 2 * torch.pi))
-
-
-def test_an_interval_that_has_given_all_leaves_the_rest_to_the_others() -> None:
-    ways = torch.tensor([0.0, 0.1, 0.5, 1.0], dtype=torch.double)
-    sums = torch.tensor([[0.0, 9.0, 8.0, 3.0]], dtype=torch.double)
-    even = float(torch.trapezoid(sums, ways))
-    for difference in (even - 0.5, even + 0.5, even + 1.3):
-        weights = _closing(ways, sums, torch.tensor([difference], dtype=torch.double))
-        assert float((weights * sums).sum()) == pytest.approx(difference)
-        assert weights.min() >= 0
-        assert float(weights.sum()) == pytest.approx(1)
-
-
-class Balanced(nn.Module):
-    """Answers whose shares change along the way while their sum does not, but for rounding."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        squares = images[:, 0].square() - images[:, 1].square() + 0.3 * images[:, 2]
-        return squares.sum((1, 2))[:, None]
-
-
-def test_rounding_moves_no_weight() -> None:
-    one = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    images, black = torch.cat([one, one.flip(3), 1 - one], 1), torch.zeros(3, 8, 8)
-    shares = integrated_gradients(Balanced(), images, [0], steps=17, baseline=black, signed=True)
-    expected = torch.cat([one.square(), -one.flip(3).square(), 0.3 * (1 - one)], 1)
-    assert_close(shares, expected[:, None], 1e-6)
+    # the slope is 3 alpha^2, so n points give 1 + 1 / (2 (n - 1)^2) of a true share of 1
+    shares = integrated_gradients(Cube(), images, [0], steps=steps, baseline=black, signed=True)
+    torch.testing.assert_close(shares[0, 0, 0], torch.full((2, 2), share))
+    gap = completeness_gap(Cube(), images, [0], shares, baseline=black)
+    torch.testing.assert_close(gap, torch.tensor([[share - 1]]))
 
 
 @pytest.mark.parametrize(("weights", "logits"), [(torch.bfloat16, torch.float32), (torch.float32, torch.float64)])
@@ -136,42 +106,9 @@ def test_logits_may_be_wider_than_weights(weights: torch.dtype, logits: torch.dt
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return self.small(images).to(logits)
 
-    for rule in get_args(Rule):
-        maps = integrated_gradients(Wide().eval(), smooth_images(1), [0, 1], steps=20, rule=rule)
-        assert maps.dtype == torch.float32
-        assert maps.isfinite().all()
-
-
-class Step(nn.Module):
-    """A steep step where the first colour is a quarter."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(40 * (images[:, :1].mean((2, 3)) - 0.25))
-
-
-def test_no_weight_is_negative() -> None:
-    ways = torch.tensor([0.0, 0.5, 1.0])
-    slopes = 40 * torch.sigmoid(40 * (ways - 0.25)) * torch.sigmoid(-40 * (ways - 0.25))
-    options: Any = {"steps": 3, "baseline": torch.zeros(3, 1, 1), "signed": True}
-    shares = integrated_gradients(Step(), torch.ones(1, 3, 1, 1), [0], **options)
-    # the three points miss the step, and no mean of their slopes is as large as the whole step of 1
-    assert slopes.min() <= shares.sum() <= slopes.max() + 1e-6 < 1
-
-
-def test_adaptive_points_bring_the_map_of_mobilenet_nearer_to_that_of_many() -> None:
-    model = lively("mobilenetv1_075")
-    images = smooth_images(4)
-
-    def masses(steps: int, rule: Any) -> torch.Tensor:
-        maps = integrated_gradients(model, images, [0], steps=steps, rule=rule)
-        return maps / maps.sum((2, 3), keepdim=True)
-
-    many = masses(513, "trapezoid")
-
-    def distance(rule: Any) -> torch.Tensor:
-        return (masses(64, rule) - many).abs().sum()
-
-    assert distance("adaptive") < distance("trapezoid")
+    maps = integrated_gradients(Wide().eval(), smooth_images(1), [0, 1], steps=20)
+    assert maps.dtype == torch.float32
+    assert maps.isfinite().all()
 
 
 def test_a_linear_model_has_gradient_times_difference() -> None:
@@ -197,11 +134,11 @@ def test_batches_targets_and_baselines() -> None:
     every = integrated_gradients(model, images, range(4), steps=8, batch=100)
     assert every.shape == (3, 4, 64, 64)
     assert_close(integrated_gradients(model, images, range(4), steps=8, batch=3), every)
-    for rule in get_args(Rule):
-        all_at_once = integrated_gradients(model, images, range(4), steps=40, batch=100, rule=rule)
-        assert_close(integrated_gradients(model, images, range(4), steps=40, batch=7, rule=rule), all_at_once)
-        # what else is asked for changes nothing
-        assert_close(integrated_gradients(model, images, [2], steps=40, rule=rule), all_at_once[:, 2:3])
+    # the last batch of points is not full
+    all_at_once = integrated_gradients(model, images, range(4), steps=40, batch=100)
+    assert_close(integrated_gradients(model, images, range(4), steps=40, batch=7), all_at_once)
+    # what else is asked for changes nothing
+    assert_close(integrated_gradients(model, images, [2], steps=40), all_at_once[:, 2:3])
     each = np.array([[0, 3], [2, 2], [1, 0]])
     expected = every[torch.arange(3)[:, None], torch.from_numpy(each)]
     assert_close(integrated_gradients(model, images, each, steps=8), expected)
@@ -243,7 +180,6 @@ def test_the_model_comes_back_as_it_was(fails: bool, monkeypatch: pytest.MonkeyP
         (BLACK[:0], [0], {}, "There are no images"),
         (BLACK[0], [0], {}, "images must be uint8"),
         (BLACK, [0], {"batch": 0}, "batch must be at least 1, not 0"),
-        (BLACK, [0], {"rule": "simpson"}, "rule must be adaptive or trapezoid, not 'simpson'"),
         (BLACK, [0], {"steps": 1}, "steps must be at least 2 .* not 1"),
         (BLACK, [0], {"baseline": np.zeros((3, 8, 8))}, r"baseline must be normalised floats of shape \(3, 64, 64\)"),
         (BLACK, [0], {"baseline": np.zeros((3, 64, 64), int)}, "not torch.int64 of shape .* leave it out for black"),
