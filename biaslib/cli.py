@@ -80,9 +80,9 @@ def build(
     scheduler: Scheduler = None,
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
-    from biaslib import book, project
+    from biaslib.book import building, project
 
-    front = _pages(lambda: book.build(
+    front = _pages(lambda: building.build(
         project.find(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
     ))  # fmt: skip
     print(f"the book is at {front}")
@@ -114,19 +114,19 @@ def run(
 
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
-    from biaslib import book, project
+    from biaslib.book import building, execution, project
 
     if out is not None and (record or open_page):
         raise BiaslibError(
             f"--out makes no page, so there is nothing to {'record' if record else 'open'}: leave one out."
         )
     here = project.find()
-    given = book.read_parameters(here, notebook, parameter or ())
+    given = execution.read_parameters(here, notebook, parameter or ())
     if out is not None:
-        _pages(lambda: book.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
+        _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
         print(f"the executed notebook is at {out}")
         return
-    page = _pages(lambda: book.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler))
+    page = _pages(lambda: building.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler))
     print(f"the page is at {page}")
     if open_page:
         webbrowser.open(page.as_uri())
@@ -140,7 +140,7 @@ def grow(
 
     A training that was stopped goes on where it was.
     """
-    from biaslib.experiments import face_generators
+    from biaslib.chapters import face_generators
 
     print(f"the generator is at {face_generators.keep(name)}")
 
@@ -349,14 +349,14 @@ def data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it
 @app.command()
 def version() -> None:
     """Print the versions that the book's numbers depend on."""
-    from biaslib.book import execution
+    from biaslib.store import provenance
 
-    for library, number in execution.versions().items():
+    for library, number in provenance.versions().items():
         print(f"{library} {number}")
 
 
 def _pages(work: Callable[[], Any]) -> Any:
-    from biaslib.book import PageError
+    from biaslib.book.execution import PageError
 
     try:
         return work()

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from biaslib import parallel
+from biaslib.store import parallel
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 from biaslib.audit.pictures import FILTERS
 from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError
-from biaslib.networks import OURS
+from biaslib.models.networks import OURS
 
 HUBS = ("hf-hub", "hf_hub")
 _RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow, and so Hugging Face, numbers them

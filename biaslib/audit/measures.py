@@ -10,8 +10,8 @@ from tqdm import tqdm
 from biaslib.audit.tables import Binary
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, independent_errors
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
-from biaslib.proportions import compare_shares, share_interval
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.statistics.proportions import compare_shares, share_interval
 
 GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8

@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib import fingerprint, models
+from biaslib import models
 from biaslib.audit.checkpoints import HUBS, Beside, architecture, beside, is_torchvisions, refuse_foreign
 from biaslib.errors import BiaslibError
+from biaslib.models import building
+from biaslib.store import fingerprint
 
 IMAGENET_CLASSES = 1000
 _OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
@@ -109,16 +111,16 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
         built = models.build(name, IMAGENET_CLASSES, weights="imagenet")
         return Opened(built, described | {"weights": "imagenet"}, "imagenet")
     refuse_foreign(Path(weights))
-    path = models._weights_file(Path(weights))
+    path = building.weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
-    found: dict[str, torch.Tensor] = models._read_state(path)
+    found: dict[str, torch.Tensor] = building.read_state(path)
     near = beside(path)
     if near.architecture and near.architecture.partition(".")[0] != name.partition(".")[0]:
         raise BiaslibError(
             f"{near.name} beside the weights says that they are of {near.architecture!r}, not {name!r}: name that one, "
             "or move the file elsewhere if it is of other weights."
         )
-    last = models._classifier(models.build(name, 1))
+    last = building.last_layer(models.build(name, 1))
     layer = found.get(f"{last}.weight")
     if layer is None:
         raise BiaslibError(
@@ -210,7 +212,7 @@ def _is_state(path: Path) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # on what kind of pickle it is that is refused
-            models._read_state(path)
+            building.read_state(path)
     except BiaslibError:
         return False
     return True

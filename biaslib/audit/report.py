@@ -11,8 +11,8 @@ import pandas as pd
 
 from biaslib import figures
 from biaslib.audit.measures import GAP, POWER, RATES
+from biaslib.audit.reliability import IMAGES
 from biaslib.audit.result import VALUES, Audit, Shown
-from biaslib.dial.verdicts import AUDIT_IMAGES
 from biaslib.figures import p_value
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
@@ -55,7 +55,7 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit) -> dict[str, figures.Piece]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
-    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": AUDIT_IMAGES}
+    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": IMAGES}
     captions = {name: words.format(**known) for name, words in _CAPTIONS.items()}
     made |= {
         name: _table(table, name, captions[name])

@@ -71,7 +71,7 @@ class Audit:
         findings: what differs by more than chance; empty where nothing does.
         tables: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps,
             attention, regions and regions_by_cell (see `audit.measures`), p-values with and without correction; and
-            trust (`dial.trust`).
+            trust (`audit.reliability`).
         unmeasured: what could not be measured, and why.
         notes: what a reader should know of the data.
         shown: images to look at.

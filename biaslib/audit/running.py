@@ -9,17 +9,16 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from biaslib import fingerprint, recorded
 from biaslib.audit import findings, measures, report, result
 from biaslib.audit.choices import check, roles_of
 from biaslib.audit.looking import Seen, contents, look
 from biaslib.audit.pictures import check_pictures, find_masks
+from biaslib.audit.reliability import reliability
 from biaslib.audit.result import Audit, Shown
 from biaslib.audit.subjects import Subject, subject
 from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
-from biaslib.book.execution import versions
-from biaslib.dial.trust import trust
 from biaslib.errors import BiaslibError
+from biaslib.store import fingerprint, provenance
 
 ALPHA = 0.05
 SHOWN = 6
@@ -202,7 +201,7 @@ def _measured(
     tests = findings.correct(tables, corrected=corrected)
     alpha = ALPHA / max(1, tests) if corrected else ALPHA
     tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
-    tables["trust"] = trust(tables)
+    tables["trust"] = reliability(tables)
     found = tuple(findings.found(tables, target, others, alpha=ALPHA))
     return Audit(
         key=key,
@@ -225,7 +224,7 @@ def _measured(
             group.name: measures.average_maps(seen.maps[:, 0], labels, target, group)
             for group in [each for each in others if any(each.name == finding.of for finding in found)] or others[:1]
         },
-        about={"versions": versions(), "device": recorded.device(), "date": _today()},
+        about={"versions": provenance.versions(), "device": provenance.device(), "date": _today()},
     )  # fmt: skip
 
 

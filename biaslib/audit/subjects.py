@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib import attribution, fingerprint, models
+from biaslib import attribution, models
 from biaslib.audit.opening import open_model, reason
 from biaslib.audit.outputs import Reading, are_shares, reading
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
+from biaslib.store import fingerprint
 
 Asked = Callable[[torch.Tensor], torch.Tensor]
 

@@ -1,6 +1,4 @@
-"""Run a notebook with parameters, run them all, make the pages."""
+"""Run a notebook with parameters, run them all, record their numbers, make the pages.
 
-from biaslib.book.building import build, page
-from biaslib.book.execution import PageError, names, read_parameters, run
-
-__all__ = ["PageError", "build", "names", "page", "read_parameters", "run"]
+Its front door is empty, since every notebook reads records and should not wait for what builds books.
+"""

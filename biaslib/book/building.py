@@ -14,12 +14,12 @@ import filelock
 import yaml
 from tqdm import tqdm
 
-from biaslib import fingerprint, parallel, recorded
-from biaslib.book import execution, parameters, site
+from biaslib.book import execution, parameters, recorded, site
 from biaslib.book.execution import PageError
+from biaslib.book.project import Project
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
-from biaslib.project import Project
+from biaslib.store import fingerprint, parallel, provenance
 
 
 def build(
@@ -154,7 +154,7 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
             "package": fingerprint.of_package(),
             "records": [file.read_text(encoding="utf-8") for file in records if file.stem != own],
             "data": _data() if re.search("datasets|reanalysis", text) else [],
-            "versions": execution.versions(),
+            "versions": provenance.versions(),
         }
     )
 

@@ -2,10 +2,8 @@
 
 import contextlib
 import copy
-import importlib.metadata
 import json
 import os
-import platform
 import re
 import sys
 import time
@@ -16,12 +14,12 @@ from typing import Any
 import nbformat
 from tqdm import tqdm
 
-from biaslib import parallel, recorded, store
+from biaslib import store
 from biaslib.book import parameters as params
+from biaslib.book import recorded
+from biaslib.book.project import Project
 from biaslib.errors import BiaslibError
-from biaslib.project import Project
-
-LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
+from biaslib.store import parallel, provenance
 
 
 class PageError(Exception):
@@ -105,7 +103,7 @@ def run(
         {**params.of_preset(project, preset, notebook), **(parameters or {})}, defaults, name=notebook
     )
     changed = {name: value for name, value in given.items() if value != defaults[name]}
-    commit = recorded.commit(project.root)  # before the run: an edit during it has no part in it
+    commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
         try:
@@ -132,12 +130,12 @@ def run(
             "preset": preset or params.QUICK,
             "parameters": {**defaults, **changed},
             "changed": changed,
-            "date": recorded.now(),
+            "date": provenance.now(),
             "commit": commit,
-            "device": recorded.device(),
+            "device": provenance.device(),
             "seconds": round(time.perf_counter() - started, 1),
             "cores": parallel.cores(),
-            "versions": versions(),
+            "versions": provenance.versions(),
             "recorded": recorded.collect(executed),
         }
         for warning in _store_warnings(executed):
@@ -168,17 +166,6 @@ def about(file: Path) -> dict[str, Any] | None:
         return json.loads(file.read_text(encoding="utf-8"))["metadata"]["biaslib"]
     except (OSError, ValueError, KeyError):
         return None
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python and of the libraries that the book's numbers depend on."""
-    found = {"python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            found[library] = "not installed"
-    return found
 
 
 def plain(text: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import nbformat
 import yaml
 
+from biaslib.book.project import Project
 from biaslib.errors import BiaslibError
-from biaslib.project import Project
 
 QUICK = "quick"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import nbformat
 from tqdm import tqdm
 
-from biaslib import fingerprint, recorded
-from biaslib.book import execution
+from biaslib.book import execution, recorded
 from biaslib.book.execution import PageError
-from biaslib.project import Project
+from biaslib.book.project import Project
+from biaslib.store import fingerprint
 
 STUB = "not run yet"
 

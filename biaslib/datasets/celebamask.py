@@ -8,11 +8,12 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from biaslib import fingerprint, store
+from biaslib import store
 from biaslib.datasets import decoded, pictures, registry
 from biaslib.datasets.celeba import attribute_list
-from biaslib.picture_files import UNREADABLE, open_picture
+from biaslib.datasets.picture_files import UNREADABLE, open_picture
 from biaslib.samples import Samples
+from biaslib.store import fingerprint
 
 # The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
 REGIONS: dict[str, tuple[str, ...]] = {

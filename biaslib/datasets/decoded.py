@@ -11,9 +11,10 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from biaslib import fingerprint, store
+from biaslib import store
+from biaslib.datasets.picture_files import UNREADABLE, open_picture
 from biaslib.datasets.registry import Dataset, damaged, require
-from biaslib.picture_files import UNREADABLE, open_picture
+from biaslib.store import fingerprint
 
 _CHUNK = 256
 

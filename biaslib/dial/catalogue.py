@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from biaslib.detection import Side
 from biaslib.dial.measuring import Measured
 from biaslib.metrics import Labels, bias_amplification, worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.metrics.sensitivity import score_sensitivity
+from biaslib.statistics.detection import Side
 
 # (models of one trial's world, rows of the test images) -> (models,)
 Value = Callable[[Sequence[Measured], np.ndarray], np.ndarray]

@@ -7,13 +7,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib import metrics, parallel, training
+from biaslib import metrics, training
 from biaslib.dial.measuring import Measured, balanced, pictures, probability
 from biaslib.dial.trials import Trial, network
 from biaslib.errors import BiaslibError
 from biaslib.metrics.correlation import matthews_correlation
-from biaslib.proportions import compare_shares, share_interval
 from biaslib.statistics import Comparison, Interval, holm, interval
+from biaslib.statistics.proportions import compare_shares, share_interval
+from biaslib.store import parallel
 
 # what a picture shows -> the column of the world's table that draws it; the world's own cue is one of them
 CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {

@@ -10,12 +10,13 @@ import pandas as pd
 from scipy.special import expit, softmax
 from torch import nn
 
-from biaslib import attribution, metrics, models, parallel, training, worlds
+from biaslib import attribution, metrics, models, training, worlds
+from biaslib.chapters import scene_models
+from biaslib.chapters.planted_maps import METHODS
 from biaslib.dial.trials import Trial, network, train
-from biaslib.experiments import scene_models
-from biaslib.experiments.planted_maps import METHODS
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
+from biaslib.store import parallel
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.scenes import OBJECTS, Scenes

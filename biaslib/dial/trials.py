@@ -8,9 +8,9 @@ import pandas as pd
 from torch import nn
 
 from biaslib import worlds
+from biaslib.chapters import attribute_models, ensembles, planted_models, scene_models
 from biaslib.errors import BiaslibError
-from biaslib.experiments import attribute_models, ensembles, planted_models, scene_models
-from biaslib.training_config import TrainingConfig
+from biaslib.training.config import TrainingConfig
 from biaslib.worlds.protocol import World
 
 Recipe = ensembles.Recipe | planted_models.Setting | attribute_models.Experiment | scene_models.Experiment

@@ -1,15 +1,12 @@
-"""How far each measure of an audit can be trusted, as far as the recorded dial says."""
+"""How far each measure of an audit can be trusted, as the dial's numbers say it."""
 
-from collections.abc import Container
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from biaslib import recorded
 from biaslib.dial.trials import PLACES
 from biaslib.dial.verdicts import AUDIT_IMAGES, alarm_rates, alarms, from_record, powers_from_record, smallest_strengths
-from biaslib.errors import BiaslibError
 
 # the tables of an audit: what is in them, and the metric of the dial that it is
 IN_AUDITS: Final = {
@@ -21,34 +18,36 @@ IN_AUDITS: Final = {
 }
 
 
-def trust(tables: Container[str] = tuple(IN_AUDITS)) -> pd.DataFrame:
-    """The dial's table for what an audit measures, from the recorded run of the chapter, for one model.
+def trust(numbers: pd.DataFrame, powers: pd.DataFrame) -> pd.DataFrame:
+    """The table that travels with `biaslib.audit` (`reliability.csv`), from what the chapter recorded.
 
     Args:
-        tables: of the audit, by name; only what is measured in them is told of.
+        numbers: as the dial's record holds them.
+        powers: likewise.
 
     Returns:
-        A row a measure: `measure`; `unbiased accused` (Interval: how often an unbiased model is, singly, by the rule of
-        `detection`); and a column a world with the strength from which on 1,000 test images show the bias in 80 % of
-        audits, in words. No rows where nothing is recorded, or outside a checkout of the book.
+        A row a measure: `table` (of an audit) and `measure`; `accused`, `low`, `high` and `n`: the share of unbiased
+        models that it accuses alone, by the rule of `statistics.detection`; and a column a world with the strength
+        from which on 1,000 test images show the bias in 80 % of audits, in words.
     """
-    try:
-        record = recorded.get("dial")
-    except BiaslibError:
-        record = None
-    columns = ["measure", "unbiased accused", *PLACES]
-    if record is None:
-        return pd.DataFrame(columns=columns)
-    rates = alarm_rates(alarms(_usual(from_record(record["values"]["numbers"])))).set_index("metric")["alarms"]
-    smallest = smallest_strengths(_usual(powers_from_record(record["values"]["powers"])))
+    rates = alarm_rates(alarms(_usual(from_record(numbers)))).set_index("metric")["alarms"]
+    smallest = smallest_strengths(_usual(powers_from_record(powers)))
     audits = smallest[(smallest["images"] == AUDIT_IMAGES) & (smallest["models"] == 1)]
     from_ = audits.set_index(["metric", "world"])["strength"]
     rows = [
-        (words, rates[metric], *(_words(from_.get((metric, world), None)) for world in PLACES))
+        {
+            "table": name,
+            "measure": words,
+            "accused": rates[metric].estimate,
+            "low": rates[metric].low,
+            "high": rates[metric].high,
+            "n": rates[metric].n,
+            **{world: _words(from_.get((metric, world), None)) for world in PLACES},
+        }
         for name, (words, metric) in IN_AUDITS.items()
-        if name in tables and metric in rates
+        if metric in rates
     ]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def _usual(table: pd.DataFrame) -> pd.DataFrame:

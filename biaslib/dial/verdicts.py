@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib import parallel
-from biaslib.detection import beyond, noticed_from, p_value, power
 from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS, Metric
 from biaslib.dial.measuring import Measured, measured
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
-from biaslib.proportions import share_interval
 from biaslib.statistics import holm, interval, kendall
+from biaslib.statistics.detection import beyond, noticed_from, p_value, power
+from biaslib.statistics.proportions import share_interval
+from biaslib.store import parallel
 
 SIZES: Final = (100, 300, 1000, 5000)  # of test sets
 ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together

@@ -13,10 +13,11 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from biaslib import fingerprint, models, store
+from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
-from biaslib.training import autocast, resumed, save_checkpoint
+from biaslib.store import fingerprint
+from biaslib.training.loop import autocast, resumed, save_checkpoint
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 

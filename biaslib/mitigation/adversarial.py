@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import AttributesAndGroup, class_weights
+from biaslib.training.objectives import AttributesAndGroup, class_weights
 
 
 @dataclass(frozen=True, kw_only=True)

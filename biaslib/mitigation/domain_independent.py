@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from biaslib.errors import BiaslibError
-from biaslib.objectives import AttributesAndGroup
+from biaslib.training.objectives import AttributesAndGroup
 
 RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 

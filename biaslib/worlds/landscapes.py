@@ -4,18 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biaslib.worlds.drawing import (
-    Field,
-    clouds,
-    column,
-    coverage,
-    mix,
-    noise,
-    paint,
-    ramp,
-    rgb,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, clouds, column, coverage, mix, noise, paint, ramp, rgb, uniform
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 from biaslib import models
 from biaslib.audit.subjects import subject
 from biaslib.errors import BiaslibError
+from biaslib.models import building
 from tests.audit.subjects import PLAIN, draw
 
 PICTURES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -270,6 +271,6 @@ def test_random_bytes_as_weights_are_always_one_sentence(tmp_path):
         changed[rng.integers(min(len(whole), 600))] ^= 1 << rng.integers(8)
         (tmp_path / f"{number}.pt").write_bytes(bytes(changed))
         try:
-            models._read_state(tmp_path / f"{number}.pt")
+            building.read_state(tmp_path / f"{number}.pt")
         except BiaslibError:
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslib.project import Project
+from biaslib.book.project import Project
 
 HEADER = """---
 jupytext:

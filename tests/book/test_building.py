@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslib import book, recorded
-from biaslib.book import building, execution, site
+from biaslib.book import building, execution, recorded, site
 from biaslib.errors import BiaslibError
 from tests.book.conftest import cli, write_notebook
 
@@ -68,7 +67,7 @@ def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(proj
 def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, without_site):
     write_notebook(project, "good", "print(n)")
     write_notebook(project, "bad", "print('an old result')")
-    book.build(project)
+    building.build(project)
     old = executed(project, "bad")
 
     write_notebook(project, "bad", "ratio = n\nratio / 0")
@@ -93,8 +92,8 @@ def test_a_users_mistake_inside_a_notebook_is_one_sentence(project):
 
 def test_a_kernel_that_dies_is_a_sentence(project, tmp_path):
     write_notebook(project, "one", "import os\nos._exit(1)")
-    with pytest.raises(book.PageError, match="one: its kernel ended before the last cell"):
-        book.run(project, "one", tmp_path / "one.ipynb")
+    with pytest.raises(execution.PageError, match="one: its kernel ended before the last cell"):
+        execution.run(project, "one", tmp_path / "one.ipynb")
     assert list(tmp_path.glob("*one.ipynb")) == []
 
 
@@ -102,8 +101,8 @@ def test_a_warning_while_making_the_pages_is_an_error_and_keeps_the_old_site(pro
     project.site.mkdir(parents=True)
     (project.site / "index.html").write_text("the old site")
     (project.book / "index.md").write_text("# A small book\n\n{ref}`nowhere-at-all`\n")
-    with pytest.raises(book.PageError, match="nowhere-at-all"):
-        book.build(project)
+    with pytest.raises(execution.PageError, match="nowhere-at-all"):
+        building.build(project)
     assert (project.site / "index.html").read_text() == "the old site"
 
 
@@ -129,7 +128,7 @@ def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, c
     wait_for(lambda: not is_running(kernel))
 
     gate.touch()
-    book.build(project)
+    building.build(project)
     assert "fast: running" not in capsys.readouterr().out
     assert "through the gate" in executed(project, "slow")
     assert not list(project.executed.glob(".partial-*"))
@@ -152,12 +151,12 @@ def test_only_runs_the_named_notebook_and_says_what_is_missing(project):
     assert "not run yet: two" in done.stdout
     assert "has not been run" in html(project, "two")
     with pytest.raises(BiaslibError, match="no notebook or part 'three'"):
-        book.build(project, only=["three"])
+        building.build(project, only=["three"])
 
 
 def test_a_page_says_at_its_top_which_parameters_are_not_the_books(project, without_site):
     write_notebook(project, "one", "print('n is', n)")
-    book.page(project, "one", given={"n": 7})
+    building.page(project, "one", given={"n": 7})
     content = json.loads(executed(project, "one"))
     top = content["cells"][0]["source"]
     assert "n is 7" in executed(project, "one")
@@ -165,7 +164,7 @@ def test_a_page_says_at_its_top_which_parameters_are_not_the_books(project, with
     assert "`n = 7` (default `3`)" in "".join(top)
     assert "".join(top).index("This page was run with") < "".join(top).index("A first paragraph.")
 
-    book.build(project)
+    building.build(project)
     assert "n is 3" in executed(project, "one")
     assert "This page was run with" not in executed(project, "one")
 
@@ -176,7 +175,7 @@ def test_the_kernel_is_this_interpreter_whatever_is_registered_as_python3(projec
     (spec / "kernel.json").write_text('{"argv": ["/bin/false"], "display_name": "x", "language": "python"}')
     monkeypatch.setenv("JUPYTER_PATH", str(spec.parents[1]))
     write_notebook(project, "one", "import sys\nprint(sys.executable)")
-    book.run(project, "one", tmp_path / "one.ipynb")
+    execution.run(project, "one", tmp_path / "one.ipynb")
     assert sys.executable in (tmp_path / "one.ipynb").read_text()
 
 
@@ -186,7 +185,7 @@ def test_threads_scheduler_and_folders_are_handed_on(project, tmp_path, monkeypa
     names = "OMP_NUM_THREADS", "BIASLIB_SCHEDULER", "BIASLIB_DATA"
     write_notebook(project, "one", f"import os\nprint(*(os.environ[name] for name in {names}))")
     out = tmp_path / "one.ipynb"
-    book.run(project, "one", out, threads=3, scheduler="tcp://127.0.0.1:1")
+    execution.run(project, "one", out, threads=3, scheduler="tcp://127.0.0.1:1")
     assert f"3 tcp://127.0.0.1:1 {tmp_path / 'somewhere'}" in out.read_text()
 
 
@@ -207,7 +206,7 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
     write_notebook(project, "one", code)
     (project.presets / "real.yml").write_text("one: {n: 5}")
     monkeypatch.chdir(project.root)
-    book.page(project, "one", preset="real", record=True)
+    building.page(project, "one", preset="real", record=True)
     assert recorded.MIME not in executed(project, "one")
 
     record = recorded.get("one")
@@ -233,11 +232,11 @@ def test_a_preset_without_an_entry_is_refused_and_never_recorded(project, withou
     (project.presets / "paper.yml").write_text("two: {}")
     sentence = "the preset 'paper' has no entry for one: choose quick."
     with pytest.raises(BiaslibError, match=re.escape(sentence)):
-        book.page(project, "one", preset="paper", record=True)
-    book.build(project, preset="paper", record=True)
+        building.page(project, "one", preset="paper", record=True)
+    building.build(project, preset="paper", record=True)
     assert "one" in executed(project, "one")
     assert [file.name for file in project.recorded.glob("*")] == ["two-paper.json"]
-    book.build(project, record=True)
+    building.build(project, record=True)
     assert {file.name for file in project.recorded.glob("*")} == {"two-paper.json", "one-quick.json", "two-quick.json"}
 
 
@@ -248,12 +247,12 @@ def test_a_record_names_the_commit_and_device_of_its_run_and_does_not_undo_its_p
     write_notebook(project, "one", MARK + "\nrecorded.get('one')")
     monkeypatch.setattr(recorded, "commit", lambda folder: "then")
     monkeypatch.setattr(recorded, "device", lambda: "there")
-    book.build(project)
+    building.build(project)
     monkeypatch.setattr(recorded, "commit", lambda folder: "now")
     monkeypatch.setattr(recorded, "device", lambda: "here")
     capsys.readouterr()
-    book.build(project, record=True)
-    book.build(project)
+    building.build(project, record=True)
+    building.build(project)
     assert "one: running" not in capsys.readouterr().out
     assert (recorded.get("one")["commit"], recorded.get("one")["device"]) == ("then", "there")
 
@@ -291,13 +290,13 @@ def test_a_wrong_parameter_is_one_sentence(project, given, sentence):
     lists = "biases = [0.5, 0.9]\ncounts = [4]"
     write_notebook(project, "one", "print(n)", parameters=f"n = 3\nrate: float = 0.5\nname = 'x'\n{lists}")
     with pytest.raises(BiaslibError, match=re.escape(sentence)):
-        book.read_parameters(project, "one", [given])
+        execution.read_parameters(project, "one", [given])
 
 
 def test_parameters_are_read_as_their_defaults_are(project):
     write_notebook(project, "one", parameters="n = 3\nrate: float = 0.5\nname = 'x'\nbiases = [0.5]\nlimit = None")
     given = ["n=4", "rate=1", "name=12", "biases=[0.1, 1]", "limit=2"]
-    read = book.read_parameters(project, "one", given)
+    read = execution.read_parameters(project, "one", given)
     assert read == {"n": 4, "rate": 1.0, "name": "12", "biases": [0.1, 1], "limit": 2}
     assert isinstance(read["rate"], float)
     assert isinstance(read["biases"][1], float)
@@ -306,15 +305,15 @@ def test_parameters_are_read_as_their_defaults_are(project):
 def test_a_parameters_cell_that_computes_is_refused(project):
     write_notebook(project, "one", parameters="n = len('abc')")
     with pytest.raises(BiaslibError, match="must be a plain value"):
-        book.read_parameters(project, "one", [])
+        execution.read_parameters(project, "one", [])
 
 
 def test_unknown_notebooks_and_presets_are_named(project):
     write_notebook(project, "one", "print(n)")
     with pytest.raises(BiaslibError, match=re.escape("there is no notebook 'oen': the book has one; did you mean")):
-        book.read_parameters(project, "oen", [])
+        execution.read_parameters(project, "oen", [])
     with pytest.raises(BiaslibError, match="there is no preset 'huge': choose quick"):
-        book.build(project, preset="huge")
+        building.build(project, preset="huge")
     done = cli(project, "run", "oen")
     assert done.returncode == 2
     assert done.stderr.startswith("biaslib: there is no notebook")

@@ -6,9 +6,9 @@ import re
 import pytest
 import scipy.stats
 
-from biaslib import recorded
+from biaslib.book import recorded
+from biaslib.book.project import find
 from biaslib.figures.pieces import raw_markup
-from biaslib.project import find
 from tests.book.conftest import NOTEBOOKS
 
 # file, what it said, and why that was wrong

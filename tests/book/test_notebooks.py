@@ -9,7 +9,7 @@ import pytest
 
 from biaslib import figures
 from biaslib.book import execution, parameters
-from biaslib.project import Project
+from biaslib.book.project import Project
 from tests.book.conftest import NOTEBOOKS
 
 CHECKOUT = Project(Path(__file__).parents[2])

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib.book import execution
+from biaslib.book.project import Project
 from biaslib.datasets.celeba import ATTRIBUTES
-from biaslib.project import Project
 from tests import layouts
 from tests.book.conftest import ROOT
 

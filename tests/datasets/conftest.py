@@ -1,1 +1,1 @@
-from tests.reanalysis.conftest import released  # noqa: F401
+from tests.chapters.papers.conftest import released  # noqa: F401

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslib import recorded
+from biaslib.book import recorded
 from biaslib.dial import verdicts
 from biaslib.dial.catalogue import BY_NAME
 

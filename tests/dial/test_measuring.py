@@ -18,7 +18,7 @@ def found(tmp_path_factory):
     import contextlib
     from concurrent.futures import ThreadPoolExecutor
 
-    from biaslib import parallel
+    from biaslib.store import parallel
 
     @contextlib.contextmanager
     def workers(scheduler=None):

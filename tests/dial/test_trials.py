@@ -1,8 +1,8 @@
 import pytest
 
+from biaslib.chapters import attribute_models, ensembles, planted_models, scene_models
 from biaslib.dial.trials import PLACES, Trial, grid
 from biaslib.errors import BiaslibError
-from biaslib.experiments import attribute_models, ensembles, planted_models, scene_models
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,25 @@
+from importlib import resources
+
 import pandas as pd
 
-from biaslib import recorded
+from biaslib.audit.reliability import reliability
+from biaslib.book import recorded
 from biaslib.dial.trust import IN_AUDITS, trust
-from biaslib.errors import BiaslibError
 
 
-def test_the_table_is_that_of_the_recorded_dial():
-    table = trust()
-    assert list(table["measure"]) == [words for words, _ in IN_AUDITS.values()]
-    numbers = recorded.get("dial")["values"]["numbers"]
-    twins = int((numbers["strength"] == 0).sum())
-    gap = table.iloc[0]["unbiased accused"]
-    assert gap.n == twins
+def test_the_table_that_audits_carry_is_that_of_the_recorded_dial():
+    values = recorded.get("dial")["values"]
+    made = trust(values["numbers"], values["powers"])
+    assert list(made["measure"]) == [words for words, _ in IN_AUDITS.values()]
+    with resources.files("biaslib.audit").joinpath("reliability.csv").open(encoding="utf-8") as file:
+        pd.testing.assert_frame_equal(pd.read_csv(file), made, rtol=1e-9)
+    shown = reliability(IN_AUDITS)
+    gap = shown.iloc[0]["unbiased accused"]
+    assert gap.n == int((values["numbers"]["strength"] == 0).sum())
     assert 0 <= gap.low <= gap.estimate <= gap.high <= 1
-    assert table["birds"].str.contains("from|at no strength|not measured").all()
+    assert shown["birds"].str.contains("from|at no strength|not measured").all()
 
 
 def test_only_what_was_measured_is_told_of():
-    assert list(trust({"gaps": pd.DataFrame()})["measure"]) == ["gap in accuracy"]
-
-
-def test_without_a_record_there_is_nothing_to_say(monkeypatch):
-    monkeypatch.setattr(recorded, "get", lambda name: None)
-    assert trust().empty
-
-    def nowhere(name):
-        raise BiaslibError("not inside a checkout")
-
-    monkeypatch.setattr(recorded, "get", nowhere)
-    assert trust().empty
+    assert list(reliability({"gaps": pd.DataFrame()})["measure"]) == ["gap in accuracy"]
+    assert reliability({}).empty

@@ -2,12 +2,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.detection import power
 from biaslib.dial import verdicts
 from biaslib.dial.catalogue import BY_NAME, EXACT
 from biaslib.dial.trials import Trial, grid
 from biaslib.errors import BiaslibError
 from biaslib.statistics import kendall
+from biaslib.statistics.detection import power
 
 NAMES = ("Worst-group accuracy", "Accuracy gap", "Mask score of the cue", EXACT.name)
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from biaslib import parallel
+from biaslib.chapters import face_generators
 from biaslib.errors import BiaslibError
-from biaslib.experiments import face_generators
 from biaslib.gan.counterfactuals import consistency, draw, latent_codes, leakage, scores_along, traversal
 from biaslib.gan.networks import Generator
+from biaslib.store import parallel
 
 
 class Painter(Generator):

@@ -5,14 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.gan.directions import (
-    angles,
-    as_matrix,
-    attribute_direction,
-    freed,
-    orthogonalised,
-    random_directions,
-)
+from biaslib.gan.directions import angles, as_matrix, attribute_direction, freed, orthogonalised, random_directions
 
 
 @pytest.fixture(scope="module")

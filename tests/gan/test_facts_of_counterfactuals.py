@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib import rating, recorded
+from biaslib.book import recorded
+from biaslib.chapters import face_directions, face_generators, rating
+from biaslib.chapters.face_sensitivity import Walk, audited
 from biaslib.errors import BiaslibError
-from biaslib.experiments import face_directions, face_generators
-from biaslib.experiments.face_sensitivity import Walk, audited
 from biaslib.gan import counterfactuals
 from biaslib.gan.directions import attribute_direction
 from biaslib.metrics import sensitivity

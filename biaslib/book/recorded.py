@@ -1,0 +1,186 @@
+"""Numbers of larger runs, kept beside the book so that a page can show them next to its own.
+
+A notebook marks what is worth keeping with `put`; `biaslib run NOTEBOOK --record` collects it with everything needed to
+judge it (parameters, data, device, date, commit, time, versions); `get` reads it back.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from biaslib import store
+from biaslib.book import project
+from biaslib.errors import BiaslibError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # a second and a half, in every notebook
+
+MIME = "application/vnd.biaslib.recorded+json"
+# the larger the scale, the sooner a page shows it
+PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
+
+
+def put(name: str, values: Any) -> None:
+    """Marks values of this notebook as worth recording; shows nothing on the page.
+
+    Args:
+        name: what the values are, such as "mask_scores".
+        values: numbers, text, lists, mappings, arrays, DataFrames or dataclasses such as intervals (read back as
+            mappings), nested as you like. NaN is kept as such.
+
+    Raises:
+        BiaslibError: for a value that JSON has no words for.
+    """
+    _show({"name": name, "values": _encoded(values)})
+
+
+def data(name: str, **counts: int) -> None:
+    """Says what data this notebook used, such as `data("published predictions", models=20, images=4500)`."""
+    _show({"data": name, "counts": {key: int(count) for key, count in counts.items()}})
+
+
+def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
+    """The record of an earlier run, or None where there is none.
+
+    Args:
+        notebook: the notebook's name.
+        preset: of which run; None takes the largest scale there is (paper, gpu, real, standard, quick).
+
+    Returns:
+        `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
+        `device`, `date`, `commit`, `seconds` and `versions`.
+
+    Raises:
+        BiaslibError: where the record cannot be read.
+    """
+    for candidate in (preset,) if preset else PRESETS:
+        file = _file(notebook, candidate)
+        if file.is_file():
+            try:
+                record = json.loads(file.read_text(encoding="utf-8"))
+                record["values"] = _decoded(record["values"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise BiaslibError(f"the record {file.name} is damaged ({error}): restore it from git.") from error
+            return record
+    return None
+
+
+def described(record: Mapping[str, Any]) -> str:
+    """One line on where a record's numbers come from, for a caption."""
+    data_used = "; ".join(
+        f"{name} ({', '.join(f'{count:,} {what}' for what, count in counts.items())})"
+        for name, counts in record["data"].items()
+    )
+    parts = (
+        f"preset {record['preset']}",
+        data_used,
+        record["device"],
+        duration(record["seconds"]),
+        record["date"][:10],
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a reader says them: "8 s", "3 min 20 s", "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def collect(notebook: "NotebookNode") -> dict[str, Any]:
+    """Takes the marks out of an executed notebook's outputs.
+
+    Returns:
+        `values` and `data`, in JSON's words, as a record holds them.
+    """
+    found: dict[str, Any] = {"values": {}, "data": {}}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        for output in cell.outputs:
+            mark = output.get("data", {}).get(MIME)
+            if mark and "name" in mark:
+                found["values"][mark["name"]] = mark["values"]
+            elif mark:
+                found["data"][mark["data"]] = mark["counts"]
+        cell.outputs = [output for output in cell.outputs if MIME not in output.get("data", {})]
+    return found
+
+
+def write(notebook: str, run: Mapping[str, Any]) -> Path:
+    """Writes the record of a run (the metadata that `book.run` gives an executed notebook) and returns its file."""
+    record = {
+        "notebook": notebook,
+        "preset": run["preset"],
+        "parameters": run["parameters"],
+        "data": run["recorded"]["data"],
+        "device": run["device"],
+        "date": run["date"],
+        "commit": run["commit"],
+        "seconds": run["seconds"],
+        "versions": run["versions"],
+        "values": run["recorded"]["values"],
+    }
+    if not record["values"]:
+        raise BiaslibError(f"{notebook} marks nothing to record: call recorded.put(name, values) in one of its cells.")
+    file = _file(notebook, run["preset"])
+    with store.replacing(file) as partial:
+        partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return file
+
+
+def _file(notebook: str, preset: str) -> Path:
+    return project.find().recorded / f"{notebook}-{preset}.json"
+
+
+def _show(content: dict[str, Any]) -> None:
+    from IPython.display import display
+
+    display({MIME: content}, raw=True)
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, pd.Series):
+        value = value.to_frame()
+    if isinstance(value, pd.DataFrame):
+        levels = 0 if isinstance(value.index, pd.RangeIndex) else value.index.nlevels
+        flat = value.reset_index() if levels else value
+        columns = [str(column) for column in flat.columns]
+        rows = [[_encoded(item) for item in row] for row in flat.itertuples(index=False)]
+        return {"table": columns, "rows": rows, "index": levels}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _encoded(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_encoded(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise BiaslibError(
+        f"cannot record a {type(value).__name__}: give numbers, text, lists, mappings, arrays or tables."
+    )
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
+        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
+        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
+    if isinstance(value, dict):
+        return {key: _decoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return math.nan if value is None else value

@@ -1,0 +1,216 @@
+"""Training sets made balanced by drawing rows again, or by leaving rows out: label arrays in, indices out."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from biaslib.errors import BiaslibError
+from biaslib.mitigation.subsampling import subsample_to_mcc
+
+__all__ = ["coefficient_of_variation", "data_repair", "imbalance", "oversample", "subsample_to_mcc"]
+
+
+def oversample(
+    attributes: np.ndarray,
+    groups: np.ndarray,
+    *,
+    eps: float = 0.025,
+    rounds: int = 100,
+    largest: float = 50.0,
+    seed: int = 0,
+) -> np.ndarray:
+    r"""Rows, some more than once, among which every single attribute is shared evenly by the groups.
+
+    Greedy, as Zhao, Andrews and Xiang (2023, section 5) describe it: images are duplicated until the groups are of one
+    size; then, attribute by attribute, images that have it are duplicated in every group that lacks them, until
+    $|P(g \mid a) - 1/|G|| \le \epsilon$ for every group g; and all again, as one attribute's duplicates have others
+    too, until the groups and all attributes hold at once. Sets of two and more attributes are not looked at.
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ..., the group of each image.
+        eps: allowed distance of a group's share from even, > 0; also of its share of all images.
+        rounds: through all attributes, at most.
+        largest: result, at most, in multiples of N.
+        seed: of the draws.
+
+    Returns:
+        (n,) indices into the rows, n >= N: each row once, in order, then the duplicates.
+
+    Raises:
+        BiaslibError: for arrays that do not fit together; an attribute that some group never has or that nobody has;
+            or where the balance is not reached within `rounds` and `largest`.
+    """
+    attributes, groups = _checked(attributes, groups)
+    if not eps > 0:
+        raise BiaslibError(f"eps is the allowed distance from an even share and must be above 0, not {eps!r}.")
+    n_groups = int(groups.max()) + 1
+    if absent := _absent(attributes, groups, n_groups):
+        raise BiaslibError(
+            f"attribute {absent[0]} cannot be balanced by drawing again, as group {absent[1]} has no image with it: "
+            "leave the attribute out."
+        )
+    rng = np.random.default_rng(seed)
+    rows = np.arange(len(groups))
+    everyone = np.ones(len(groups), bool)
+    for _ in range(rounds):
+        rows = _evened(rows, everyone, groups, n_groups, eps, rng)
+        for attribute in attributes.T:
+            rows = _evened(rows, attribute, groups, n_groups, eps, rng)
+            if len(rows) > largest * len(groups):
+                break
+        if imbalance(attributes[rows], groups[rows]).max() <= eps and _uneven(groups[rows], n_groups) <= eps:
+            return rows
+        if len(rows) > largest * len(groups):
+            break
+    worst = imbalance(attributes[rows], groups[rows])
+    raise BiaslibError(
+        f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
+        f"{int(worst.argmax())} is still {worst.max():.3f} away; allow a larger eps, or leave the attribute out."
+    )
+
+
+def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    r"""How far each attribute is from being shared evenly: $\max_g |P(g \mid a) - 1/|G||$.
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
+
+    Returns:
+        (A,) in [0, 1]; NaN for an attribute that no image has.
+    """
+    members = np.eye(int(groups.max()) + 1)[groups]
+    having = np.asarray(attributes, float).T @ members
+    with np.errstate(invalid="ignore"):
+        return np.abs(having / having.sum(axis=1, keepdims=True) - 1 / members.shape[1]).max(axis=1)
+
+
+def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: int = 0) -> np.ndarray:
+    """The `size` rows among which attributes and groups co-occur most evenly, by greedily leaving rows out.
+
+    Data repair of Agarwal et al. (2022) as Zhao, Andrews and Xiang (2023, appendix F) use it: subsampling that
+    minimises the coefficient of variation of the number of images per attribute and group. From all rows on, the row is
+    left out without which that is smallest, until `size` rows are left. A smaller size gives a subset of a larger one.
+    Rows without any attribute count nowhere, and go only when every other row is worth more. When no row can go without
+    a loss (few rows are left, or the labels were balanced), the least loss is taken.
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ..., the group of each image.
+        size: rows to keep, 1 to N.
+        seed: decides between rows that are equally good to leave out.
+
+    Returns:
+        (size,) indices into the rows, increasing.
+
+    Raises:
+        BiaslibError: for arrays that do not fit together, an attribute that nobody has, or a size that is not 1 to N.
+    """
+    attributes, groups = _checked(attributes, groups)
+    if not 1 <= size <= len(groups):
+        raise BiaslibError(f"size is the number of rows to keep and must be 1 to {len(groups)}, not {size}.")
+    if not attributes.any(axis=0).all():
+        raise BiaslibError(
+            f"attribute {int((~attributes.any(axis=0)).argmax())} has no image at all: leave the attribute out."
+        )
+    rng = np.random.default_rng(seed)
+    # rows of the same labels are as good as each other: kinds of rows, group by group, in a random order
+    groups = rng.permutation(groups.max() + 1)[groups]
+    mixed = rng.permutation(len(groups))
+    kinds, kind = np.unique(np.column_stack([groups, attributes])[mixed], axis=0, return_inverse=True)
+    place = np.lexsort([rng.permutation(len(kinds)), kinds[:, 0]])
+    kinds, kind = kinds[place], np.argsort(place)[kind.ravel()]
+    left_out = _leave_out(kinds[:, 1:].astype(np.float64), kinds[:, 0], np.bincount(kind), len(groups) - size)
+    rank = np.empty_like(kind)  # of a row among those of its kind
+    order = np.argsort(kind, kind="stable")
+    rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
+    return np.sort(mixed[rank >= left_out[kind]])
+
+
+def coefficient_of_variation(attributes: np.ndarray, groups: np.ndarray) -> float:
+    """Standard deviation over mean of the number of images per attribute and group, all A times G of them.
+
+    0 where all are equally many; it has no upper bound but sqrt(AG - 1).
+
+    Args:
+        attributes: (N, A) bool, or 0 and 1.
+        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
+
+    Returns:
+        NaN where no image has any attribute.
+    """
+    members = np.eye(int(np.max(groups)) + 1)[np.asarray(groups)]
+    having = np.asarray(attributes, float).T @ members
+    return float(having.std() / having.mean()) if having.any() else float("nan")
+
+
+def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: int) -> np.ndarray:
+    """(U,) how many rows of each kind go, n together; kinds (U, A) are sorted by group.
+
+    With S and Q the sums of the K counts and of their squares, the coefficient's square is KQ / S^2 - 1. One row less
+    of a kind with k attributes makes S smaller by k, and Q by 2 (sum of the counts it is in) - k.
+    """
+    bounds = np.searchsorted(groups, np.arange(groups.max() + 2))
+    of_group = [slice(*pair) for pair in pairwise(bounds)]
+    counts = np.stack([available[one] @ kinds[one] for one in of_group])
+    k = kinds.sum(axis=1)
+    inside = np.concatenate([kinds[one] @ counts[group] for group, one in enumerate(of_group)])
+    total, squares = counts.sum(), (counts**2).sum()
+    left = available.copy()
+    for _ in range(n):
+        cost = np.full(len(kinds), np.inf)
+        # the last row with an attribute stays: without it there would be nothing to balance
+        np.divide(squares - 2 * inside + k, (total - k) ** 2, out=cost, where=(left > 0) & (k < total))
+        chosen = int(cost.argmin())
+        left[chosen] -= 1
+        total, squares = total - k[chosen], squares - 2 * inside[chosen] + k[chosen]
+        one = of_group[groups[chosen]]
+        inside[one] -= kinds[one] @ kinds[chosen]
+    return available - left
+
+
+def _evened(
+    rows: np.ndarray, has: np.ndarray, groups: np.ndarray, n_groups: int, eps: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The rows, and just as many duplicates of those that have it as bring all groups' shares well within eps."""
+    among = groups[rows[has[rows]]]
+    if _uneven(among, n_groups) <= eps:
+        return rows
+    counts = np.bincount(among, minlength=n_groups)
+    even, others = 1 / n_groups, n_groups - 1
+    # to half of eps: at its very edge, attributes push each other out again for ever
+    near = min(eps, even) / 2
+    # beside the largest group's M, counts of at least this share of M keep the smallest and the largest that near
+    level = max(others * (even - near) / (1 - even + near), (1 - even - near) / (others * (even + near)))
+    wanted = np.maximum(counts, int(np.ceil(level * counts.max())))
+    added = [rng.choice(np.flatnonzero(has & (groups == group)), n) for group, n in enumerate(wanted - counts)]
+    return np.concatenate([rows, *added])
+
+
+def _uneven(groups: np.ndarray, n_groups: int) -> float:
+    counts = np.bincount(groups, minlength=n_groups)
+    return float(np.abs(counts / counts.sum() - 1 / n_groups).max())
+
+
+def _absent(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> tuple[int, int] | None:
+    """An attribute and a group without it, the first there is."""
+    for attribute, has in enumerate(attributes.T):
+        counts = np.bincount(groups[has], minlength=n_groups)
+        if (counts == 0).any():
+            return attribute, int(counts.argmin())
+    return None
+
+
+def _checked(attributes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    attributes, groups = np.asarray(attributes), np.asarray(groups)
+    if attributes.ndim != 2 or not attributes.size or not np.isin(attributes, (0, 1)).all():
+        raise BiaslibError(f"attributes must be (N, A) of 0 and 1 with N, A >= 1, not of shape {attributes.shape}.")
+    if groups.shape != attributes.shape[:1] or groups.dtype.kind not in "bui" or groups.min() < 0:
+        raise BiaslibError(
+            f"groups must be {len(attributes)} whole numbers from 0 on, one for each row of attributes, not "
+            f"{groups.dtype} of shape {groups.shape}."
+        )
+    if len(np.unique(groups)) < 2:
+        raise BiaslibError("there is one group only: nothing can be balanced.")
+    return attributes.astype(bool), groups.astype(np.intp)

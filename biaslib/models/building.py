@@ -1,0 +1,275 @@
+"""Image classifiers by name, split where attribution needs it: a feature map, then a head."""
+
+import difflib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import nn
+
+from biaslib.errors import BiaslibError
+from biaslib.models import tfjs
+from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
+
+_IN_A_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as Hugging Face names them
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "model_ema", "ema")
+_PREFIXES = ("module.", "model.", "_orig_mod.")
+
+
+def build(
+    architecture: str, outputs: int, *, weights: str | Path | None = None, hidden: int | None = None
+) -> nn.Module:
+    """An image classifier with timm's split: `forward_features` gives the map, `forward_head` the logits.
+
+    A new layer's initial values come from torch's global generator: call `torch.manual_seed` first where a run has
+    to repeat.
+
+    Args:
+        architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
+            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows, with the tag
+            of its weights or without (`pinned`).
+        outputs: the number of logits.
+        weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
+            (`.safetensors`, or a torch file without code in it) or, for MobileNetV1, of a folder of TensorFlow.js
+            (`tfjs.mobilenet_state`). Where such weights differ from the model in the last layer only, everything
+            else is taken from them and the last layer stays as initialised.
+        hidden: width of a hidden layer: Linear-ReLU-Dropout(0.5)-Linear takes the place of the last linear layer
+            (Serianni et al. 2025, supplement C: 2,048).
+
+    Returns:
+        The model, on the CPU and in training mode.
+
+    Raises:
+        BiaslibError: for an unknown architecture, fewer than one output, or weights that cannot be had or do not fit.
+    """
+    if outputs < 1:
+        raise BiaslibError(f"A model needs at least one output, not {outputs}.")
+    if architecture in OURS and weights == "imagenet":
+        raise BiaslibError(
+            f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
+        )
+    model = OURS[architecture](outputs) if architecture in OURS else _timm_model(architecture, outputs, weights)
+    if hidden is not None:
+        _add_hidden_layer(model, architecture, hidden, outputs)
+    if weights is not None and weights != "imagenet":
+        _load(model, Path(weights))
+    return model
+
+
+def pinned(architecture: str, weights: str | None) -> str:
+    """The architecture's name with the tag of the ImageNet weights that it starts from.
+
+    timm's default tag for a name without one changes with timm's releases; the full name does not. A name with other
+    weights, or one that timm does not know, stays as it is.
+    """
+    if weights != "imagenet" or architecture in OURS or "." in architecture:
+        return architecture
+    import timm
+
+    default = timm.get_pretrained_cfg(architecture)
+    return f"{architecture}.{default.tag}" if default is not None and default.tag else architecture
+
+
+def device() -> torch.device:
+    """The fastest device here: CUDA, then Apple's, then the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def cached_batch(height: int, width: int) -> int:
+    """How many images of a size go through a small network at once while its maps stay in a CPU's cache, at least 1."""
+    return max(1, 200_000 // (height * width))
+
+
+def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
+
+    They are those of the model's weights, as timm names them in `pretrained_cfg`, and ImageNet's where nothing is
+    named. They follow from the architecture's name with its tag, so that a model built again for stored weights has
+    the same ones.
+    """
+    own = getattr(model, "pretrained_cfg", None) or {}
+    return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
+
+
+def to_tensor(
+    images: np.ndarray | torch.Tensor,
+    device: torch.device | str | None = None,
+    *,
+    model: nn.Module | None = None,
+) -> torch.Tensor:
+    """Images as the models take them: (N, 3, H, W) float32, normalised.
+
+    Args:
+        images: uint8 (N, H, W, 3) pixels, which are normalised, or floats (N, 3, H, W), which are taken to be
+            normalised already and keep their values.
+        device: where the result goes; None leaves it where it is.
+        model: whose normalisation is used; None: ImageNet's mean and deviation, which are those of all networks here
+            except some of timm's (`normalisation`).
+
+    Raises:
+        BiaslibError: for any other type or shape.
+    """
+    # torch.tensor copies: a read-only memory map would warn, and must never be written to
+    pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images
+    if isinstance(pixels, torch.Tensor) and pixels.ndim == 4:
+        pixels = pixels.to(device)
+        if pixels.dtype == torch.uint8 and pixels.shape[3] == 3:
+            values = (IMAGENET_MEAN, IMAGENET_STD) if model is None else normalisation(model)
+            mean, std = (torch.tensor(each, device=pixels.device).view(3, 1, 1) * 255 for each in values)
+            return pixels.permute(0, 3, 1, 2).float().contiguous().sub_(mean).div_(std)
+        if pixels.is_floating_point() and pixels.shape[1] == 3:
+            return pixels.float()
+    kind = f"{images.dtype} of shape {tuple(images.shape)}" if hasattr(images, "shape") else type(images).__name__
+    raise BiaslibError(f"images must be uint8 (N, H, W, 3) or normalised float (N, 3, H, W), not {kind}.")
+
+
+def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
+    """The layers with weights up to the given number of convolutions, as the model lists them.
+
+    Args:
+        model: any network.
+        convolutions: how many; with the last of them comes what is listed before the next one.
+
+    Raises:
+        BiaslibError: where the model has no more convolutions than that, so that only the classifier is left.
+    """
+    layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
+    places = [index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    if convolutions and convolutions >= len(places):
+        raise BiaslibError(f"the model has {len(places)} convolutions: {convolutions} of them cannot be its first.")
+    return layers[: places[convolutions]] if convolutions else []
+
+
+def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
+    import timm  # takes as long to import as torch, and the small model does without
+
+    if not timm.is_model(architecture):
+        near = difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else "take 'small', 'lenet5' or a name that timm lists."
+        )
+        raise BiaslibError(f"There is no architecture {architecture!r}: {hint}")
+    pretrained = weights == "imagenet"
+    try:
+        return timm.create_model(architecture, pretrained=pretrained, num_classes=outputs)
+    except Exception as error:  # the hub's clients raise types of their own, which change with their versions
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        if pretrained:
+            raise BiaslibError(
+                f"The ImageNet weights of {architecture!r} cannot be had from here ({reason}): "
+                "download them elsewhere and give the file's path as `weights`."
+            ) from error
+        raise BiaslibError(f"timm cannot build {architecture!r}: {reason}.") from error
+
+
+def last_layer(model: Any) -> str:
+    """Where the last layer is, as a module path."""
+    return str(model.pretrained_cfg["classifier"])
+
+
+def _add_hidden_layer(model: nn.Module, architecture: str, hidden: int, outputs: int) -> None:
+    if hidden < 1:
+        raise BiaslibError(f"A hidden layer needs at least one unit, not {hidden}.")
+    last = dict(model.named_modules()).get(last_layer(model))
+    if not isinstance(last, nn.Linear):
+        raise BiaslibError(f"{architecture!r} does not end in one linear layer: leave `hidden` out.")
+    head = nn.Sequential(nn.Linear(last.in_features, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, outputs))
+    model.set_submodule(last_layer(model), head)
+
+
+def _load(model: nn.Module, path: Path) -> None:
+    found = read_state(path)
+    wanted = model.state_dict()
+    # a counter that nothing but momentum-less batch normalisation reads; older files lack it
+    missing = {key for key in wanted.keys() - found.keys() if not key.endswith("num_batches_tracked")}
+    misfits = {key for key in wanted.keys() & found.keys() if wanted[key].shape != found[key].shape}
+    wrong = sorted(missing | misfits | (found.keys() - wanted.keys()))
+    last = last_layer(model) + "."
+    if all(key.startswith(last) for key in wrong):
+        if wrong:
+            found = {key: value for key, value in found.items() if not key.startswith(last)}
+        model.load_state_dict(found, strict=False)
+        return
+    first = next(key for key in wrong if not key.startswith(last))
+    problem = "is missing" if first in missing else "has another shape" if first in misfits else "is unknown"
+    others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    raise BiaslibError(
+        f"The weights in {path} do not fit the model: {first!r} {problem}{others}; "
+        "name the architecture that was saved."
+    )
+
+
+def read_state(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a weights file or folder by name, taken out of what they may be wrapped in.
+
+    Raises:
+        BiaslibError: where there is none, it is damaged, or it holds something else than tensors.
+    """
+    file = weights_file(path)
+    if file.is_dir():
+        return tfjs.mobilenet_state(file)
+    if not file.is_file():
+        raise BiaslibError(f"There is no weights file {file}: give a .safetensors or .pt file, or 'imagenet'.")
+    try:
+        if file.suffix == ".safetensors":
+            return _without_prefix(safetensors.torch.load_file(file))
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise BiaslibError(
+            f"The weights file {file} is damaged or holds more than tensors, and is not opened for safety: "
+            "save `model.state_dict()` alone."
+        ) from error
+    except Exception as error:  # the readers raise whatever a damaged file, or a text, leads them into
+        raise BiaslibError(f"The weights file {file} cannot be read: it is damaged or of another kind.") from error
+    return _without_prefix(_unwrapped(found, file))
+
+
+def weights_file(path: Path) -> Path:
+    """The weights in a folder of Hugging Face; any other path as it is."""
+    if not path.is_dir() or (path / "model.json").is_file():
+        return path
+    inside = [path / name for name in _IN_A_FOLDER if (path / name).is_file()]
+    if not inside:
+        raise BiaslibError(
+            f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}, and no model.json of TensorFlow.js: give the "
+            "weights file itself."
+        )
+    return inside[0]
+
+
+def _unwrapped(found: Any, file: Path) -> dict[str, torch.Tensor]:
+    """The state dictionary that a training framework keeps beside its epoch, its optimiser and so on."""
+    if _is_state(found):
+        return found
+    names = [name for name in _WRAPPERS if isinstance(found, dict) and _is_state(found.get(name))]
+    if len(names) > 1:
+        raise BiaslibError(
+            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one that you use "
+            "alone."
+        )
+    if not names:
+        raise BiaslibError(f"The weights file {file} is not a state dictionary: save `model.state_dict()` alone.")
+    return found[names[0]]
+
+
+def _is_state(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and len(found) > 0
+        and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
+    )
+
+
+def _without_prefix(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without what wrappers of a module put before every name."""
+    while prefix := next((prefix for prefix in _PREFIXES if state and all(n.startswith(prefix) for n in state)), ""):
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state

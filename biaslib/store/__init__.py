@@ -1,0 +1,35 @@
+"""Results by content: computed once, kept with a checksum, computed again where they are damaged."""
+
+from biaslib.store.results import (
+    SEAL,
+    DamagedEntryWarning,
+    Entry,
+    contains,
+    entries,
+    get_or_compute,
+    is_whole,
+    remove,
+    replacing,
+    root,
+    sealed,
+    timed,
+    verify,
+    waiting,
+)
+
+__all__ = [
+    "SEAL",
+    "DamagedEntryWarning",
+    "Entry",
+    "contains",
+    "entries",
+    "get_or_compute",
+    "is_whole",
+    "remove",
+    "replacing",
+    "root",
+    "sealed",
+    "timed",
+    "verify",
+    "waiting",
+]

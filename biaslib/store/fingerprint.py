@@ -1,0 +1,202 @@
+"""Hashes of configurations and of code, from which the store makes its keys."""
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+PACKAGE = "biaslib"
+_PIECE = 2**26  # bytes
+# these keep and name results but have no part in making them
+PLUMBING = ("biaslib.errors", "biaslib.store", "biaslib.store.fingerprint", "biaslib.store.results")
+
+
+def of_value(value: Any) -> str:
+    """Hash of a configuration: equal values, equal hash, in every process.
+
+    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths.
+
+    Raises:
+        TypeError: for anything else, because a hash by identity would never be found again.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts(value):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def of_files(path: Path) -> str:
+    """Hash of the names and sizes of a file, or of all in a folder; "" where there is none."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path] * path.is_file()
+    return of_value([(file.name, file.stat().st_size) for file in files]) if files else ""
+
+
+def of_code(function: Callable[..., Any]) -> str:
+    """Hash of the source that a call of `function` can run inside the package.
+
+    A function of the package counts with its module and all package modules this one imports, directly or not. A
+    function from elsewhere (a notebook's cell) counts with its own source and with the functions and modules it names.
+    The modules of the store itself do not count, nor do comments, docstrings and layout. Values it captures do not
+    either: they belong to the configuration.
+    A file is read once in a process, so that an edit during a long run does not put old results under a new key.
+    """
+    modules: set[Path] = set()
+    local: dict[str, None] = {}
+    for found in _reachable(function, seen=set()):
+        if isinstance(found, Path):
+            modules |= _closure(found)
+        else:
+            local[found] = None
+    parts = sorted(_module_hash(path) for path in modules)
+    return of_value([parts, sorted(local)])
+
+
+def of_package() -> str:
+    """Hash of every module of the package, and of the style sheets and scripts beside them."""
+    folder = Path(__file__).parents[1]
+    modules = [_module_hash(path) for path in folder.rglob("*.py")]
+    return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    if value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
+        plain = value.item() if isinstance(value, np.generic) else value
+        yield f"{type(plain).__name__}:{plain!r};".encode()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield f"{type(value).__qualname__}".encode()
+        yield from _parts({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    elif isinstance(value, Mapping):
+        yield b"{"
+        for key in sorted(value, key=str):
+            yield from _parts(key)
+            yield from _parts(value[key])
+        yield b"}"
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        yield f"array:{value.dtype}:{value.shape};".encode()
+        # in pieces: a memory map of a whole data set would fill the memory
+        rows = max(1, _PIECE * len(value) // max(1, value.nbytes)) if value.ndim else 1
+        pieces = (value[start : start + rows] for start in range(0, len(value), rows)) if value.ndim else (value,)
+        for piece in pieces:
+            yield np.ascontiguousarray(piece).tobytes()
+    elif isinstance(value, pd.DataFrame):
+        yield f"table:{list(value.columns)}:{[str(t) for t in value.dtypes]};".encode()
+        yield pd.util.hash_pandas_object(value, index=True).to_numpy().tobytes()
+    elif isinstance(value, Path):
+        yield f"path:{value.as_posix()};".encode()
+    elif isinstance(value, list | tuple):
+        yield b"["
+        for item in value:
+            yield from _parts(item)
+        yield b"]"
+    else:
+        raise TypeError(f"cannot hash a {type(value).__name__} in a configuration; describe it by plain values instead")
+
+
+def _reachable(thing: Any, seen: set[int]) -> Iterator[Path | str]:
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    thing = inspect.unwrap(thing) if callable(thing) else thing
+    thing = getattr(thing, "__func__", thing)
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None) or ""
+    if name.split(".")[0] == PACKAGE:
+        yield _module_path(name)
+    elif isinstance(thing, types.FunctionType):
+        yield _function_source(thing)
+        for value in _named(thing):
+            yield from _reachable(value, seen)
+
+
+def _named(function: types.FunctionType) -> list[Any]:
+    """What the function, and the functions inside it, name among its globals and captured values."""
+    scope = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a cell that is not filled yet
+            scope[name] = cell.cell_contents
+    names = {name for code in _codes(function.__code__) for name in (*code.co_names, *code.co_freevars)}
+    return [scope[name] for name in sorted(names & scope.keys())]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _function_source(function: types.FunctionType) -> str:
+    try:
+        return ast.dump(ast.parse(inspect.cleandoc(inspect.getsource(function))))
+    except (OSError, SyntaxError):  # typed at a prompt, or a lambda inside a larger expression
+        return ";".join(
+            f"{code.co_code.hex()}{[c for c in code.co_consts if not isinstance(c, types.CodeType)]}{code.co_names}"
+            for code in _codes(function.__code__)
+        )
+
+
+def _module_path(name: str) -> Path:
+    found = _source(name)
+    if found is None:
+        raise ModuleNotFoundError(f"no source for module {name}")
+    return found
+
+
+def _source(name: str) -> Path | None:
+    """The file of a module of the package; asking Python for it would import all that is above it."""
+    place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
+
+
+def _closure(path: Path) -> set[Path]:
+    found: set[Path] = set()
+    waiting = {path}
+    while waiting:
+        path = waiting.pop()
+        found.add(path)
+        waiting |= set(_imports(path)) - found
+    return found
+
+
+def _imports(path: Path) -> tuple[Path, ...]:
+    return _read(path)[0]
+
+
+def _module_hash(path: Path) -> str:
+    return _read(path)[1]
+
+
+@functools.cache
+def _read(path: Path) -> tuple[tuple[Path, ...], str]:
+    """The package's modules that a module imports, and the hash of its code; its tree, far larger, is not kept."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = _imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) is not None
+            node.body = node.body[1:] if documented else node.body
+    return imported, hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).hexdigest()
+
+
+def _imported(tree: ast.Module) -> tuple[Path, ...]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in members if name.split(".")[0] == PACKAGE and _source(name)}
+            # a folder's front door counts only for those who take something from it, not from the rooms behind
+            names |= modules if modules == members else modules | {node.module}
+    inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
+    return tuple(file for file in map(_source, inside) if file)

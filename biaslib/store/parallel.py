@@ -1,0 +1,185 @@
+"""Where independent work runs: on this machine's cores, or on the workers of a Dask cluster."""
+
+import contextlib
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from biaslib.errors import BiaslibError
+from biaslib.store import results as store
+
+PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
+_ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs first
+
+
+def cores() -> int:
+    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants).
+
+    Raises:
+        BiaslibError: where BIASLIB_CORES is not a whole number of at least 1.
+    """
+    chosen = os.environ.get("BIASLIB_CORES")
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) == 0:
+            raise BiaslibError(f"BIASLIB_CORES must be a whole number of at least 1, not {chosen!r}.")
+        return int(chosen)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls the function with torch on one thread: a result then does not depend on how many cores there are."""
+    return on_threads(1, function, *arguments)
+
+
+def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls the function with torch on so many threads, however many cores there are.
+
+    The last bits of a result depend on the number of threads. Calls from several threads of one process wait for each
+    other, as torch's random state is the process's own.
+    """
+    import torch
+
+    with store.waiting():
+        _ONE_AT_A_TIME.acquire()
+    try:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            return function(*arguments)
+        finally:
+            torch.set_num_threads(before)
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+@contextlib.contextmanager
+def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
+    """An executor for independent work, and how many pieces it does at once.
+
+    Args:
+        scheduler: address of a Dask scheduler, such as tcp://host:8786; None takes $BIASLIB_SCHEDULER, and where
+            that is not set either, one process for each core of this machine.
+
+    Raises:
+        BiaslibError: where no scheduler answers at the address, or it has no workers.
+    """
+    address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
+    with _dask(address) if address else _processes() as found:
+        yield found
+
+
+def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, scheduler: str | None = None) -> list[Any]:
+    """`compute(key)` for every key, from the store; what it lacks is computed side by side.
+
+    Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it computes
+    one after the other, there.
+
+    Args:
+        kind: what the results are, see `store.get_or_compute`.
+        keys: everything each result depends on; they go to the workers and name the entries.
+        compute: a function of a module, so that a worker can import it.
+        scheduler: see `workers`.
+
+    Returns:
+        The results in the keys' order.
+    """
+    missing = [key for key in dict.fromkeys(keys) if not store.contains(kind, key, functools.partial(compute, key))]
+    # a worker, which comes here for what it needs first, starts no workers of its own
+    if missing and multiprocessing.parent_process() is None:
+        with workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+
+            def one(key: Any) -> Any:
+                # timed by the worker, so that its queue does not count
+                return store.get_or_compute(
+                    kind, key, lambda: executor.submit(store.timed, compute, key).result(), code=compute
+                )
+
+            list(tqdm(waiting.map(one, missing), total=len(missing), desc=f"computing {kind}", unit="run"))
+    return [store.get_or_compute(kind, key, functools.partial(compute, key)) for key in keys]
+
+
+@contextlib.contextmanager
+def shared_workers() -> Iterator[str]:
+    """Workers of this machine, one for each core, that several processes can send work to: their scheduler's address.
+
+    They stay until the end, so that what each has to import, seconds of it, is imported once.
+    """
+    import dask
+    from distributed import LocalCluster
+
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    # Dask's choice hands memory back after every tensor, glibc's after large ones; that doubles the time of a training
+    kept = {name: str(2**30) for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")}
+    with (
+        dask.config.set({"distributed.nanny.pre-spawn-environ": threads | kept}),
+        LocalCluster(
+            n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=None,
+            silence_logs=logging.ERROR,
+        ) as cluster,
+    ):  # fmt: skip
+        yield cluster.scheduler_address
+
+
+@contextlib.contextmanager
+def _processes() -> Iterator[tuple[Executor, int]]:
+    pool = _pool(cores(), (str(store.root()), os.environ.get("BIASLIB_DATA")), _last_edit())
+    try:
+        yield pool, cores()
+    except BaseException:
+        # what was begun would go on unseen, and a pool whose worker died is of no more use
+        _pool.cache_clear()
+        pool.shutdown(cancel_futures=True)
+        raise
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(size: int, folders: tuple[str | None, ...], edited: int) -> ProcessPoolExecutor:
+    """Workers that stay for the next call, as each takes seconds to start; new ones for other folders or newer code."""
+    # a forked child would inherit torch's thread pool in an unknown state
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(size, mp_context=spawn, initializer=_end_with_parent)
+
+
+def _last_edit() -> int:
+    return max(file.stat().st_mtime_ns for file in Path(__file__).parents[1].rglob("*.py"))
+
+
+def _end_with_parent() -> None:
+    """Lets a worker end when the process that started it was killed, and without a word when it is interrupted."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[tuple[Executor, int]]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=PATIENCE)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise BiaslibError(
+            f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."
+        ) from error
+    try:
+        threads = sum(client.nthreads().values())
+        if threads == 0:
+            raise BiaslibError(f"the Dask scheduler at {address} has no workers: start some with `dask worker`.")
+        yield client.get_executor(pure=False), threads
+    finally:
+        client.close()

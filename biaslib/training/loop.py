@@ -1,0 +1,356 @@
+"""Training and prediction: one configuration, one loop, resumable after every epoch."""
+
+import hashlib
+import io
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from biaslib import models, store
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.store import fingerprint
+from biaslib.training import augmentation, objectives, optimisation
+from biaslib.training.config import TrainingConfig
+from biaslib.training.objectives import Objective, Targets
+
+__all__ = ["DamagedCheckpointWarning", "TrainingConfig", "fit", "fit_with_criterion", "predict"]
+
+
+class DamagedCheckpointWarning(UserWarning):
+    """A checkpoint could not be trusted, and the training it belongs to starts anew."""
+
+
+def fit(
+    samples: Samples,
+    targets: Targets,
+    config: TrainingConfig,
+    *,
+    objective: Objective | None = None,
+    validation: tuple[Samples, Targets] | None = None,
+) -> nn.Module:
+    """Trains a classifier and returns it on the CPU, in evaluation mode.
+
+    After every epoch a checkpoint goes to the store; a run that was killed and is started again with the same data
+    and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
+
+    Args:
+        samples: N training images.
+        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the
+            objective takes.
+        config: everything else.
+        objective: what to train for; None: the loss that the configuration names. One with layers of its own, such
+            as an adversary, trains them with the model.
+        validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
+
+    Raises:
+        BiaslibError: where the set is empty, the targets do not fit the images, hold one class only, or an attribute
+            is the same everywhere; where the objective needs other outputs than the configuration has; where as many
+            convolutions are frozen as there are; or where the validation set that the configuration needs is missing.
+    """
+    return fit_with_criterion(samples, targets, config, objective=objective, validation=validation)[0]
+
+
+def fit_with_criterion(
+    samples: Samples,
+    targets: Targets,
+    config: TrainingConfig,
+    *,
+    objective: Objective | None = None,
+    validation: tuple[Samples, Targets] | None = None,
+) -> tuple[nn.Module, nn.Module]:
+    """As `fit`, and the trained criterion with it: an objective's own layers, such as an adversary, as they ended.
+
+    The criterion is that of the last epoch, on the CPU and in evaluation mode.
+    """
+    objective = objective or _named_objective(config)
+    answers = _checked_targets(samples, targets, config, objective)
+    if validation is None and (config.keep == "best" or config.patience is not None):
+        raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
+    held_out = None if validation is None else (validation[0], _checked_targets(*validation, config, objective))
+    checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
+    with torch.random.fork_rng():
+        run = resumed(lambda: _Run.start(samples, answers, config, objective), checkpoint)
+        progress = tqdm(
+            range(run.epoch, config.epochs),
+            initial=run.epoch,
+            total=config.epochs,
+            desc=f"training {config.architecture}, seed {config.seed}",
+            unit="epoch",
+            disable=not sys.stderr.isatty(),
+        )
+        for _ in progress:
+            if run.stopped(config.patience):
+                break
+            run.train_epoch(samples, answers)
+            run.validate(held_out)
+            run.save(checkpoint)
+        checkpoint.unlink(missing_ok=True)
+        if config.keep == "best" and run.best is not None:
+            run.model.load_state_dict(run.best)
+    for parameter in run.model.parameters():
+        parameter.requires_grad_(True)
+    return run.model.cpu().to(memory_format=torch.contiguous_format).eval(), run.criterion.cpu().eval()
+
+
+@torch.inference_mode()
+def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
+    """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
+
+    Pixels are normalised as the model's weights want it (`models.normalisation`).
+    The model computes where it is, in evaluation mode, and is left in the mode it was in.
+
+    Args:
+        model: a classifier.
+        images: what it is asked about.
+        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache, at least 8.
+
+    Raises:
+        BiaslibError: where the images have another type or shape, or there are none.
+    """
+    if len(images) == 0:
+        raise BiaslibError("There are no images to predict: the set is empty.")
+    place = next(model.parameters()).device
+    if batch is None:
+        # below 8 a large network loses more than the cache gives
+        batch = max(8, models.cached_batch(*models.to_tensor(images[:1]).shape[2:])) if place.type == "cpu" else 128
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        starts = range(0, len(images), batch)
+        tensors = (models.to_tensor(images[i : i + batch], place, model=model) for i in starts)
+        # convolutions read this memory order faster
+        parts = [model(tensor.contiguous(memory_format=torch.channels_last)).float() for tensor in tensors]
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return torch.cat(parts).cpu().numpy()
+
+
+class Resumable(Protocol):
+    """A training that can take up what a checkpoint holds."""
+
+    device: torch.device
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Sets everything that training changes to what the state holds."""
+
+
+R = TypeVar("R", bound=Resumable)
+
+
+def save_checkpoint(state: dict[str, Any], path: Path) -> None:
+    """Writes a state with its checksum, in place of an earlier one."""
+    with store.sealed(path) as partial:
+        torch.save(state, partial)
+
+
+def resumed(start: Callable[[], R], path: Path) -> R:
+    """A training as it was when it was killed, or from its start where there is no checkpoint that can be trusted.
+
+    Args:
+        start: makes a training at its start, the same one at every call.
+        path: the checkpoint that `save_checkpoint` wrote; it may be missing.
+
+    Warns:
+        DamagedCheckpointWarning: the checkpoint is damaged or does not fit, and the training starts anew.
+    """
+    run = start()
+    if not path.exists():
+        return run
+    try:
+        if not store.is_whole(path):
+            raise BiaslibError("the checksum differs")
+        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
+        run.restore(torch.load(content, map_location=run.device, weights_only=True))
+    except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+        warnings.warn(
+            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
+        )
+        return start()  # the first one may be half changed
+    return run
+
+
+@dataclass
+class _Run:
+    """A training between two epochs: everything a checkpoint has to hold."""
+
+    config: TrainingConfig
+    model: nn.Module
+    frozen: list[nn.Module]
+    criterion: nn.Module
+    optimiser: torch.optim.Optimizer
+    steps: int
+    device: torch.device
+    epoch: int = 0
+    best: dict[str, torch.Tensor] | None = None
+    best_loss: float = math.inf
+    best_epoch: int = 0
+
+    @classmethod
+    def start(cls, samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective) -> "_Run":
+        device = models.device()
+        torch.manual_seed(config.seed)
+        model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
+        with torch.inference_mode():
+            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1]), model=model))
+        criterion = objective.criterion(targets, maps.clone()).to(device)
+        model = model.to(device).to(memory_format=torch.channels_last)
+        frozen = models.first_layers(model, config.frozen)
+        for module in frozen:
+            module.requires_grad_(False)
+        trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
+        optimiser = optimisation.optimiser(
+            trained, kind=config.optimiser, learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay, momentum=config.momentum,
+        )  # fmt: skip
+        steps = config.epochs * math.ceil(len(samples) / config.batch)
+        return cls(config, model, frozen, criterion, optimiser, steps, device)
+
+    def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
+        # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
+        seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
+        torch.manual_seed(seed)
+        self.model.train()
+        for module in self.frozen:
+            module.eval()
+        self.criterion.train()
+        step = self.epoch * math.ceil(len(samples) / self.config.batch)
+        for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
+            for group in self.optimiser.param_groups:
+                group["lr"] = optimisation.learning_rate(
+                    step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
+                )
+            pixels = _pixels(samples.images, rows, self.device)
+            images = augmentation.augmented(pixels, self.config.augmentation, model=self.model)
+            with autocast(self.model, self.config.precision, self.device):
+                maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
+            loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
+            step += 1
+        self.epoch += 1
+
+    def validate(self, held_out: tuple[Samples, torch.Tensor] | None) -> None:
+        if held_out is None:
+            return
+        logits = torch.from_numpy(predict(self.model, held_out[0].images)).to(self.device)
+        with torch.inference_mode():
+            loss = float(self.criterion.eval()(logits, held_out[1].to(self.device), None))
+        if loss < self.best_loss:
+            self.best_loss, self.best_epoch = loss, self.epoch
+            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def stopped(self, patience: int | None) -> bool:
+        return patience is not None and self.epoch - self.best_epoch >= patience
+
+    def save(self, path: Path) -> None:
+        state = {
+            "model": self.model.state_dict(),
+            "criterion": self.criterion.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "epoch": self.epoch,
+            "best": self.best,
+            "best_loss": self.best_loss,
+            "best_epoch": self.best_epoch,
+        }
+        save_checkpoint(state, path)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.criterion.load_state_dict(state["criterion"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.epoch, self.best = state["epoch"], state["best"]
+        self.best_loss, self.best_epoch = state["best_loss"], state["best_epoch"]
+
+
+def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The last map, (N, C, h, w) where the architecture has one, and the logits."""
+    maps = model.forward_features(images)
+    logits = model.forward_head(maps)
+    return maps.permute(0, 3, 1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else maps, logits
+
+
+def _named_objective(config: TrainingConfig) -> Objective:
+    kind = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
+    return kind(outputs=config.outputs, balanced=config.balanced)
+
+
+def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig, objective: Objective) -> torch.Tensor:
+    if len(samples) == 0:
+        raise BiaslibError("There is nothing to train on: the set is empty.")
+    if objective.outputs != config.outputs:
+        raise BiaslibError(
+            f"the objective needs {objective.outputs} outputs, but the configuration has {config.outputs}: "
+            f"set outputs={objective.outputs}."
+        )
+    if len(targets) != len(samples):
+        raise BiaslibError(f"{len(samples)} images but {len(targets)} targets: give one target for every image.")
+    return objective.checked(targets)
+
+
+def _checkpoint_path(
+    samples: Samples,
+    targets: torch.Tensor,
+    config: TrainingConfig,
+    objective: Objective,
+    held_out: tuple[Samples, torch.Tensor] | None,
+) -> Path:
+    chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
+    start = None if config.weights in (None, "imagenet") else _digest(Path(config.weights))
+    code = [fingerprint.of_code(fit), fingerprint.of_code(type(objective))]
+    described = [config, objective, targets.numpy(), samples.images, chosen_by, start, code]
+    return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
+
+
+def _digest(weights: Path) -> str:
+    """Of a file, or of the files of a folder; the same for all that are missing."""
+    files = sorted(weights.iterdir()) if weights.is_dir() else [weights] if weights.is_file() else []
+    return fingerprint.of_value([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
+
+
+def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    order = rng.permutation(n)
+    # a last batch of one image has no variance for batch normalisation
+    cuts = [i for i in range(batch, n, batch) if n - i > 1]
+    yield from np.split(order, cuts)
+
+
+def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch.Tensor:
+    # sorted rows make reading a memory map sequential; the order inside a batch does not matter to the loss,
+    # but the targets are picked by `rows`, so the pixels go back into that order
+    order = np.argsort(rows)
+    batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
+    batch[order] = images[rows[order]]
+    return torch.from_numpy(batch).to(device)
+
+
+def autocast(network: nn.Module, precision: str, device: torch.device) -> AbstractContextManager[None]:
+    wanted = precision == "bfloat16" or (precision == "auto" and _gains_by_bfloat16(network, device))
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+def _gains_by_bfloat16(network: nn.Module, device: torch.device) -> bool:
+    # on a CPU the backward pass of depthwise convolutions has no fast kernel for it: training takes 1.6 times as long
+    depthwise = any(isinstance(module, nn.Conv2d) and module.groups > 1 for module in network.modules())
+    return _has_bfloat16(device) and not (depthwise and device.type == "cpu")
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # older releases of torch cannot tell, and emulation would be slower than float32
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -1,0 +1,257 @@
+"""A ball in a photo, beside what the photo shows: where there is room for one, and the ball itself."""
+
+from collections.abc import Sequence
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+from scipy import ndimage
+
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.worlds.balls import BALLS
+from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, to_uint8
+from biaslib.worlds.factors import SEED, SHARE, Factor, read
+from biaslib.worlds.photos.regions import check_square
+from biaslib.worlds.sketch import Place
+from biaslib.worlds.upright import Upright
+
+RADIUS = (0.06, 0.10)  # of a ball, in shares of the picture's side
+GAP = 0.015  # what stays free between ball and object
+FLOOR = 0.5  # a ball's middle lies below this share of the height where there is room
+
+COLUMNS = {
+    "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
+    "ball_x": SHARE,
+    "ball_y": SHARE,
+    "ball_size": Factor(0.01, 0.5),
+    "ball_seed": SEED,
+}
+# How much darker the ground is under a ball, and how far around (in radii) anything changes.
+_SHADE, _REACH = 0.5, 1.5
+
+
+def places(
+    occupied: np.ndarray,
+    *,
+    seed: int = 0,
+    radius: tuple[float, float] = RADIUS,
+    gap: float = GAP,
+    floor: float = FLOOR,
+) -> pd.DataFrame:
+    """A ball for every picture: its size, and a place at random among all those at which it is free.
+
+    A row depends on the seed, its number and its own mask. The wanted size is drawn evenly from `radius`; where there
+    is less room, the ball is as large as it can be.
+
+    Args:
+        occupied: (N, S, S) bool, where no ball may be.
+        seed: >= 0.
+        radius: smallest and largest radius, in shares of the picture's side.
+        gap: what stays free around the ball, up to `occupied` and up to the frame, a share of the side.
+        floor: the ball's middle lies below this share of the height where even the smallest ball finds room there,
+            and anywhere else where not: most things lie on the ground.
+
+    Returns:
+        a row a picture: `ball_kind` (its place in `worlds.balls.BALLS`), `ball_x`, `ball_y` (its middle), `ball_size`
+        (its radius; shares of the side), `ball_seed` (colours, turn). x, y and size are NaN where there is no room.
+
+    Raises:
+        BiaslibError: for masks that are not bool, or numbers out of range.
+    """
+    occupied = np.asarray(occupied)
+    if occupied.ndim != 3 or occupied.dtype != np.bool_:
+        raise BiaslibError(f"occupied must be bool of shape (N, S, S), not {occupied.dtype} of {occupied.shape}.")
+    check_square(occupied)
+    _check(radius, gap, floor, seed)
+    rows = [_place(mask, np.random.default_rng([seed, i]), radius, gap, floor) for i, mask in enumerate(occupied)]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
+
+
+def plain_corners(
+    images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP
+) -> pd.DataFrame:
+    """A ball for every picture whose object nobody has outlined: in the plainest of its four corners.
+
+    A guess, not a promise: the chapter on planted biases counts how often such a place touches an outlined animal.
+
+    Args:
+        images: (N, S, S, 3) uint8.
+        seed: >= 0; a row depends on it, its number and its own picture.
+        radius: smallest and largest radius, in shares of the picture's side.
+        gap: what stays free at least up to the frame; the ball lies up to a radius farther in.
+
+    Returns:
+        a row a picture, as `places` gives it. Plain is where the mean gradient of the brightness under the ball is
+        smallest.
+
+    Raises:
+        BiaslibError: for pictures that are not square, or numbers out of range.
+    """
+    size = check_square(images)
+    _check(radius, gap, 0.0, seed)
+    x, y = (field[0] for field in grid(size))
+    rows = []
+    for i, image in enumerate(images):
+        rng = np.random.default_rng([seed, i])
+        kind, ball_seed, wanted = int(rng.integers(len(BALLS))), int(rng.integers(2**32)), rng.uniform(*radius)
+        near = np.minimum(gap + wanted * (1 + rng.random((4, 2))), 1 - gap - wanted)
+        corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
+        plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
+        rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
+
+
+def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Draws a ball in every picture, with the picture's brightness and a soft shadow under it.
+
+    Args:
+        images: (N, S, S, 3) uint8.
+        table: N rows of `COLUMNS`.
+        keep: (N, S, S) bool, on which no shadow falls, such as the animals.
+
+    Returns:
+        the pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from
+        the ball's middle no pixel changes.
+
+    Raises:
+        BiaslibError: for pictures that are not square, a missing or impossible column (NaN: there was no room), or a
+            ball that is not wholly inside its picture.
+    """
+    size = check_square(images)
+    values = read(table, COLUMNS)
+    if len(table) != len(images):
+        raise BiaslibError(f"{len(images)} pictures but {len(table)} balls: give one row for every picture.")
+    x, y, radius = (values[name] for name in ("ball_x", "ball_y", "ball_size"))
+    outside = np.maximum(np.abs(x - 0.5), np.abs(y - 0.5)) + radius > 0.5 + 1e-6
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise BiaslibError(
+            f"the ball of row {row} (radius {radius[row]:g} around {x[row]:g}, {y[row]:g}) is not inside its picture: "
+            "make it smaller or move it inwards; `planting.places` finds free places."
+        )
+    drawn, owner = np.empty_like(images), np.zeros(images.shape[:3], np.uint8)
+    for part in chunks(len(images), size):
+        canvas = images[part].astype(np.float32) / 255
+        some = {name: column_[part] for name, column_ in values.items()}
+        _shadow(canvas, some, None if keep is None else keep[part])
+        _draw(canvas, owner[part], some)
+        drawn[part] = to_uint8(canvas.transpose(0, 3, 1, 2))
+    return drawn, owner > 0
+
+
+def plant_balls(
+    samples: Samples,
+    where: Sequence[bool] | np.ndarray,
+    *,
+    beside: str = "animal",
+    seed: int = 0,
+    radius: tuple[float, float] = RADIUS,
+    gap: float = GAP,
+    floor: float = FLOOR,
+) -> Samples:
+    """Photos of your own with a ball beside some of the objects.
+
+    Args:
+        samples: square photos with a mask of the object (`masks_of_boxes` makes masks from boxes).
+        where: (N,) which photos get a ball.
+        beside: the mask that no ball may touch.
+        seed: >= 0; the same seed puts the same ball in the same photo, whichever others get one.
+        radius: see `places`.
+        gap: see `places`.
+        floor: see `places`.
+
+    Returns:
+        the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
+        (exact; empty where there is none) and `background` (neither object nor ball).
+
+    Raises:
+        BiaslibError: where the mask is missing, `where` does not fit, or a photo that should get a ball has no room
+            for one: how many, and which.
+    """
+    where = np.asarray(where)
+    if where.shape != (len(samples),) or where.dtype != np.bool_:
+        raise BiaslibError(f"where must be {len(samples)} bools, one a photo, not {where.dtype} of {where.shape}.")
+    if beside not in samples.masks:
+        known = ", ".join(samples.masks) or "no masks at all"
+        raise BiaslibError(
+            f"there is no mask {beside!r} to keep the ball away from (there are {known}): give one; "
+            "planting.masks_of_boxes makes masks from boxes."
+        )
+    object_ = np.asarray(samples.masks[beside])
+    table = places(object_, seed=seed, radius=radius, gap=gap, floor=floor)
+    stuck = np.flatnonzero(where & table["ball_x"].isna())
+    if len(stuck):
+        raise BiaslibError(
+            f"{len(stuck)} of {where.sum()} photos have no room for a ball of radius {radius[0]:g} beside {beside!r} "
+            f"(rows {', '.join(map(str, stuck[:5]))}{', ...' * (len(stuck) > 5)}): allow smaller balls, or leave out "
+            "photos in which planting.places finds none (NaN), with and without a ball alike."
+        )
+    images, ball = np.array(samples.images), np.zeros(samples.images.shape[:3], bool)
+    images[where], ball[where] = put(images[where], table[where], keep=object_[where])
+    masks = {**samples.masks, "ball": ball & ~object_}
+    masks["background"] = ~(object_ | ball)
+    return Samples(images, samples.labels.assign(ball=where), masks)
+
+
+def _place(
+    mask: np.ndarray, rng: np.random.Generator, radius: tuple[float, float], gap: float, floor: float
+) -> tuple[int, float, float, float, int]:
+    size = len(mask)
+    kind, seed = int(rng.integers(len(BALLS))), int(rng.integers(2**32))
+    wanted, which = rng.uniform(*radius), rng.random()
+    # half a pixel: from the middle of the next occupied pixel, or of one beyond the frame, to its edge
+    room = (ndimage.distance_transform_edt(np.pad(~mask, 1))[1:-1, 1:-1] - 0.5) / size - gap
+    low = room[int(np.ceil(floor * size)) :]
+    top = size - len(low) if low.max(initial=-1.0) >= radius[0] else 0
+    most = room[top:].max()
+    if most < radius[0]:
+        return kind, np.nan, np.nan, np.nan, seed
+    free = np.flatnonzero(room[top:] >= min(wanted, most))
+    row, across = divmod(free[int(which * len(free))], size)
+    return kind, (across + 0.5) / size, (top + row + 0.5) / size, min(wanted, most), seed
+
+
+def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: float) -> float:
+    """The mean gradient of the brightness in a disc."""
+    size = len(image)
+    low, high = np.floor((middle - radius) * size - 6).astype(int), np.ceil((middle + radius) * size + 6).astype(int)
+    across, down = (slice(max(0, start), end) for start, end in zip(low, high, strict=True))
+    steep = ndimage.gaussian_gradient_magnitude(image[down, across].mean(axis=-1), 0.007 * size)
+    return float(steep[np.hypot(x[:, across] - middle[0], y[down] - middle[1]) < radius].mean())
+
+
+def _draw(canvas: Field, owner: np.ndarray, table: dict[str, np.ndarray]) -> None:
+    """The balls on their pictures (n, S, S, 3), in place."""
+    light = np.clip(0.62 + 0.8 * canvas.mean(axis=(1, 2, 3)), 0.7, 1.08)
+    for kind, draw in enumerate(BALLS.values()):
+        rows = np.flatnonzero(table["ball_kind"] == kind)
+        if not len(rows):
+            continue
+        x, y, scale = (table[name][rows] for name in ("ball_x", "ball_y", "ball_size"))
+        sketch = Upright(Place(x, y, scale, 0 * x), table["ball_seed"][rows], canvas.shape[1], reach=1.0)
+        draw(sketch)
+        sketch.shade(column(light[rows]))
+        sketch.put(canvas, owner, rows, 1)
+
+
+def _shadow(canvas: Field, table: dict[str, np.ndarray], keep: np.ndarray | None) -> None:
+    """The shadow on the ground under the balls, in place: dark where they touch it, soft around."""
+    x, y = grid(canvas.shape[1])
+    middle, radius = column(table["ball_x"]), column(table["ball_size"])
+    ground = column(table["ball_y"]) + 0.88 * radius
+    away = np.hypot((x - middle - 0.1 * radius) / radius, (y - ground) / (0.34 * radius))
+    dark = _SHADE * (0.6 * ramp(away, 1.25, 0.3) + 0.4 * ramp(away, 0.9, 0.1))
+    dark *= np.hypot(x - middle, y - column(table["ball_y"])) < _REACH * radius
+    canvas *= (1.0 - (dark if keep is None else np.where(keep, 0.0, dark)))[..., None].astype(np.float32)
+
+
+def _check(radius: tuple[float, float], gap: float, floor: float, seed: int) -> None:
+    if len(radius) != 2 or not 0.01 <= radius[0] <= radius[1] <= 0.5:
+        raise BiaslibError(f"radius must be (smallest, largest) with 0.01 <= smallest <= largest <= 0.5, not {radius}.")
+    for name, value in (("gap", gap), ("floor", floor)):
+        if not isinstance(value, Real) or not 0 <= value < 1:
+            raise BiaslibError(f"{name} is a share of the picture's side in [0, 1), not {value!r}.")
+    if seed < 0:
+        raise BiaslibError(f"seed must be a whole number from 0 on, not {seed!r}.")

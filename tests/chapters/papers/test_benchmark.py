@@ -1,0 +1,100 @@
+"""The benchmark of mitigation methods, on models trained for one epoch on few small pictures."""
+
+import numpy as np
+import pytest
+
+from biaslib.chapters.papers import benchmark
+from biaslib.chapters.papers.benchmark import METHODS, RULES, Setting
+from biaslib.chapters.scene_models import Experiment, maker_scores, outcomes
+from biaslib.metrics import bias_amplification
+
+TINY = {
+    "images": 240,
+    "validation_images": 120,
+    "test_images": 160,
+    "size": 32,
+    "epochs": 1,
+    "eps": 0.1,
+    "strength": 0.3,
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("store")))
+        patch.setenv("BIASLIB_CORES", "1")
+        original = Experiment(**TINY)
+        settings = [Setting(method=method, original=original, draws=1) for method in METHODS | RULES]
+        table = benchmark.measured(settings)
+        said = {setting.method: benchmark.said(setting) for setting in settings}
+        yield original, table, said, outcomes([original])[0]
+
+
+def values(table, method, kind, reference="own"):
+    rows = table[(table.method == method) & (table.kind == kind) & (table.reference == reference)]
+    return rows.set_index("measure")["value"]
+
+
+def test_what_is_told_or_borrowed_is_no_measurement(found):
+    _, table, said, original = found
+    told = values(table, "DomInd", "attribute_to_group")
+    assert (told == 0).all()
+    assert len(told) == len(benchmark.MEASURES)
+    kept = values(table, "Original", "attribute_to_group")
+    for method in ("Adversarial", *RULES):
+        np.testing.assert_array_equal(said[method].predicted.groups, maker_scores(original).argmax(axis=1))
+        borrowed = values(table, method, "attribute_to_group")
+        assert borrowed.equals(kept[borrowed.index])
+
+
+def test_the_numbers_are_those_of_the_metric_on_what_was_said(found):
+    _, table, said, original = found
+    for method in METHODS:
+        one = said[method]
+        np.testing.assert_array_equal(one.outcome.test.groups, original.test.groups)
+        for reference, train in (("own", one.outcome.train), ("original", original.original)):
+            again = 100 * bias_amplification(train, original.test, one.predicted, max_size=1).mean
+            assert values(table, method, "undirected", reference)["singles, sizes"] == pytest.approx(again)
+
+
+def test_only_resampling_has_two_references(found):
+    _, table, _, _ = found
+    for method in METHODS:
+        own, original = (values(table, method, "undirected", reference) for reference in ("own", "original"))
+        assert own.equals(original) == (method not in ("Oversampling", "Data repair"))
+
+
+def test_no_errors_cost_nothing_in_a_direction(found):
+    _, table, _, _ = found
+    compared = table[
+        table.measure.isin(benchmark.COMPARED) & (table.reference == "own") & table.method.isin(list(METHODS))
+    ]
+    assert (compared[compared.kind != "undirected"].no_errors == 0).all()
+    assert (compared[compared.kind == "undirected"].no_errors != 0).all()
+    assert compared.unrelated.notna().all()
+
+
+def test_quality_says_which_numbers_there_are(found):
+    _, table, said, _ = found
+    quality = table[table.kind == "quality"].pivot(index="method", columns="measure", values="value")
+    assert np.isnan(quality.loc["RBA", "map"])
+    assert quality["map"].drop("RBA").between(0, 1).all()
+    assert quality["met"].notna().tolist() == [method == "RBA" for method in quality.index]
+    assert quality["adversary"].notna().tolist() == [method == "Adversarial" for method in quality.index]
+    assert 0 < quality.loc["Adversarial", "adversary"] < 1
+    assert quality.loc["DomInd", "maker"] == 1.0
+    assert quality.loc["Data repair", "images"] == TINY["images"] / 2
+    # the conditional rule reads another block where the maker is predicted wrongly
+    told, guessed = said["DomInd"].scores, said["conditional, maker predicted"].scores
+    wrong = said["conditional, maker predicted"].predicted.groups != said["DomInd"].predicted.groups
+    np.testing.assert_array_equal(told[~wrong], guessed[~wrong])
+    assert wrong.any()
+    assert (told[wrong] != guessed[wrong]).any(axis=1).all()
+
+
+def test_cells_are_counted_from_the_labels_before_resampling(found):
+    original, _, _, _ = found
+    cells = benchmark.cells(Setting(method="Original", original=original, draws=1))
+    assert (cells.train_bias > 0.5).all()
+    assert (cells.method == "Original").all()

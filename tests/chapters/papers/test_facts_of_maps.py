@@ -1,0 +1,110 @@
+"""What the pages on attribution maps say of Schaaf et al. (2021), held against its tables and the records."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from biaslib import models
+from biaslib.book import recorded
+from biaslib.chapters import planted_scores
+from biaslib.chapters.papers import attribution_maps
+from tests import layouts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def page(name: str) -> str:
+    """The text of a notebook, with line breaks as spaces."""
+    return re.sub(r"\s+", " ", (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def test_how_often_the_paper_does_not_reject_comes_from_its_table():
+    assert attribution_maps.not_rejected("Cat", "rra") == (3, 8)
+    assert attribution_maps.not_rejected("Apple", "rra") == (1, 8)
+    assert attribution_maps.not_rejected("Ball", "rma") == (0, 8)
+    assert "four of eight" not in page("attribution_verdict")
+
+
+def test_the_paper_is_quoted_with_the_bias_it_speaks_of():
+    text = page("attribution_verdict")
+    assert 'found that "all attribution maps successfully detect" theirs' not in text
+    assert '"all attribution maps successfully detect the diffuse background bias"' in text
+    assert '"can sometimes provide misleading explanations"' in text
+
+
+def test_aopc_of_cats_is_high_for_two_methods_only():
+    assert "Cat high, Apple near 0" not in page("attribution_verdict")
+
+
+def test_nothing_can_be_noticed_before_the_smallest_strength():
+    text = page("attribution_verdict")
+    assert "do not look: intervene" not in text
+    assert "A weak shortcut passes" not in text
+    assert "so that no map could notice earlier" in text
+
+
+def test_images_a_test_of_the_paper_has_are_those_of_one_object():
+    assert attribution_maps.IMAGES_A_TEST == {"pets": 144, "fruits": 162}
+    assert "300 and 800 are about the paper" not in page("mass_and_rank")
+    assert "attribution_maps.IMAGES_A_TEST" in page("mass_and_rank")
+
+
+def test_only_of_cats_the_paper_says_that_biased_images_are_explained():
+    assert "explain *all* models on the *biased* images" not in page("mass_and_rank")
+    assert "The images are biased ones, as in the paper: every cat has a ball, every apple its tree" not in page(
+        "perturbation"
+    )
+
+
+def test_levels_are_written_as_the_paper_has_them():
+    assert "show it at p < 0.05 in the paper's tables" not in page("mass_and_rank")
+    assert "p < 0.05 over images of one pair of networks" not in page("attribution_verdict")
+
+
+def test_what_stands_in_for_a_fruit_is_called_what_it_is(tmp_path, monkeypatch):
+    layouts.fruits360(tmp_path, without=("Corn 1",))
+    folder = tmp_path / "fruits-360"
+    for part in ("Training", "Test"):
+        (folder / part / "Walnut 1").rename(folder / part / "Lemon Meyer 1")
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    assert planted_scores.stand_ins("photos") == {"Corn": "Lemon (for corn)"}
+    assert planted_scores.stand_ins("generated") == {}
+
+
+@pytest.mark.parametrize("table", ["means", "tests"])
+def test_the_record_on_photographs_names_lemons_and_oranges(table):
+    record = recorded.get("mass_and_rank", "real")
+    objects = set(record["values"][table]["object"])
+    assert {"Lemon (for corn)", "Orange (for peach)"} < objects
+    assert not {"Corn", "Peach"} & objects
+    assert "Lemon (for corn)" in record["note"]
+
+
+def test_how_many_convolutions_are_frozen_stands_beside_how_many_there_are():
+    network = models.build("mobilenetv1_075", 2)
+    assert sum(isinstance(module, nn.Conv2d) for module in network.modules()) == 27
+    text = page("biased_models")
+    assert "convolutions frozen" not in text.replace("of {convolutions} convolutions frozen", "")
+    assert 'how_trained(earlier["parameters"])' in text
+
+
+def test_models_of_several_architectures_are_not_drawn_as_one_kind():
+    assert "strata=STRATA" in page("perturbation")
+
+
+def test_the_audit_page_takes_no_absence_of_alarms_as_evidence():
+    text = page("audit")
+    assert "keeps the price" not in text
+    assert "keeps its price" not in text
+
+
+def test_the_audit_page_gives_no_interval_over_audits_of_the_same_models():
+    rates = recorded.get("audit", "real")["values"]["rates"]
+    assert rates == {
+        "biased": {"found": 144, "audits": 250, "models": 5},
+        "unbiased": {"found": 3, "audits": 250, "models": 5},
+    }
+    assert "interval" in json.loads((ROOT / "book" / "recorded" / "audit-real.json").read_text())["note"]

@@ -1,0 +1,190 @@
+"""Generators that are kept, and small ones trained here."""
+
+import dataclasses
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from biaslib import store
+from biaslib.book import project
+from biaslib.chapters import face_generators
+from biaslib.chapters.face_generators import RECIPES, Experiment, kept, names
+from biaslib.errors import BiaslibError
+from biaslib.gan import encoder
+from biaslib.gan import training as gan
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.encoder import EncoderConfig, encoded
+from biaslib.gan.training import GanConfig
+from biaslib.training import DamagedCheckpointWarning
+from tests.damage import flipped
+
+TINY = Experiment(
+    images=40,
+    gan=GanConfig(latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.2, 0.3)), images=64, batch=4, chunks=4),
+    encoder=EncoderConfig(widths=(8,), images=64, batch=16),
+)
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    """A book with one recipe, and nothing kept yet."""
+    here = project.Project(tmp_path)
+    monkeypatch.setattr(project, "find", lambda: here)
+    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": TINY})
+    monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
+    return here
+
+
+def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
+    whole = face_generators._restored(TINY, face_generators.train((TINY, "")))
+    weights = face_generators.keep("tiny")
+    assert names() == ["tiny"]
+    assert [path.name for path in sorted(weights.parent.iterdir())] == ["tiny.json", "tiny.safetensors"]
+    found, record = kept("tiny")
+    codes = latent_codes(20, 8)
+    exact, near = (draw(one.generator, codes) for one in (whole, found))
+    assert np.abs(exact.astype(int) - near.astype(int)).mean() < 2
+    np.testing.assert_allclose(encoded(found.encoder, exact), encoded(whole.encoder, exact), atol=0.15)
+    np.testing.assert_array_equal(found.frames, whole.frames[::4, :8])
+    assert list(found.log["images"]) == [16, 32, 48, 64]
+    assert record["command"] == "biaslib grow tiny"
+    assert record["experiment"]["gan"]["images"] == 64
+    assert {"preset", "device", "date", "commit", "seconds"} < set(record)
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def kill_while_the_encoder_trains(start):
+    calls = []
+    original = encoder.pixel_norm
+
+    def pixel_norm(codes):
+        calls.append(1)
+        if len(calls) == 6:  # two calls a step: in the third of four
+            raise Killed
+        return original(codes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoder, "pixel_norm", pixel_norm)
+        with pytest.raises(Killed):
+            start()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [lambda: face_generators.trained([TINY]), lambda: face_generators.keep("tiny")],
+    ids=["trained", "keep"],
+)
+def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator_again(
+    book, tmp_path, monkeypatch, in_this_process, start
+):
+    def state():
+        (entry,) = store.entries()
+        return safetensors.torch.load_file(entry.path / "tensors.safetensors")
+
+    start()
+    unbroken = state()
+    monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "another"))
+    kill_while_the_encoder_trains(start)
+    assert store.entries() == []
+    chunks, codes = [], []
+    train_chunk, read = gan._Run.train_chunk, encoder.Encoder.forward
+    monkeypatch.setattr(gan._Run, "train_chunk", lambda *given: (chunks.append(1), train_chunk(*given)))
+    monkeypatch.setattr(encoder.Encoder, "forward", lambda *given: (codes.append(1), read(*given))[1])
+    start()
+    assert chunks == []
+    assert len(codes) == 2 + 4  # two steps of four were in the checkpoint; four parts measure what was learnt
+    again = state()
+    assert again.keys() == unbroken.keys()
+    assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
+    assert list((store.root() / "checkpoints").iterdir()) == []
+
+
+def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
+    unbroken = face_generators.train((TINY, ""))
+    for part in ("generator", "encoder"):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / part))
+        kill_while_the_encoder_trains(lambda: face_generators.train((TINY, "")))
+        (file,) = (store.root() / "checkpoints").rglob(f"{part}.pt")
+        file.write_bytes(flipped(0)(file.read_bytes()))
+        with pytest.warns(DamagedCheckpointWarning, match=f"{part}.pt is damaged"):
+            again = face_generators.train((TINY, ""))
+        assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
+
+
+def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():
+    assert names() == sorted(RECIPES)
+    assert len(names()) >= 2
+    folder = project.find().book / "generators"
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 4_000_000
+    for name in names():
+        found, record = kept(name)
+        assert record["experiment"] == json.loads(json.dumps(dataclasses.asdict(RECIPES[name])))
+        images = draw(found.generator, latent_codes(50, 128))
+        assert images.shape == (50, 32, 32, 3)
+        assert images.astype(float).std(axis=0).mean() > 20  # faces differ
+        assert found.latent_correlation.mean() > 0.5
+
+
+def test_the_generator_and_its_encoder_have_one_size():
+    with pytest.raises(BiaslibError, match="draws 8 px, the encoder reads 16: give the encoder 1 widths"):
+        replace(TINY, encoder=EncoderConfig(widths=(8, 8)))
+    with pytest.raises(BiaslibError, match="source must be generated or celeba"):
+        replace(TINY, source="photos")
+
+
+def test_what_is_not_there_is_said(book):
+    with pytest.raises(BiaslibError, match="no generator 'tiny' in book/generators, which holds none"):
+        kept("tiny")
+    with pytest.raises(BiaslibError, match="no recipe 'tiniest': choose tiny"):
+        face_generators.keep("tiniest")
+
+
+def test_a_damaged_generator_is_named(book):
+    weights = face_generators.keep("tiny")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(BiaslibError, match="tiny is damaged"):
+        kept("tiny")
+
+
+def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypatch):
+    face_generators.keep("tiny")
+    edited = replace(TINY, gan=replace(TINY.gan, seed=5))
+    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": edited})
+    with pytest.raises(BiaslibError, match=r"another recipe.*biaslib grow tiny"):
+        kept("tiny")
+
+
+def test_the_pictures_are_the_worlds():
+    pictures = TINY.pictures()
+    assert pictures.shape == (40, 8, 8, 3)
+    assert not np.array_equal(pictures, replace(TINY, gan=replace(TINY.gan, seed=1)).pictures())
+
+
+def test_the_quick_recipe_is_half_as_long_for_its_encoder():
+    found = face_generators.quick(1000, seed=3)
+    assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
+    assert (found.gan.seed, found.encoder.seed) == (3, 3)
+    assert found.gan.penalty_every > 1
+
+
+def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
+    seen = []
+    monkeypatch.setattr(face_generators, "_train", lambda experiment: seen.append(torch.get_num_threads()))
+    for threads in (1, 2):
+        face_generators.train((replace(TINY, threads=threads), ""))
+    assert seen == [1, 2]
+    with pytest.raises(BiaslibError, match="threads must be at least 1, not 0"):
+        replace(TINY, threads=0)
+
+
+def test_generators_have_a_name_for_readers():
+    assert [face_generators.said(name) for name in ("faces-0", "faces-1", "grown here")] == [
+        "generator 1", "generator 2", "grown here",
+    ]  # fmt: skip

@@ -1,0 +1,127 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from biaslib import metrics, training
+from biaslib.chapters import planted_models
+from biaslib.chapters.planted_maps import METHODS, Evaluation
+from biaslib.chapters.planted_models import USE_CASES, Setting
+from biaslib.chapters.planted_perturbation import (
+    CUE,
+    OBJECT,
+    ORDERS,
+    RANDOM,
+    Curves,
+    Destruction,
+    curves,
+    exchanged,
+    exchanges,
+)
+from biaslib.errors import BiaslibError
+
+TINY = Setting(images=64, size=32, epochs=1)
+FEW = Evaluation(images=20)
+SHORT = Destruction(images=8, steps=6, region=4)
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+@pytest.mark.parametrize("use_case", list(USE_CASES))
+def test_curves_are_those_of_the_metric_for_correct_answers_alone(use_case):
+    setting, case = replace(TINY, use_case=use_case), USE_CASES[use_case]
+    (found,) = curves([setting], FEW, SHORT)
+    samples, model = FEW.samples(setting), planted_models.known(setting)
+    truth = samples.labels[case.world.target].to_numpy(int)
+    rows = [*np.flatnonzero(truth == case.favoured)[:8], *np.flatnonzero(truth != case.favoured)[:8]]
+    np.testing.assert_array_equal(found.favoured, truth[rows] == case.favoured)
+    logits = training.predict(model, samples.images[rows])
+    np.testing.assert_array_equal(found.correct, logits.argmax(axis=1) == truth[rows])
+    assert set(found.orders) == set(ORDERS) == {*METHODS, RANDOM, OBJECT, CUE}
+    for order, values in found.orders.items():
+        there = found.correct & found.favoured if order == CUE else found.correct
+        assert values.shape == (len(rows), 7)
+        np.testing.assert_array_equal(np.isnan(values).any(axis=1), ~there, err_msg=order)
+        own = softmax(logits, axis=1)[np.arange(len(rows)), truth[rows]]
+        np.testing.assert_allclose(values[there, 0], own[there], atol=1e-5)
+    right = np.flatnonzero(found.correct)
+    assert 0 < len(right) < len(rows)
+    expected = metrics.perturbation_curves(
+        lambda images: softmax(training.predict(model, images), axis=1), samples.images[rows][right],
+        np.asarray(samples.masks[case.world.regions[0]])[rows][right], truth[rows][right],
+        steps=6, region=4, value_range=(0, 255),
+    )  # fmt: skip
+    np.testing.assert_allclose(found.orders[OBJECT][right], expected, atol=1e-5)
+
+
+def test_every_choice_changes_the_curves():
+    (plain,) = curves([TINY], FEW, SHORT)
+    for change in ({"noise": (0, 0)}, {"output": "logit"}, {"seed": 1}, {"repeats": 2}):
+        (other,) = curves([TINY], FEW, replace(SHORT, **change))
+        assert not np.allclose(plain.orders[RANDOM], other.orders[RANDOM], equal_nan=True), change
+    with pytest.raises(BiaslibError, match="output must be probability or logit, not 'loss'"):
+        Destruction(output="loss")
+    with pytest.raises(BiaslibError, match="images must be at least 1"):
+        Destruction(images=0)
+
+
+@pytest.mark.parametrize("use_case", list(USE_CASES))
+def test_an_exchange_changes_one_part_and_nothing_else(use_case):
+    setting, world = replace(TINY, use_case=use_case), USE_CASES[use_case].world
+    for strength in (1.0, None):
+        images = exchanged(setting, replace(FEW, strength=strength))
+        labels = {name: samples.labels for name, samples in images.items()}
+        np.testing.assert_array_equal(
+            images["original"].images, replace(FEW, strength=strength).samples(setting).images
+        )
+        target, cue = world.target, world.cue
+        assert (labels["other_object"][target] != labels["original"][target]).all()
+        np.testing.assert_array_equal(labels["other_object"][cue], labels["original"][cue])
+        assert (labels["other_cue"][cue] != labels["original"][cue]).all()
+        np.testing.assert_array_equal(labels["other_cue"][target], labels["original"][target])
+
+
+def test_falls_are_differences_of_the_true_classs_probability():
+    (found,) = exchanges([TINY], FEW, SHORT)
+    model, images = planted_models.known(TINY), exchanged(TINY, FEW)
+    rows, truth = np.arange(20), images["original"].labels["cat"].to_numpy(int)
+    chance = {
+        name: softmax(training.predict(model, samples.images), axis=1)[rows, truth] for name, samples in images.items()
+    }
+    np.testing.assert_allclose(found.fall("object"), chance["original"] - chance["other_object"], atol=1e-6)
+    np.testing.assert_allclose(found.fall("cue"), chance["original"] - chance["other_cue"], atol=1e-6)
+    left = found.noise.mean(axis=0)
+    assert left.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.fall("everything"), chance["original"] - left[truth], atol=1e-6)
+
+
+def test_everything_is_the_destructions_noise_in_its_output():
+    model = planted_models.known(TINY)
+    (black,) = exchanges([TINY], FEW, replace(SHORT, noise=(0, 0), output="logit"))
+    logits = training.predict(model, np.zeros((1, 32, 32, 3), np.uint8))
+    np.testing.assert_allclose(black.noise, np.broadcast_to(logits, black.noise.shape), atol=1e-4)
+    np.testing.assert_allclose(black.original, training.predict(model, FEW.samples(TINY).images), atol=1e-4)
+
+
+def test_the_fall_at_the_step_that_ends_the_cue():
+    values = np.array([[0.9, 0.7, 0.6, 0.1], [0.8, 0.3, 0.2, 0.2], [0.9, 0.8, 0.5, 0.4], [np.nan] * 4])
+    regions = np.array([2, 1, 4, 0])
+    found = Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
+    np.testing.assert_allclose(found, [0.3, 0.5, np.nan, np.nan])
+
+
+def test_the_cues_regions_are_the_tiles_its_mask_touches():
+    (found,) = curves([TINY], FEW, SHORT)
+    samples = FEW.samples(TINY)
+    cat = samples.labels["cat"].to_numpy(bool)
+    rows = [*np.flatnonzero(cat)[:8], *np.flatnonzero(~cat)[:8]]
+    masks = np.asarray(samples.masks["ball"])[rows] & samples.labels["ball"].to_numpy(bool)[rows, None, None]
+    touched = masks.reshape(len(rows), 8, 4, 8, 4).any((2, 4)).sum((1, 2))
+    assert touched.any()
+    np.testing.assert_array_equal(found.cue_regions, touched)
+
+
+def test_photos_have_no_exact_exchange():
+    with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
+        exchanged(replace(TINY, source="photos"), FEW)

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from biaslib import models, training
+from biaslib.chapters import scene_models
+from biaslib.chapters.scene_models import WIDTH, Experiment, Outcome
+from biaslib.errors import BiaslibError
+from biaslib.metrics import bias_amplification
+from biaslib.mitigation.resampling import imbalance
+
+TINY = {"images": 240, "validation_images": 120, "test_images": 160, "size": 32, "epochs": 1, "eps": 0.1}
+
+
+def outcome(n_groups=2, seed=0, **changes):
+    """Labels and logits without a training."""
+    experiment = Experiment(groups=n_groups, **TINY, **changes)
+    rng = np.random.default_rng(seed)
+    labels = {s: scene_models._labels(experiment.table(s)) for s in ("train", "validation", "test")}
+    outputs = experiment.objective().outputs
+    arrays = {
+        **labels,
+        "rows": np.arange(TINY["images"]),
+        "validation_logits": rng.normal(size=(120, outputs)),
+        "test_logits": rng.normal(size=(160, outputs)),
+        "probe": np.array(0.5),
+    }
+    return scene_models._outcome(experiment, arrays)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_every_training_is_run_and_read_back(n_groups):
+    kinds = ["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
+    experiments = [Experiment(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]
+    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models.run(e)), experiments), strict=True))
+    original = found["original"]
+    for kind, one in found.items():
+        assert one.test_logits.shape == (160, one.experiment.objective().outputs)
+        np.testing.assert_array_equal(one.test.attributes, original.test.attributes)
+        np.testing.assert_array_equal(one.original.groups, original.original.groups)
+        assert 0 < one.probe < 1
+        said = scene_models.predicted(one, groups=scene_models.predicted(original).groups)
+        assert np.isfinite(bias_amplification(one.train, one.test, said, max_size=2).mean), kind
+    train = found["oversampling"].train
+    assert imbalance(train.attributes, train.groups).max() <= 0.1
+    repaired = found["data_repair"].train
+    assert len(repaired) == 120
+    assert (
+        imbalance(repaired.attributes, repaired.groups).max()
+        < imbalance(original.train.attributes, original.train.groups).max()
+    )
+
+
+def test_one_experiment_one_result():
+    experiment = Experiment(**TINY)
+    one, other = scene_models.run(experiment), scene_models.run(experiment)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_robots_of_another_size_are_seen_by_the_same_model(monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+    (one,) = scene_models.outcomes([Experiment(**TINY)])
+    ((small, large),) = scene_models.at_sizes([one], [0.12, 0.5])
+    assert not np.array_equal(small.groups, large.groups) or not np.array_equal(small.attributes, large.attributes)
+    table = one.experiment.table("test").assign(robot_size=0.5)
+    pictures = one.experiment.world().render(table, size=32, regions=()).images
+    model = models.build("small", WIDTH + 2)
+    stored = scene_models.run(one.experiment)
+    model.load_state_dict({k[len("state/") :]: torch.from_numpy(v) for k, v in stored.items() if "/" in k})
+    expected = training.predict(model, pictures)
+    np.testing.assert_array_equal(large.groups, expected[:, WIDTH:].argmax(axis=1))
+
+
+def test_thresholds_come_from_validation_and_makers_are_the_likeliest():
+    one = outcome()
+    said = scene_models.predicted(one)
+    np.testing.assert_array_equal(said.groups, one.test_logits[:, WIDTH:].argmax(axis=1))
+    for column in range(WIDTH):
+        ranked = np.sort(one.validation_logits[:, column])[::-1]
+        threshold = ranked[one.validation.attributes[:, column].sum()]
+        np.testing.assert_array_equal(said.attributes[:, column], one.test_logits[:, column] > threshold)
+    np.testing.assert_allclose(np.exp(scene_models.maker_scores(one)).sum(axis=1), 1)
+
+
+def test_constraints_start_from_the_plain_predictions():
+    one = outcome(n_groups=3)
+    loose = scene_models.constrained(one, margin=1.0)
+    plain = scene_models.predicted(one)
+    np.testing.assert_array_equal(loose.attributes, plain.attributes)
+    np.testing.assert_array_equal(loose.groups, plain.groups)
+
+
+def test_resampled_sets_get_about_as_many_steps():
+    experiment = Experiment(images=1000, epochs=12)
+    assert experiment.config(1000).epochs == 12
+    assert experiment.config(3000).epochs == 4
+    assert experiment.config(500).epochs == 24
+    assert experiment.config(10**6).epochs == 1
+
+
+def test_what_a_model_does_not_predict_is_said():
+    one = outcome(training="adversarial")
+    with pytest.raises(BiaslibError, match="adversarial training does not predict the maker"):
+        scene_models.predicted(one)
+    with pytest.raises(BiaslibError, match="training must be one of original, oversampling"):
+        Experiment(training="none")
+    assert isinstance(one, Outcome)

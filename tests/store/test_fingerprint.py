@@ -1,0 +1,215 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import samples
+from biaslib.store import fingerprint
+
+
+@dataclass(frozen=True)
+class Config:
+    epochs: int = 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: None,
+        lambda: 3,
+        lambda: "three",
+        lambda: {"b": [1, 2], "a": (0.5, True)},
+        lambda: Config(),
+        lambda: np.arange(4),
+        lambda: pd.DataFrame({"x": [1.0], "name": ["a"]}),
+        lambda: Path("a/b"),
+    ],
+)
+def test_equal_values_have_equal_hashes(make):
+    assert fingerprint.of_value(make()) == fingerprint.of_value(make())
+
+
+def test_order_of_keys_does_not_count():
+    assert fingerprint.of_value({"a": 1, "b": 2}) == fingerprint.of_value({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (1, True),
+        (1, "1"),
+        ([1, 2], [2, 1]),
+        (["ab"], ["a", "b"]),
+        (Config(3), Config(4)),
+        (np.zeros(2), np.zeros(2, np.float32)),
+        (np.zeros((2, 3)), np.zeros((3, 2))),
+        (pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]})),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}),
+    ],
+)
+def test_different_values_have_different_hashes(one, other):
+    assert fingerprint.of_value(one) != fingerprint.of_value(other)
+
+
+def test_an_object_without_plain_value_is_refused():
+    with pytest.raises(TypeError, match="cannot hash a object"):
+        fingerprint.of_value({"model": object()})
+    with pytest.raises(TypeError, match="cannot hash a ndarray"):
+        fingerprint.of_value(np.array(["a", None], dtype=object))
+
+
+def test_hash_is_the_same_in_another_process():
+    program = "from biaslib import fingerprint; print(fingerprint.of_value({'a': [1, 'x', 2.5]}))"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == fingerprint.of_value({"a": [1, "x", 2.5]})
+
+
+def one():
+    return 1
+
+
+def with_comment():
+    # this says why
+    return 1
+
+
+def calls_package():
+    return samples.Samples
+
+
+def test_code_of_a_local_function_counts_without_comments():
+    def same():
+        return 1
+
+    def documented():
+        return 2
+
+    assert fingerprint.of_code(same) != fingerprint.of_code(documented)
+    assert fingerprint.of_code(lambda: one()) != fingerprint.of_code(one)
+
+
+UPPER = """
+from biaslib import lower
+
+def run():
+    return lower.value()
+
+class Thing:
+    run = staticmethod(run)
+"""
+CALLS = {
+    "a lambda": "fingerprint.of_code(lambda: upper.run())",
+    "a comprehension": "fingerprint.of_code(lambda: [upper.run() for _ in range(2)])",
+    "an inner function": "fingerprint.of_code(outer)",
+    "a captured object": "fingerprint.of_code(lambda: thing.run())",
+}
+
+
+def write_package(folder, body, call="a lambda"):
+    package = folder / "biaslib"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("")
+    (package / "lower.py").write_text(body)
+    upper = (
+        "from biaslib import lower\ndef run():\n    return lower.value()\nclass Thing:\n    run = staticmethod(run)\n"
+    )
+    (package / "upper.py").write_text(upper)
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = f"""
+from biaslib import upper
+from biaslib.store import fingerprint
+thing = upper.Thing()
+def outer():
+    def inner():
+        return upper.run()
+    return inner
+print({CALLS[call]})
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(tmp_path, call):
+    before = write_package(tmp_path, "def value():\n    return 1\n", call)
+    documented = write_package(tmp_path, 'def value():\n    """One."""\n    return 1  # one\n', call)
+    edited = write_package(tmp_path, "def value():\n    return 22\n", call)
+    assert before == documented
+    assert before != edited
+
+
+@pytest.mark.parametrize(
+    ("taken", "counts"), [("from biaslib.room import tool", False), ("from biaslib.room import other", True)]
+)
+def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_door(tmp_path, taken, counts):
+    room = tmp_path / "biaslib" / "room"
+    room.mkdir(parents=True)
+    (tmp_path / "biaslib" / "__init__.py").write_text("")
+    (tmp_path / "biaslib" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    (room / "__init__.py").write_text("from biaslib.room.neighbour import other\n")
+    (room / "tool.py").write_text("value = 1\n")
+    (tmp_path / "biaslib" / "upper.py").write_text(f"{taken}\ndef run():\n    return 0\n")
+
+    def printed(body):
+        (room / "neighbour.py").write_text(body)
+        program = "from biaslib import fingerprint, upper; print(fingerprint.of_code(upper.run))"
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert (printed("other = 1\n") != printed("other = 2\n")) == counts
+
+
+def test_the_package_counts_its_style_sheets(tmp_path):
+    package = tmp_path / "biaslib"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = "from biaslib import fingerprint; print(fingerprint.of_package())"
+
+    def printed(style):
+        (package / "style.css").write_text(style)
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert printed("a {}") == printed("a {}") != printed("b {}")
+
+
+def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
+    package = tmp_path / "biaslib"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "lower.py").write_text("def value():\n    return 1\n")
+    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    program = """
+from biaslib import lower
+from biaslib.store import fingerprint
+before = fingerprint.of_code(lower.value)
+open(lower.__file__, "w").write("def value():\\n    return 2\\n")
+print(before == fingerprint.of_code(lower.value))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+def test_files_count_by_name_and_size(tmp_path):
+    assert fingerprint.of_files(tmp_path / "nothing") == ""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"12")
+    before = fingerprint.of_files(tmp_path / "a")
+    assert before == fingerprint.of_files(tmp_path / "a" / "one")
+    (tmp_path / "a" / "two").write_bytes(b"1")
+    assert fingerprint.of_files(tmp_path / "a") != before
+
+
+def test_large_arrays_are_hashed_in_pieces_to_the_same_value(monkeypatch):
+    values = np.arange(1000, dtype=np.int64).reshape(100, 10)
+    whole = fingerprint.of_value(values)
+    monkeypatch.setattr(fingerprint, "_PIECE", 100)
+    assert fingerprint.of_value(values) == whole
+    assert fingerprint.of_value(np.array(3.0)) != fingerprint.of_value(np.array(4.0))
+    assert fingerprint.of_value(np.zeros((0, 3))) != fingerprint.of_value(np.zeros((0, 4)))

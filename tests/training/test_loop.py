@@ -1,0 +1,340 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from biaslib import models, store, training
+from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.training import TrainingConfig, loop, optimisation
+from biaslib.training import config as training_config
+from tests.damage import DAMAGES
+
+
+def bright_or_dark(n=96, size=16, seed=0):
+    """Images whose class is their brightness."""
+    rng = np.random.default_rng(seed)
+    target = rng.integers(2, size=n)
+    images = rng.integers(0, 60, size=(n, size, size, 3)) + 120 * target[:, None, None, None]
+    return Samples(images.astype(np.uint8), pd.DataFrame({"bright": target == 1}))
+
+
+def config(**changes):
+    return TrainingConfig(**{"epochs": 3, "batch": 16, **changes})
+
+
+def same_weights(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("optimiser", optimisation.OPTIMISERS)
+def test_every_optimiser_learns_brightness(optimiser):
+    samples = bright_or_dark()
+    rate = {"sgd": 0.05, "rmsprop": 1e-3}.get(optimiser, 4e-3)
+    model = training.fit(samples, samples.labels["bright"], config(optimiser=optimiser, learning_rate=rate, epochs=6))
+    unseen = bright_or_dark(seed=1)
+    correct = training.predict(model, unseen.images).argmax(1) == unseen.labels["bright"]
+    assert correct.mean() > 0.95
+
+
+def test_binary_loss_learns_several_attributes():
+    samples = bright_or_dark(n=200)
+    bright = samples.labels["bright"].to_numpy()
+    red = np.random.default_rng(1).random(200) < 0.3
+    images = samples.images.copy()
+    images[red, :, :, 1:] = 0
+    model = training.fit(
+        Samples(images, samples.labels),
+        np.stack([bright, red], 1),
+        config(loss="binary", epochs=8, precision="float32"),
+    )
+    assert ((training.predict(model, images) > 0) == np.stack([bright, red], 1)).mean() > 0.9
+
+
+def test_one_seed_one_set_of_weights_and_another_seed_another():
+    samples = bright_or_dark()
+
+    def fit(seed):
+        return training.fit(samples, samples.labels["bright"], config(seed=seed, augmentation=("flip", "crop")))
+
+    assert same_weights(fit(0), fit(0))
+    assert not same_weights(fit(0), fit(1))
+
+
+def test_training_leaves_the_global_random_state_alone():
+    samples = bright_or_dark()
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    training.fit(samples, samples.labels["bright"], config(epochs=1))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_last_batch_of_one_image_is_not_trained_on_alone():
+    samples = bright_or_dark(n=33)
+    training.fit(samples, samples.labels["bright"], config(epochs=1))
+    sizes = [len(rows) for rows in loop._batches(33, 16, np.random.default_rng(0))]
+    assert sizes == [16, 17]
+
+
+def test_a_finished_training_leaves_no_checkpoint():
+    samples = bright_or_dark()
+    training.fit(samples, samples.labels["bright"], config())
+    assert list((store.root() / "checkpoints").glob("*")) == []
+
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, {root!r})
+import torch
+from tests.training.test_loop import bright_or_dark, config
+from biaslib import training
+from biaslib.training import loop
+torch.set_num_threads(1)
+slow = loop._Run.train_epoch
+def train_epoch(self, *arguments):
+    slow(self, *arguments)
+    time.sleep(float(sys.argv[1]))
+loop._Run.train_epoch = train_epoch
+samples = bright_or_dark()
+model = training.fit(samples, samples.labels["bright"], config(epochs=4, augmentation=("flip", "crop")))
+torch.save(model.state_dict(), sys.argv[2])
+"""
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(root=str(Path(__file__).parents[1])))
+
+    def start(name, seconds):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / name))
+        return subprocess.Popen([sys.executable, str(program), str(seconds), str(tmp_path / f"{name}.pt")])
+
+    victim = start("killed", 2)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    while not list(checkpoints.glob("[!.]*.pt")):
+        assert victim.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # into the second epoch's pause: killed between two checkpoints
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait()
+    assert not (tmp_path / "killed.pt").exists()
+    assert start("killed", 0).wait(timeout=120) == 0
+    assert start("unbroken", 0).wait(timeout=120) == 0
+    resumed, unbroken = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in ("killed", "unbroken"))
+    assert all(torch.equal(resumed[name], unbroken[name]) for name in unbroken)
+
+
+def test_a_damaged_checkpoint_is_said_and_the_training_starts_anew(monkeypatch):
+    samples = bright_or_dark()
+    expected = training.fit(samples, samples.labels["bright"], config())
+    path = store.root() / "damaged.pt"
+    path.write_bytes(b"no checkpoint")
+    monkeypatch.setattr(training, "_checkpoint_path", lambda *_: path)
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        found = training.fit(samples, samples.labels["bright"], config())
+    assert same_weights(found, expected)
+
+
+LONGER = {"epochs": 4, "augmentation": ("flip", "crop"), "precision": "float32"}
+
+
+def fitted():
+    samples = bright_or_dark()
+    return training.fit(samples, samples.labels["bright"], config(**LONGER))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("unbroken")))
+        return fitted()
+
+
+def kill_after_two_epochs():
+    """The checkpoint that a training leaves which ends in its third epoch of four."""
+    original = loop._Run.train_epoch
+
+    def train_epoch(self, *arguments):
+        if self.epoch == 2:
+            raise KeyboardInterrupt
+        original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop._Run, "train_epoch", train_epoch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted()
+    (checkpoint,) = (store.root() / "checkpoints").iterdir()
+    return checkpoint
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_training_with_a_damaged_checkpoint_ends_with_the_same_weights_and_says_so(damage, unbroken):
+    checkpoint = kill_after_two_epochs()
+    checkpoint.write_bytes(DAMAGES[damage](checkpoint.read_bytes()))
+    with pytest.warns(training.DamagedCheckpointWarning, match=f"{checkpoint.name} .* starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
+    assert not checkpoint.exists()
+
+
+def test_a_sound_checkpoint_is_gone_on_from_without_a_word(unbroken, monkeypatch, recwarn):
+    kill_after_two_epochs()
+    epochs = []
+    original = loop._Run.train_epoch
+    monkeypatch.setattr(loop._Run, "train_epoch", lambda self, *a: (epochs.append(self.epoch), original(self, *a)))
+    assert same_weights(fitted(), unbroken)
+    assert epochs == [2, 3]
+    assert not [each for each in recwarn if issubclass(each.category, training.DamagedCheckpointWarning)]
+
+
+def renamed(state):
+    state["model"] = {name.replace("fc.bias", "fc.bios"): value for name, value in state["model"].items()}
+    return state
+
+
+@pytest.mark.parametrize(
+    "written",
+    [renamed, lambda state: [1, 2], lambda state: None, lambda state: {"model": state["model"]}],
+    ids=["renamed", "list", "None", "part"],
+)
+def test_a_checkpoint_that_does_not_fit_the_run_is_said_and_the_training_starts_anew(written, unbroken, monkeypatch):
+    save = torch.save
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", lambda state, file: save(written(state), file))
+        kill_after_two_epochs()
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_said_and_the_training_starts_anew(unbroken, monkeypatch):
+    checkpoint = kill_after_two_epochs()
+    checkpoint.unlink()
+    checkpoint.symlink_to("/proc/self/mem")  # opens, and every read of it is an OSError
+    with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
+        again = fitted()
+    assert same_weights(again, unbroken)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_early():
+    samples, unseen = bright_or_dark(), bright_or_dark(n=32, seed=1)
+    backwards = ~unseen.labels["bright"].to_numpy()  # a validation set that gets worse with every epoch
+    epochs = []
+    original = loop._Run.train_epoch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop._Run, "train_epoch", lambda self, *a: (epochs.append(self.epoch), original(self, *a)))
+        training.fit(
+            samples,
+            samples.labels["bright"],
+            config(epochs=12, keep="best", patience=2, schedule="constant"),
+            validation=(unseen, backwards),
+        )
+    assert len(epochs) < 12
+
+
+def test_prediction_keeps_the_mode_and_takes_pixels_or_tensors():
+    samples = bright_or_dark()
+    model = training.fit(samples, samples.labels["bright"], config(epochs=1)).train()
+    logits = training.predict(model, samples.images, batch=7)
+    assert model.training
+    assert logits.shape == (96, 2)
+    assert logits.dtype == np.float32
+    from biaslib.models import to_tensor
+
+    assert np.allclose(logits, training.predict(model, to_tensor(samples.images)), atol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(64, [48, 48, 4]), (224, [8] * 12 + [4])])
+def test_prediction_asks_about_as_many_images_at_once_as_stay_in_a_cache(size, sizes):
+    model = models.build("small", 2)
+    asked = []
+    model.register_forward_pre_hook(lambda _, given: asked.append(len(given[0])))
+    training.predict(model, np.zeros((100, size, size, 3), np.uint8))
+    assert asked == sizes
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda s: training.fit(s.take(slice(0, 0)), [], config()), "nothing to train on"),
+        (lambda s: training.fit(s, np.ones(len(s), int), config()), "Every training image has class 1"),
+        (lambda s: training.fit(s, np.arange(len(s)) % 3, config()), "from 0 to 2 but the model has 2 outputs"),
+        (lambda s: training.fit(s, np.arange(5), config()), "96 images but 5 targets"),
+        (lambda s: training.fit(s, np.ones(len(s)), config()), "class numbers, not float64"),
+        (lambda s: training.fit(s, np.ones((96, 2), bool), config(loss="binary")), "column 0, 1 has one value only"),
+        (lambda s: training.fit(s, s.labels["bright"], config(loss="binary")), "takes .N, 2. booleans"),
+        (lambda s: training.fit(s, s.labels["bright"], config(keep="best")), "give `validation="),
+        (
+            lambda s: training.fit(s, s.labels["bright"], config(), validation=(s, s.labels["bright"][:6])),
+            "96 images but 6 targets",
+        ),
+        (lambda s: config(optimiser="adamx"), "optimiser must be one of adamw"),
+        (lambda s: config(augmentation=("spin",)), "augmentation knows flip, crop, not spin"),
+        (lambda s: config(epochs=0), "epochs must be at least 1"),
+        (lambda s: training.predict(torch.nn.Conv2d(3, 1, 1), s.images[:0]), "no images to predict"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        call(bright_or_dark())
+
+
+def test_an_objective_sees_channels_first_whatever_the_architecture_has():
+    class ChannelsLast(torch.nn.Module):
+        output_fmt = "NHWC"
+
+        def forward_features(self, images):
+            return images.permute(0, 2, 3, 1)
+
+        def forward_head(self, maps):
+            return maps.mean((1, 2))
+
+    images = torch.rand(2, 3, 4, 5)
+    maps, logits = loop._forward(ChannelsLast(), images)
+    torch.testing.assert_close(maps, images)
+    assert logits.shape == (2, 3)
+
+
+def test_auto_precision_learns_as_float32_does():
+    samples = bright_or_dark()
+    for precision in training_config.PRECISIONS:
+        model = training.fit(samples, samples.labels["bright"], config(precision=precision, epochs=6))
+        assert (training.predict(model, samples.images).argmax(1) == samples.labels["bright"]).mean() > 0.95
+        assert next(model.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("architecture", "gains"), [("small", True), ("small_mobilenet", False)])
+def test_auto_precision_spares_a_cpu_what_it_has_no_fast_kernels_for(monkeypatch, architecture, gains):
+    monkeypatch.setattr(training, "_has_bfloat16", lambda device: True)
+    network = models.build(architecture, 2)
+    for precision, wanted in (("auto", gains), ("bfloat16", True), ("float32", False)):
+        with loop.autocast(network, precision, torch.device("cpu")):
+            assert torch.is_autocast_enabled("cpu") == wanted, precision
+
+
+def test_frozen_layers_keep_weights_and_statistics_and_the_rest_learns():
+    samples = bright_or_dark()
+    settings = config(architecture="small", frozen=2)
+    torch.manual_seed(settings.seed)
+    start = models.build("small", 2).state_dict()
+    model = training.fit(samples, samples.labels["bright"], settings)
+    for name, value in model.state_dict().items():
+        kept = name.startswith(("features.0", "features.1"))
+        assert torch.equal(value, start[name]) == kept, name
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_freezing_every_convolution_is_refused():
+    samples = bright_or_dark()
+    with pytest.raises(BiaslibError, match="the model has 5 convolutions: 5 of them cannot be its first"):
+        training.fit(samples, samples.labels["bright"], config(frozen=5))
+    with pytest.raises(BiaslibError, match="frozen is a number of convolutions"):
+        config(frozen=-1)
