@@ -19,6 +19,7 @@ from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
 DESKTOP, PHONE = 1280, 390
+WIDE = 930  # pixels that a table can have on that desktop: the text and its margin
 TYPESET = """
 const done = arguments[0];
 if (window.MathJax) MathJax.startup.promise.then(() => done(true)); else done(true);
@@ -44,6 +45,19 @@ const named = (node) => {
 return [...document.querySelectorAll("article img, article svg, article canvas")]
   .filter((node) => !((node.getAttribute("alt") || "").trim() || named(node) || node.closest("button")))
   .map((node) => node.outerHTML.slice(0, 120));
+"""
+# tables with a column out of sight, though there is an empty margin beside them
+CUT_TABLES = """
+return [...document.querySelectorAll(".biaslib-table .biaslib-scroll")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.clientWidth < arguments[0])
+  .map((box) => box.getAttribute("aria-label"));
+"""
+# letters of a figure outside its box, where nobody can scroll to them
+CUT_LETTERS = """
+return [...document.querySelectorAll(".biaslib-scroll svg text")].filter((text) => {
+  const letters = text.getBoundingClientRect(), box = text.closest(".biaslib-scroll").getBoundingClientRect();
+  return letters.width > 0 && (letters.left < box.left - 1 || letters.right > box.right + 1);
+}).map((text) => text.textContent);
 """
 # sliders that change nothing in their figure
 STUCK = """
@@ -132,6 +146,8 @@ def test_a_page_is_whole_with_no_network(browser, origin, page):
     assert strangers(browser, origin) == []
     assert browser.execute_script("return document.querySelectorAll('article h1').length") == 1
     assert browser.execute_script(MUTE) == []
+    assert browser.execute_script(CUT_TABLES, WIDE) == []
+    assert browser.execute_script(CUT_LETTERS) == []
     formulas = browser.execute_script("return [...document.querySelectorAll('article .math')].map(m => m.innerHTML)")
     assert all("<mjx-container" in formula for formula in formulas)
     assert not any("merror" in formula for formula in formulas)
@@ -143,6 +159,7 @@ def test_a_page_fits_a_phone_in_light_and_dark(browser, origin, page, theme):
     visit(browser, f"{origin}/{page}.html", width=PHONE, theme=theme)
     assert browser.execute_script("return document.documentElement.dataset.theme") == theme
     assert browser.execute_script(TOO_WIDE, PHONE) == []
+    assert browser.execute_script(CUT_LETTERS) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE
     seen = browser.execute_script(LUMINANCE)
     assert (seen["paper"] > 0.9) if theme == "light" else (seen["paper"] < 0.1)
