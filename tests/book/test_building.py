@@ -199,7 +199,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(project):
 
 
 def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, without_site, monkeypatch):
-    code = "import numpy as np, pandas as pd\nfrom biaslib import recorded\n"
+    code = "import numpy as np, pandas as pd\nfrom biaslib.book import recorded\n"
     code += "recorded.put('scores', pd.DataFrame({'x': [1.5, np.nan], 'who': ['a', 'b']}))\n"
     code += "recorded.put('mean', {'x': np.float32(0.25), 'gap': float('nan')})\n"
     code += "recorded.data('made up', images=n)"
@@ -222,7 +222,7 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
     assert "NaN" not in (project.recorded / "one-real.json").read_text()
 
 
-MARK = "from biaslib import recorded\nrecorded.put('n', n)"
+MARK = "from biaslib.book import recorded\nrecorded.put('n', n)"
 
 
 def test_a_preset_without_an_entry_is_refused_and_never_recorded(project, without_site, monkeypatch):

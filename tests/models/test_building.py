@@ -204,7 +204,7 @@ def test_a_name_with_its_tag_is_built() -> None:
 
 def test_presets_name_imagenet_weights_with_tags_that_timm_has() -> None:
     named = []
-    for file in (Path(__file__).parents[1] / "notebooks" / "presets").glob("*.yml"):
+    for file in (Path(__file__).parents[2] / "notebooks" / "presets").glob("*.yml"):
         for settings in yaml.safe_load(file.read_text(encoding="utf-8")).values():
             if settings.get("weights") == "imagenet":
                 one, several = settings.get("architecture"), ("networks", "bird_networks")

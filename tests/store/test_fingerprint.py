@@ -64,7 +64,7 @@ def test_an_object_without_plain_value_is_refused():
 
 
 def test_hash_is_the_same_in_another_process():
-    program = "from biaslib import fingerprint; print(fingerprint.of_value({'a': [1, 'x', 2.5]}))"
+    program = "from biaslib.store import fingerprint; print(fingerprint.of_value({'a': [1, 'x', 2.5]}))"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == fingerprint.of_value({"a": [1, "x", 2.5]})
 
@@ -110,6 +110,12 @@ CALLS = {
 }
 
 
+def give_fingerprint(package):
+    (package / "store").mkdir(exist_ok=True)
+    (package / "store" / "__init__.py").write_text("")
+    (package / "store" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+
+
 def write_package(folder, body, call="a lambda"):
     package = folder / "biaslib"
     package.mkdir(exist_ok=True)
@@ -119,7 +125,7 @@ def write_package(folder, body, call="a lambda"):
         "from biaslib import lower\ndef run():\n    return lower.value()\nclass Thing:\n    run = staticmethod(run)\n"
     )
     (package / "upper.py").write_text(upper)
-    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    give_fingerprint(package)
     program = f"""
 from biaslib import upper
 from biaslib.store import fingerprint
@@ -150,14 +156,16 @@ def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_doo
     room = tmp_path / "biaslib" / "room"
     room.mkdir(parents=True)
     (tmp_path / "biaslib" / "__init__.py").write_text("")
-    (tmp_path / "biaslib" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    give_fingerprint(tmp_path / "biaslib")
     (room / "__init__.py").write_text("from biaslib.room.neighbour import other\n")
     (room / "tool.py").write_text("value = 1\n")
     (tmp_path / "biaslib" / "upper.py").write_text(f"{taken}\ndef run():\n    return 0\n")
 
     def printed(body):
         (room / "neighbour.py").write_text(body)
-        program = "from biaslib import fingerprint, upper; print(fingerprint.of_code(upper.run))"
+        program = (
+            "from biaslib import upper; from biaslib.store import fingerprint; print(fingerprint.of_code(upper.run))"
+        )
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
         return done.stdout
 
@@ -168,8 +176,8 @@ def test_the_package_counts_its_style_sheets(tmp_path):
     package = tmp_path / "biaslib"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
-    program = "from biaslib import fingerprint; print(fingerprint.of_package())"
+    give_fingerprint(package)
+    program = "from biaslib.store import fingerprint; print(fingerprint.of_package())"
 
     def printed(style):
         (package / "style.css").write_text(style)
@@ -184,7 +192,7 @@ def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "lower.py").write_text("def value():\n    return 1\n")
-    (package / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
+    give_fingerprint(package)
     program = """
 from biaslib import lower
 from biaslib.store import fingerprint

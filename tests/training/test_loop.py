@@ -111,7 +111,7 @@ torch.save(model.state_dict(), sys.argv[2])
 
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(root=str(Path(__file__).parents[1])))
+    program.write_text(PROGRAM.format(root=str(Path(__file__).parents[2])))
 
     def start(name, seconds):
         monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / name))

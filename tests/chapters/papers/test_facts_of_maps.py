@@ -13,7 +13,7 @@ from biaslib.chapters import planted_scores
 from biaslib.chapters.papers import attribution_maps
 from tests import layouts
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def page(name: str) -> str:
