@@ -52,12 +52,19 @@ return [...document.querySelectorAll(".biaslib-table .biaslib-scroll")]
   .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.clientWidth < arguments[0])
   .map((box) => box.getAttribute("aria-label"));
 """
-# letters of a figure outside its box, where nobody can scroll to them
+# letters of a figure and captions that any box around them cuts off
 CUT_LETTERS = """
-return [...document.querySelectorAll(".biaslib-scroll svg text")].filter((text) => {
-  const letters = text.getBoundingClientRect(), box = text.closest(".biaslib-scroll").getBoundingClientRect();
-  return letters.width > 0 && (letters.left < box.left - 1 || letters.right > box.right + 1);
-}).map((text) => text.textContent);
+const cut = (text) => {
+  const letters = text.getBoundingClientRect();
+  for (let box = text.parentElement; box; box = box.parentElement) {
+    if (box.closest("svg") || getComputedStyle(box).overflowX === "visible") continue;
+    const edges = box.getBoundingClientRect();
+    if (letters.width > 0 && (letters.left < edges.left - 1 || letters.right > edges.right + 1)) return true;
+  }
+  return false;
+};
+return [...document.querySelectorAll(".biaslib-scroll svg text, .biaslib-figure figcaption")].filter(cut)
+  .map((text) => text.textContent);
 """
 # sliders that change nothing in their figure
 STUCK = """
