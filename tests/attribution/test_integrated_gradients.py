@@ -66,17 +66,18 @@ def test_equals_captum(architecture: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "most"),
-    [("small", 0.01), ("efficientnet_b0", 0.01), ("mobilenetv1_100", 0.02)],  # a fresh MobileNet is the most jagged
+    ("architecture", "steps"),
+    # a fresh MobileNet is jagged: with 64 steps its sum is off by several percent
+    [("small", 64), ("efficientnet_b0", 64), ("small_mobilenet", 256)],
 )
-def test_the_shares_add_up(architecture: str, most: float) -> None:
+def test_the_shares_add_up(architecture: str, steps: int) -> None:
     torch.manual_seed(0)
     model = models.build(architecture, 2)
     images = smooth_images(1)
-    shares = integrated_gradients(model, images, [0, 1], signed=True)
+    shares = integrated_gradients(model, images, [0, 1], signed=True, steps=steps)
     gap = completeness_gap(model, images, [0, 1], shares)
     assert gap.shape == (1, 2)
-    assert gap.max() <= most
+    assert gap.max() <= 0.01
 
 
 class Cube(nn.Module):

@@ -11,6 +11,7 @@ import pytest
 
 from biaslib.book import building, execution, recorded, site
 from biaslib.errors import BiaslibError
+from biaslib.store import provenance
 from tests.book.conftest import cli, write_notebook
 
 
@@ -245,11 +246,11 @@ def test_a_record_names_the_commit_and_device_of_its_run_and_does_not_undo_its_p
 ):
     monkeypatch.chdir(project.root)
     write_notebook(project, "one", MARK + "\nrecorded.get('one')")
-    monkeypatch.setattr(recorded, "commit", lambda folder: "then")
-    monkeypatch.setattr(recorded, "device", lambda: "there")
+    monkeypatch.setattr(provenance, "commit", lambda folder: "then")
+    monkeypatch.setattr(provenance, "device", lambda: "there")
     building.build(project)
-    monkeypatch.setattr(recorded, "commit", lambda folder: "now")
-    monkeypatch.setattr(recorded, "device", lambda: "here")
+    monkeypatch.setattr(provenance, "commit", lambda folder: "now")
+    monkeypatch.setattr(provenance, "device", lambda: "here")
     capsys.readouterr()
     building.build(project, record=True)
     building.build(project)
