@@ -155,7 +155,7 @@ def grow(
     )
 )
 def audit(
-    labels: Annotated[Path, typer.Option(help="CSV or parquet table, one row an image.", show_default=False)],
+    labels: Annotated[Path, typer.Option(help="CSV, TSV or parquet table, one row an image.", show_default=False)],
     target: Annotated[str, typer.Option(help="Column of what the model tells: two values.", show_default=False)],
     group: Annotated[
         list[str], typer.Option(help="Column of a group: two values; may be repeated.", show_default=False)
@@ -164,14 +164,15 @@ def audit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="An architecture's name (with --weights), a TorchScript or torch.export file, or module:function that "
-            "returns a torch module. The last three run their maker's code when they are opened: give only what you "
+            help="An architecture's name (with --weights), a folder with config.json and model.safetensors, a TorchScript "
+            "or torch.export file, or module:function that returns a torch module. The last three run their maker's code when they are opened: give only what you "
             "made, or whose maker you trust. A name with weights runs none; a pickle is refused.",
             show_default=False,
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="State dictionary of the architecture, or imagenet.", show_default=False)
+        str | None,
+        typer.Option(help="State dictionary of the architecture, a folder with one, or imagenet.", show_default=False),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the images.", show_default=False)] = None,
     predictions: Annotated[
