@@ -164,9 +164,10 @@ def audit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="An architecture's name (with --weights), a folder with config.json and model.safetensors, a TorchScript "
-            "or torch.export file, or module:function that returns a torch module. The last three run their maker's code when they are opened: give only what you "
-            "made, or whose maker you trust. A name with weights runs none; a pickle is refused.",
+            help="An architecture's name (with --weights), a folder with config.json and model.safetensors, a "
+            "TorchScript or torch.export file, or module:function that returns a torch module. The last three run "
+            "their maker's code when they are opened: give only what you made, or whose maker you trust. A name with "
+            "weights and a folder run none; a pickle is refused.",
             show_default=False,
         ),
     ] = None,
