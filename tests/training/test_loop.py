@@ -137,7 +137,7 @@ def test_a_damaged_checkpoint_is_said_and_the_training_starts_anew(monkeypatch):
     expected = training.fit(samples, samples.labels["bright"], config())
     path = store.root() / "damaged.pt"
     path.write_bytes(b"no checkpoint")
-    monkeypatch.setattr(training, "_checkpoint_path", lambda *_: path)
+    monkeypatch.setattr(loop, "_checkpoint_path", lambda *_: path)
     with pytest.warns(training.DamagedCheckpointWarning, match="starts anew"):
         found = training.fit(samples, samples.labels["bright"], config())
     assert same_weights(found, expected)
@@ -313,7 +313,7 @@ def test_auto_precision_learns_as_float32_does():
 
 @pytest.mark.parametrize(("architecture", "gains"), [("small", True), ("small_mobilenet", False)])
 def test_auto_precision_spares_a_cpu_what_it_has_no_fast_kernels_for(monkeypatch, architecture, gains):
-    monkeypatch.setattr(training, "_has_bfloat16", lambda device: True)
+    monkeypatch.setattr(loop, "_has_bfloat16", lambda device: True)
     network = models.build(architecture, 2)
     for precision, wanted in (("auto", gains), ("bfloat16", True), ("float32", False)):
         with loop.autocast(network, precision, torch.device("cpu")):
