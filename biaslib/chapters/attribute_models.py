@@ -1,34 +1,26 @@
 """Classifiers of many attributes of faces at once, trained through the store."""
 
-import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-import numpy as np
-import pandas as pd
-import torch
 from torch import nn
 
-from biaslib import datasets, models, store, training
+from biaslib import datasets, models
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
-from biaslib.mitigation.subsampling import subsample_to_mcc
+from biaslib.recipes import CelebA, Drawn, Recipe, Setup, Subset, load, load_many
 from biaslib.samples import Samples
-from biaslib.store import fingerprint, parallel
 from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
-
-State = dict[str, torch.Tensor]
 
 # where the faces come from, and the protected attribute there
 GROUPS: Final = {"generated": "Clan", "celeba": "Male"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Experiment(Setup):
     """One model and the faces it is trained on; the defaults are those of the book's quick runs.
 
     Attributes:
@@ -97,48 +89,29 @@ class Experiment:
         """What each output of the model tells."""
         return self.attributes or known_attributes(self.source)
 
-    def config(self) -> TrainingConfig:
+    @property
+    def recipe(self) -> Recipe:
         """Binary cross-entropy that weighs rare attributes up, as in the paper; mirrored at random."""
-        weights = self.weights if self.weights in (None, "imagenet") else str(self.weights_path())
-        return TrainingConfig(
-            architecture=self.architecture, outputs=len(self.outputs), weights=weights, frozen=self.frozen,
+        config = TrainingConfig(
+            architecture=self.architecture, outputs=len(self.outputs), weights=self.weights, frozen=self.frozen,
             loss="binary", epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
             learning_rate=self.learning_rate, seed=self.seed,
         )  # fmt: skip
+        rows = None
+        if self.only or self.correlation:
+            correlation = self.correlation and (self.correlation[0], self.tied_to or self.group, self.correlation[1])
+            rows = Subset(only=self.only, correlation=correlation, kept=self.kept, seed=self.seed)
+        return Recipe(data=self.data, targets=self.outputs, training=config, rows=rows)
 
-    def weights_path(self) -> Path:
-        """Where the weights lie that it starts from; a path to nothing where they are not in a file."""
-        return datasets.root() / (self.weights or "none")
-
-    def samples(self) -> Samples:
-        """The faces it is trained on.
-
-        Raises:
-            BiaslibError: where CelebA's files are missing, or too few faces are as asked for.
-        """
+    @property
+    def data(self) -> Drawn | CelebA:
+        """The faces, before any are left out."""
         if self.source == "celeba":
-            everyone = celeba("train", size=self.size)
-            rows = self.chosen(everyone.labels[: self.images])
-            # taking copies, and all of CelebA is more than a memory holds
-            return everyone if len(rows) == len(everyone) else everyone.take(rows)
-        table = Faces().factors(
-            self.images, strength=self.strength, seed=self.seed, confounder=self.confounder, detail=self.detail
+            return CelebA(size=self.size, images=self.images)
+        options = (("confounder", self.confounder), ("detail", self.detail))
+        return Drawn(
+            world="faces", images=self.images, strength=self.strength, seed=self.seed, size=self.size, options=options
         )
-        return Faces().render(table.iloc[self.chosen(table)], size=self.size, regions=())
-
-    def chosen(self, labels: pd.DataFrame) -> np.ndarray:
-        """Rows of the faces that are as asked for, increasing."""
-        rows = np.arange(len(labels))
-        if self.only:
-            name, value = self.only
-            rows = rows[labels[name].to_numpy(bool) == value]
-        if self.correlation:
-            name, mcc = self.correlation
-            has, member = (labels[column].to_numpy(bool)[rows] for column in (name, self.tied_to or self.group))
-            rows = rows[subsample_to_mcc(has, member, [mcc], size=self.kept, seed=self.seed)[0]]
-        if len(rows) == 0:
-            raise BiaslibError(f"No face is left to train on among {len(labels)}: take more images.")
-        return rows
 
 
 Key = tuple[Experiment, str]
@@ -159,54 +132,19 @@ def celeba(split: str, *, size: int) -> Samples:
 def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[nn.Module]:
     """The models, in this order, trained side by side where the store lacks them.
 
-    Returns:
-        Models on the CPU, in evaluation mode.
-
     Raises:
-        BiaslibError: where CelebA's files are missing or damaged; as `models.build` and `TrainingConfig` do.
+        BiaslibError: where CelebA's files are missing or damaged.
 
     Warns:
         DatasetWarning: what is known to be wrong with CelebA, where its faces are used.
     """
-    states = parallel.stored("attribute-model", keyed(experiments), train, scheduler=scheduler)
-    return [_model(experiment, state) for experiment, state in zip(experiments, states, strict=True)]
+    return load_many([experiment.recipe for experiment in experiments], scheduler=scheduler)
 
 
 def keyed(experiments: Sequence[Experiment]) -> list[Key]:
-    """Each experiment with a fingerprint of the pictures and weights it reads: others are another model.
-
-    What is missing is said here, and not by a worker. Warns as `datasets.load` does.
-    """
-    seen = {size: _fingerprint(size) for size in {one.size for one in experiments if one.source == "celeba"}}
-    return [
-        (one, (seen[one.size] if one.source == "celeba" else "") + fingerprint.of_files(one.weights_path()))
-        for one in experiments
-    ]
-
-
-def train(key: Key) -> State:
-    """The weights of one model, trained on one thread, so that the number of cores does not change them."""
-    return parallel.single_threaded(_train, key[0])
+    return [(one, "") for one in experiments]
 
 
 def known(key: Key) -> nn.Module:
     """The model of one experiment, for use inside a worker; trained here where the store lacks it."""
-    state = store.get_or_compute("attribute-model", key, functools.partial(train, key), code=train)
-    return _model(key[0], state)
-
-
-def _train(experiment: Experiment) -> State:
-    samples = experiment.samples()
-    targets = samples.labels[list(experiment.outputs)]
-    return dict(training.fit(samples, targets, experiment.config()).state_dict())
-
-
-def _model(experiment: Experiment, state: State) -> nn.Module:
-    model = models.build(experiment.architecture, len(experiment.outputs))
-    model.load_state_dict(state)
-    return model.eval()
-
-
-def _fingerprint(size: int) -> str:
-    samples = datasets.load("celeba", "train", size=size)
-    return fingerprint.of_value((samples.images, samples.labels))
+    return load(key[0].recipe)

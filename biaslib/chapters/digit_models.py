@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,11 @@ from scipy.special import expit
 from biaslib import datasets, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
-from biaslib.store import parallel
+from biaslib.recipes import Recipe, Setup, load, train
+from biaslib.samples import Samples
+from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
+from biaslib.worlds import digits
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
 OUTPUTS = (*CORNERS, "group")
@@ -21,7 +25,43 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Corners:
+    """Images of the world of digits, as `DigitSetup` describes them; what a model is trained or tested on."""
+
+    source: str
+    assignment: int
+    corner: int
+    images: int
+    split: Split
+    strength: float
+    shares: tuple[float, ...]
+    blur: float
+    worn: float
+    seed: int
+
+    def world(self) -> Digits:
+        """The world of this source and assignment."""
+        return Digits(self.assignment, corner=self.corner, scans=_scans(self.source))
+
+    def table(self) -> pd.DataFrame:
+        """The world's factors."""
+        drawn: dict[str, Any] = {"seed": self.seed, "split": self.split, "blur": self.blur, "worn": self.worn}
+        if self.shares:
+            return self.world().leaning(self.images, shares=self.shares, **drawn)
+        return self.world().factors(self.images, strength=self.strength, **drawn)
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        """The images."""
+        table = self.table()
+        return self.world().render(table if rows is None else table.iloc[rows])
+
+    def fingerprint(self) -> str:
+        """Of the world's code, and of MNIST's scans where they are used."""
+        return fingerprint.of_value([fingerprint.of_modules([digits]), _hash_of_scans(self.source)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitSetup(Setup):
     """One model and the data it is trained and tested on.
 
     Attributes:
@@ -54,25 +94,23 @@ class Experiment:
     batch: int = 64
     learning_rate: float = 0.02
 
-    def table(self, split: Split) -> pd.DataFrame:
-        """The rows of training or test; test images have the same skew and other scans."""
+    def data(self, split: Split) -> Corners:
+        """The images of training or test; test images have the same skew and other scans."""
         n, seed = (self.images, self.seed) if split == "train" else (self.test_images, self.seed + 10_000)
-        world = self.world()
-        if self.shares:
-            return world.leaning(n, shares=self.shares, seed=seed, split=split, blur=self.blur, worn=self.worn)
-        return world.factors(n, strength=self.strength, seed=seed, split=split, blur=self.blur, worn=self.worn)
+        return Corners(
+            source=self.source, assignment=self.assignment, corner=self.corner, images=n, split=split,
+            strength=self.strength, shares=self.shares, blur=self.blur, worn=self.worn, seed=seed,
+        )  # fmt: skip
 
-    def world(self) -> Digits:
-        """The world of this source and assignment."""
-        return Digits(self.assignment, corner=self.corner, scans=_scans(self.source))
-
-    def config(self) -> TrainingConfig:
+    @property
+    def recipe(self) -> Recipe:
         """LeNet-5, one binary loss for the corners and the group alike, SGD with momentum 0.9 as in the paper."""
-        return TrainingConfig(
+        config = TrainingConfig(
             architecture="lenet5", outputs=len(OUTPUTS), loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
             learning_rate=self.learning_rate, schedule="cosine", epochs=self.epochs, batch=self.batch, augmentation=(),
             precision="float32", seed=self.seed,
         )  # fmt: skip
+        return Recipe(data=self.data("train"), targets=OUTPUTS, training=config)
 
 
 @dataclass(frozen=True)
@@ -101,35 +139,28 @@ class Outcome:
         return np.append(corners, (self.predicted.groups == self.test.groups).mean())
 
 
-def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[DigitSetup], *, scheduler: str | None = None) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order.
 
     Raises:
         BiaslibError: for an unknown source, or MNIST's files missing or damaged.
     """
-    for source in {experiment.source for experiment in experiments}:
-        _scans(source)  # what is missing is said here, and not by a worker
-    found = parallel.stored("digits", experiments, run, scheduler=scheduler)
-    return [_outcome(arrays) for arrays in found]
+    train.many([setup.recipe for setup in setups], scheduler=scheduler)
+    return [_outcome(arrays) for arrays in answers.many(setups, scheduler=scheduler)]
 
 
-def run(experiment: Experiment) -> Arrays:
-    """Labels of training and test, (N, 4) bool, logits and `effect`; on one thread, so that cores change nothing."""
-    found: Arrays = parallel.single_threaded(_run, experiment)
-    return found
-
-
-def _run(experiment: Experiment) -> Arrays:
-    world, table = experiment.world(), experiment.table("test")
-    train, test = world.render(experiment.table("train")), world.render(table)
-    model = training.fit(train, train.labels[list(OUTPUTS)], experiment.config())
+@stored("digits")
+def answers(setup: DigitSetup) -> Arrays:
+    """Labels of training and test, (N, 4) bool, logits and `effect`."""
+    model, test = load(setup.recipe), setup.data("test")
+    table, pictures = test.table(), test.samples()
     white = causal_effect(
-        lambda images: expit(training.predict(model, images)[:, -1]), world, table, cue="bottom_left", size=28
+        lambda images: expit(training.predict(model, images)[:, -1]), test.world(), table, cue="bottom_left", size=28
     )
     return {
-        "train": train.labels[list(OUTPUTS)].to_numpy(bool),
-        "test": test.labels[list(OUTPUTS)].to_numpy(bool),
-        "logits": training.predict(model, test.images),
+        "train": setup.data("train").samples().labels[list(OUTPUTS)].to_numpy(bool),
+        "test": pictures.labels[list(OUTPUTS)].to_numpy(bool),
+        "logits": training.predict(model, pictures.images),
         "effect": np.where(table["top_left"] == 1, white, -white),
     }
 
@@ -141,6 +172,11 @@ def _outcome(arrays: Arrays) -> Outcome:
 
 def _labels(columns: np.ndarray) -> Labels:
     return Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS)
+
+
+@functools.cache
+def _hash_of_scans(source: str) -> str:
+    return fingerprint.of_value(_scans(source))
 
 
 @functools.cache

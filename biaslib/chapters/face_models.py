@@ -1,27 +1,29 @@
 """Joint classifiers of attributes and hair colour, trained and asked on CelebA's faces, through the store."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from biaslib import datasets, models, training
+from biaslib import models, training
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES, hair_colour
 from biaslib.metrics import Labels, calibrated_thresholds
+from biaslib.recipes import CelebA, Recipe, Setup, load, train
 from biaslib.samples import Samples
-from biaslib.store import fingerprint, parallel
+from biaslib.store import stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint
 
 Arrays = dict[str, np.ndarray]
 
 WIDTH = len(HAIR_ATTRIBUTES)
+TARGETS = (*HAIR_ATTRIBUTES, "hair")
 OBJECTIVE = Joint(attributes=WIDTH, groups=len(HAIR))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class HairSetup(Setup):
     """One model, trained on the faces for which exactly one of three hair colours is annotated.
 
     Attributes:
@@ -47,12 +49,66 @@ class Experiment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
 
-    def config(self) -> TrainingConfig:
+    @property
+    def recipe(self) -> Recipe:
         """As the notebooks' small models are trained; mirrored at random, as in the paper."""
-        return TrainingConfig(
+        config = TrainingConfig(
             architecture=self.architecture, weights=self.weights, outputs=OBJECTIVE.outputs, epochs=self.epochs,
             batch=self.batch, learning_rate=self.learning_rate, precision="float32", seed=self.seed,
         )  # fmt: skip
+        return Recipe(data=self.data("train"), targets=TARGETS, training=config, objective=OBJECTIVE)
+
+    def data(self, split: str) -> "HairFaces":
+        """The faces of a split."""
+        return HairFaces(size=self.size, images=self.images if split == "train" else None, split=split)
+
+    def fingerprint(self) -> str:
+        """As that of every set-up, with the faces that the model is asked about."""
+        return super().fingerprint() + "".join(self.data(split).fingerprint() for split in ("val", "test"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HairFaces:
+    """Faces of CelebA for which exactly one of three hair colours is annotated.
+
+    Attributes:
+        size: of the faces, in pixels.
+        images: the first so many; None: all there are.
+        split: "train", "val" or "test".
+    """
+
+    size: int
+    images: int | None = None
+    split: str = "train"
+
+    def table(self) -> pd.DataFrame:
+        """The paper's 23 attributes and the hair colour, of these faces."""
+        table, places = self._chosen()
+        return table.iloc[places].reset_index(drop=True)
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        """The faces with these labels.
+
+        Raises:
+            BiaslibError: where CelebA's files are missing or damaged.
+        """
+        table, places = self._chosen()
+        places = places if rows is None else places[rows]
+        taken = self._faces().samples(places)
+        return Samples(taken.images, table.iloc[places].reset_index(drop=True), taken.masks)
+
+    def fingerprint(self) -> str:
+        """Of all faces of the split."""
+        return self._faces().fingerprint()
+
+    def _chosen(self) -> tuple[pd.DataFrame, np.ndarray]:
+        """The targets of all faces of the split, and the places of those with one hair colour."""
+        table = self._faces().table()
+        group = hair_colour(table)
+        return table.assign(hair=group)[list(TARGETS)], np.flatnonzero(group >= 0)[: self.images]
+
+    def _faces(self) -> CelebA:
+        return CelebA(size=self.size, split=self.split)
 
 
 @dataclass(frozen=True)
@@ -76,7 +132,7 @@ class Outcome:
     n_validation: int
 
 
-def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[HairSetup], *, scheduler: str | None = None) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order.
 
     Raises:
@@ -85,55 +141,23 @@ def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None)
     Warns:
         DatasetWarning: as `datasets.load` does.
     """
-    # what is missing is said here, and not by a worker; other pictures are another result
-    seen = {size: _fingerprint(size) for size in {experiment.size for experiment in experiments}}
-    keys = [(experiment, seen[experiment.size]) for experiment in experiments]
-    found = parallel.stored("faces", keys, run_keyed, scheduler=scheduler)
-    return [_outcome(arrays) for arrays in found]
+    train.many([setup.recipe for setup in setups], scheduler=scheduler)
+    return [_outcome(arrays) for arrays in answers.many(setups, scheduler=scheduler)]
 
 
-def run_keyed(key: tuple[Experiment, str]) -> Arrays:
-    """`run` of the experiment; the second part of the key names the pictures."""
-    return run(key[0])
-
-
-def run(experiment: Experiment) -> Arrays:
+@stored("faces")
+def answers(setup: HairSetup) -> Arrays:
     """Labels (N, 24), the group last, of `train`, `validation` and `test`, and logits (N, 26) of the latter two."""
-    found: Arrays = parallel.single_threaded(_run, experiment)
-    return found
-
-
-def faces(split: str, *, size: int, most: int | None = None) -> tuple[Samples, np.ndarray]:
-    """The faces of a split with exactly one hair colour, and their labels (N, 24), hair colour last.
-
-    Raises:
-        BiaslibError: where CelebA's files are missing or damaged.
-    """
-    samples = datasets.load("celeba", split, size=size)
-    group = hair_colour(samples.labels)
-    kept = np.flatnonzero(group >= 0)[:most]
-    table = samples.labels[list(HAIR_ATTRIBUTES)].to_numpy()[kept]
-    return samples.take(kept), np.column_stack([table, group[kept]]).astype(np.int8)
-
-
-def _run(experiment: Experiment) -> Arrays:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", datasets.DatasetWarning)  # said once, by `outcomes`
-        train, targets = faces("train", size=experiment.size, most=experiment.images)
-        validation, test = (faces(split, size=experiment.size) for split in ("val", "test"))
-    model = training.fit(train, targets, experiment.config(), objective=OBJECTIVE)
+    train_set, validation, test = (setup.data(split) for split in ("train", "val", "test"))
+    model = load(setup.recipe)
     return {
-        "train": targets,
-        "validation": validation[1],
-        "test": test[1],
-        "validation_logits": training.predict(model, validation[0].images),
-        "test_logits": training.predict(model, test[0].images),
+        **{
+            name: faces.table().to_numpy(np.int8)
+            for name, faces in (("train", train_set), ("validation", validation), ("test", test))
+        },
+        "validation_logits": training.predict(model, validation.samples().images),
+        "test_logits": training.predict(model, test.samples().images),
     }
-
-
-def _fingerprint(size: int) -> str:
-    loaded = [faces(split, size=size) for split in ("train", "val", "test")]
-    return fingerprint.of_value([(samples.images, labels) for samples, labels in loaded])
 
 
 def _outcome(arrays: Arrays) -> Outcome:

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from biaslib import models, store, training
+from biaslib import models, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import (
@@ -23,11 +23,11 @@ from biaslib.mitigation import (
     DomainIndependent,
     corpus_constraints,
     domain_scores,
-    resampling,
 )
 from biaslib.mitigation.adversarial import AdversarialLoss
+from biaslib.recipes import CRITERION, Drawn, Recipe, Resampled, Setup, load, train
 from biaslib.samples import Samples
-from biaslib.store import parallel
+from biaslib.store import stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.scenes import OBJECTS, Scenes
@@ -38,17 +38,16 @@ Arrays = dict[str, np.ndarray]
 
 WIDTH = len(OBJECTS)
 ARCHITECTURE = "small"
-STATE = "state/"  # begins the names of the weights among the arrays
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class SceneSetup(Setup):
     """One model and the data it is trained and tested on.
 
     Attributes:
         training: as it is ("original"), with training images drawn again or left out, or with another objective.
         groups: number of makers, 2 or 3.
-        strength: the dial of the cue and of all other leanings, in [0, 1].
+        strength: the dial of the cue and of all other associations, in [0, 1].
         images: for training, before any resampling.
         validation_images: for the thresholds.
         test_images: to be predicted.
@@ -56,9 +55,7 @@ class Experiment:
         seed: of the data, the initial weights and the order.
         epochs: passes over as many images as `images`; resampled sets get as many steps as the original one.
         batch: images a step.
-        learning_rate: its peak.
         eps: how balanced oversampling makes every single object.
-        kept: share of the training images that data repair keeps.
         adversary_weight: of the reversed gradient.
     """
 
@@ -72,41 +69,31 @@ class Experiment:
     seed: int = 0
     epochs: int = 10
     batch: int = 64
-    learning_rate: float = 4e-3
     eps: float = 0.025
-    kept: float = 0.5
     adversary_weight: float = 0.2
 
     def __post_init__(self) -> None:
         if self.training not in get_args(Training):
             raise BiaslibError(f"training must be one of {', '.join(get_args(Training))}, not {self.training!r}.")
 
-    def world(self) -> Scenes:
-        """The scenes with that many makers."""
-        return Scenes(self.groups)
-
-    def table(self, split: Split) -> pd.DataFrame:
-        """The rows of a split, before any resampling."""
+    def data(self, split: Split) -> Drawn:
+        """The pictures of a split, before any resampling."""
         n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
-        offset = {"train": 0, "validation": 10_000, "test": 20_000}[split]
-        return self.world().factors(n, strength=self.strength, seed=self.seed + offset)
+        seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
+        makers = (("groups", self.groups),)
+        return Drawn(world="scenes", images=n, strength=self.strength, seed=seed, size=self.size, made_with=makers)
 
-    def pictures(self, split: Split) -> Samples:
-        """The pictures of these rows, without masks."""
-        # one table for all trainings: they differ in what they make of it
-        return _pictures(replace(self, training="original", epochs=1), split)
-
-    def rows(self) -> np.ndarray:
-        """The training rows that are used, some more than once."""
-        table = self.table("train")
-        objects, makers = table[list(OBJECTS)].to_numpy(bool), table["maker"].to_numpy()
-        match self.training:
-            case "oversampling":
-                return resampling.oversample(objects, makers, eps=self.eps, seed=self.seed)
-            case "data_repair":
-                return resampling.data_repair(objects, makers, size=round(self.kept * len(table)), seed=self.seed)
-            case _:
-                return np.arange(len(table))
+    @functools.cached_property
+    def recipe(self) -> Recipe:
+        """The small network, for about as many steps whatever the number of training rows."""
+        rows = _rows(self.training, self.eps, self.seed)
+        data, objective = self.data("train"), self.objective()
+        n = self.images if rows is None else len(rows.chosen(data.table()))
+        config = TrainingConfig(
+            architecture=ARCHITECTURE, outputs=objective.outputs, epochs=_epochs(self.epochs, self.images, n),
+            batch=self.batch, augmentation=(), seed=self.seed,
+        )  # fmt: skip
+        return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=objective, rows=rows)
 
     def objective(self) -> Objective:
         """Objects and maker at once, or what the mitigation method trains for."""
@@ -118,21 +105,13 @@ class Experiment:
             case _:
                 return Joint(attributes=WIDTH, groups=self.groups)
 
-    def config(self, n: int) -> TrainingConfig:
-        """The small network, for about as many steps whatever the number n of training rows."""
-        epochs = max(1, round(self.epochs * self.images / n))
-        return TrainingConfig(
-            architecture=ARCHITECTURE, outputs=self.objective().outputs, epochs=epochs, batch=self.batch,
-            learning_rate=self.learning_rate, augmentation=(), seed=self.seed,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Outcome:
     """What a model was shown and what it says.
 
     Attributes:
-        experiment: how it was made.
+        setup: how it was made.
         original: labels of the training images before any resampling.
         train: labels of the training rows it was given.
         validation: labels of the validation images.
@@ -143,7 +122,7 @@ class Outcome:
         adversary: accuracy of the adversary that the model was trained against, on the same; NaN where there was none.
     """
 
-    experiment: Experiment
+    setup: SceneSetup
     original: Labels
     train: Labels
     validation: Labels
@@ -154,33 +133,37 @@ class Outcome:
     adversary: float
 
 
-def outcomes(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[SceneSetup], *, scheduler: str | None = None) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
-    found = parallel.stored("scenes", experiments, run, scheduler=scheduler)
-    return [_outcome(experiment, arrays) for experiment, arrays in zip(experiments, found, strict=True)]
+    train.many([setup.recipe for setup in setups], scheduler=scheduler)
+    found = answers.many(setups, scheduler=scheduler)
+    return [_outcome(setup, arrays) for setup, arrays in zip(setups, found, strict=True)]
 
 
-def run(experiment: Experiment) -> Arrays:
-    """Labels (N, 16), the maker last, of each split, logits, accuracies of the maker, and weights; on one thread."""
-    arrays: Arrays = parallel.single_threaded(_run, experiment)
-    return arrays
-
-
-def known(experiment: Experiment) -> nn.Module:
-    """The model of one experiment, for use inside a worker; trained here where the store lacks it."""
-    arrays = store.get_or_compute("scenes", experiment, functools.partial(_run, experiment), code=run)
-    model = models.build(ARCHITECTURE, experiment.objective().outputs)
-    model.load_state_dict(
-        {name.removeprefix(STATE): torch.from_numpy(array) for name, array in arrays.items() if name.startswith(STATE)}
-    )
-    return model.eval()
+@stored("scenes")
+def answers(setup: SceneSetup) -> Arrays:
+    """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
+    recipe = setup.recipe
+    model = load(recipe)
+    train_set, validation, test = samples = [setup.data(split).samples() for split in get_args(Split)]
+    adversary = {}
+    if isinstance(recipe.objective, Adversarial):
+        adversary["adversary"] = np.array(_adversary_accuracy(recipe, model, test))
+    return {
+        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(Split), samples, strict=True)},
+        "rows": np.arange(len(train_set)) if recipe.rows is None else recipe.rows.chosen(recipe.data.table()),
+        "validation_logits": training.predict(model, validation.images),
+        "test_logits": training.predict(model, test.images),
+        "probe": np.array(_probe(model, train_set, test)),
+        **adversary,
+    }
 
 
 def object_scores(outcome: Outcome, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
     """Scores (N, 15) of the objects in validation and test; the rule is for domain-independent models only."""
-    if outcome.experiment.training != "domain_independent":
+    if outcome.setup.training != "domain_independent":
         return outcome.validation_logits[:, :WIDTH], outcome.test_logits[:, :WIDTH]
-    n_groups = outcome.experiment.groups
+    n_groups = outcome.setup.groups
     validation, test = (
         domain_scores(logits, rule, n_groups=n_groups, groups=labels.groups)
         for logits, labels in (
@@ -216,9 +199,9 @@ def maker_scores(outcome: Outcome) -> np.ndarray:
     Raises:
         BiaslibError: where the model does not predict makers.
     """
-    if not isinstance(outcome.experiment.objective(), Joint):
+    if not isinstance(outcome.setup.objective(), Joint):
         raise BiaslibError(
-            f"{outcome.experiment.training} training does not predict the maker: give predicted makers from elsewhere."
+            f"{outcome.setup.training} training does not predict the maker: give predicted makers from elsewhere."
         )
     scores: np.ndarray = log_softmax(outcome.test_logits[:, WIDTH:].astype(float), axis=1)
     return scores
@@ -247,47 +230,33 @@ def at_sizes(
     Returns:
         For each model, S predictions; thresholds are those of the pictures as they are.
     """
-    keys = [(outcome.experiment, float(size)) for outcome in outcomes for size in sizes]
-    logits = iter(parallel.stored("scenes-resized", keys, run_resized, scheduler=scheduler))
+    keys = [(outcome.setup, float(size)) for outcome in outcomes for size in sizes]
+    logits = iter(resized_answers.many(keys, scheduler=scheduler))
     return [[predicted(replace(outcome, test_logits=next(logits))) for _ in sizes] for outcome in outcomes]
 
 
-def run_resized(key: tuple[Experiment, float]) -> np.ndarray:
-    """Logits for the test pictures of the experiment with all robots of that size; trains its model where it lacks."""
-    logits: np.ndarray = parallel.single_threaded(_resized, *key)
-    return logits
+@stored("scenes-resized")
+def resized_answers(key: tuple[SceneSetup, float]) -> np.ndarray:
+    """Logits for the test pictures of a set-up with all robots of that size."""
+    setup, robot_size = key
+    test = setup.data("test")
+    table = test.table().assign(robot_size=robot_size)
+    pictures = Scenes(setup.groups).render(table, size=test.size, regions=())
+    return training.predict(load(setup.recipe), pictures.images)
 
 
-def _resized(experiment: Experiment, robot_size: float) -> np.ndarray:
-    table = experiment.table("test").assign(robot_size=robot_size)
-    model = known(experiment)
-    return training.predict(model, experiment.world().render(table, size=experiment.size, regions=()).images)
+def _rows(kind: Training, eps: float, seed: int) -> Resampled | None:
+    match kind:
+        case "oversampling":
+            return Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=seed)
+        case "data_repair":
+            return Resampled(attributes=OBJECTS, group=Scenes.target, seed=seed)
+        case _:
+            return None
 
 
-def _run(experiment: Experiment) -> Arrays:
-    train, validation, test = samples = [experiment.pictures(split) for split in get_args(Split)]
-    rows = experiment.rows()
-    targets = _labels(train.labels)[rows]
-    model, criterion = training.fit_with_criterion(
-        train.take(rows), targets, experiment.config(len(rows)), objective=experiment.objective()
-    )
-    adversary = {}
-    if isinstance(criterion, AdversarialLoss):
-        adversary["adversary"] = np.array(_adversary_accuracy(criterion, model, test))
-    return {
-        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(Split), samples, strict=True)},
-        "rows": rows,
-        "validation_logits": training.predict(model, validation.images),
-        "test_logits": training.predict(model, test.images),
-        "probe": np.array(_probe(model, train, test)),
-        **adversary,
-        **{f"{STATE}{name}": value.numpy() for name, value in model.state_dict().items()},
-    }
-
-
-@functools.lru_cache(maxsize=18)  # the splits of six data sets, which a worker comes back to with the next training
-def _pictures(experiment: Experiment, split: Split) -> Samples:
-    return experiment.world().render(experiment.table(split), size=experiment.size, regions=())
+def _epochs(epochs: int, images: int, n: int) -> int:
+    return max(1, round(epochs * images / n))
 
 
 def _labels(table: pd.DataFrame) -> np.ndarray:
@@ -302,8 +271,15 @@ def _probe(model: nn.Module, train: Samples, test: Samples) -> float:
 
 
 @torch.inference_mode()
-def _adversary_accuracy(criterion: AdversarialLoss, model: nn.Module, test: Samples) -> float:
-    guesses = criterion.adversary(torch.from_numpy(_features(model, test.images))).argmax(1).numpy()
+def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> float:
+    features = torch.from_numpy(_features(model, test.images))
+    state = {name.removeprefix(CRITERION): value for name, value in train(recipe).items() if CRITERION in name}
+    groups = len(state["class_weight"])
+    criterion = AdversarialLoss(
+        features.shape[1], groups, weight=0.0, hidden=Adversarial.hidden, class_weight=torch.ones(groups)
+    )
+    criterion.load_state_dict(state)
+    guesses = criterion.eval().adversary(features).argmax(1).numpy()
     return float((guesses == test.labels["maker"]).mean())
 
 
@@ -314,12 +290,12 @@ def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray
     return torch.cat([each.mean((2, 3)) for each in maps]).numpy()
 
 
-def _outcome(experiment: Experiment, arrays: Arrays) -> Outcome:
+def _outcome(setup: SceneSetup, arrays: Arrays) -> Outcome:
     def labels(rows: np.ndarray) -> Labels:
         return Labels(rows[:, :WIDTH], rows[:, WIDTH], OBJECTS)
 
     return Outcome(
-        experiment=experiment,
+        setup=setup,
         original=labels(arrays["train"]),
         train=labels(arrays["train"][arrays["rows"]]),
         validation=labels(arrays["validation"]),

@@ -1,5 +1,6 @@
 """Results by content: computed once, kept with a checksum, computed again where they are damaged."""
 
+from biaslib.store.functions import Stored, stored
 from biaslib.store.results import (
     SEAL,
     DamagedEntryWarning,
@@ -21,6 +22,7 @@ __all__ = [
     "SEAL",
     "DamagedEntryWarning",
     "Entry",
+    "Stored",
     "contains",
     "entries",
     "get_or_compute",
@@ -29,6 +31,7 @@ __all__ = [
     "replacing",
     "root",
     "sealed",
+    "stored",
     "timed",
     "verify",
     "waiting",

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,22 @@ import pandas as pd
 PACKAGE = "biaslib"
 _PIECE = 2**26  # bytes
 # these keep and name results but have no part in making them
-PLUMBING = ("biaslib.errors", "biaslib.store", "biaslib.store.fingerprint", "biaslib.store.results")
+PLUMBING = (
+    "biaslib.errors",
+    "biaslib.store",
+    "biaslib.store.fingerprint",
+    "biaslib.store.functions",
+    "biaslib.store.results",
+    # a recipe in a key says by itself what its model was made by
+    "biaslib.recipes",
+)
 
 
 def of_value(value: Any) -> str:
     """Hash of a configuration: equal values, equal hash, in every process.
 
-    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths.
+    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths. A
+    dataclass with a method `fingerprint` adds what this returns: of the code and the files it stands for.
 
     Raises:
         TypeError: for anything else, because a hash by identity would never be found again.
@@ -60,6 +69,17 @@ def of_code(function: Callable[..., Any]) -> str:
     return of_value([parts, sorted(local)])
 
 
+def of_modules(modules: Iterable[types.ModuleType]) -> str:
+    """Hash of the source of these modules and of all package modules that they import, directly or not."""
+    paths = set().union(*(_closure(_module_path(module.__name__)) for module in modules))
+    return of_value(sorted(_module_hash(path) for path in paths))
+
+
+def of_module(name: str) -> str:
+    """Hash of the source of one module, without those that it imports."""
+    return _module_hash(_module_path(name))
+
+
 def of_package() -> str:
     """Hash of every module of the package, and of the style sheets and scripts beside them."""
     folder = Path(__file__).parents[1]
@@ -74,6 +94,8 @@ def _parts(value: Any) -> Iterator[bytes]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield f"{type(value).__qualname__}".encode()
         yield from _parts({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+        if hasattr(value, "fingerprint"):
+            yield value.fingerprint().encode()
     elif isinstance(value, Mapping):
         yield b"{"
         for key in sorted(value, key=str):

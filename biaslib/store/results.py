@@ -76,7 +76,7 @@ def root() -> Path:
 
 
 def get_or_compute(
-    kind: str, config: Any, compute: Callable[[], Any], *, code: Callable[..., Any] | None = None
+    kind: str, config: Any, compute: Callable[[], Any], *, code: Callable[..., Any] | str | None = None
 ) -> Any:
     """The result stored for this configuration and code, computed and stored first where it is missing.
 
@@ -84,7 +84,8 @@ def get_or_compute(
         kind: what the result is, such as "model"; a folder of the store.
         config: everything the result depends on, as plain values (see `fingerprint.of_value`).
         compute: gives the result: an array or a mapping of arrays, a DataFrame, a mapping of tensors, or JSON values.
-        code: the function whose source the result depends on; None: `compute`, which may also just fetch the result.
+        code: the function whose source the result depends on, or a hash of that source; None: `compute`, which may
+            also just fetch the result.
 
     Returns:
         The result as read back from the store, so that a first and a later call give the same.
@@ -95,7 +96,7 @@ def get_or_compute(
     A second process that asks for the same entry waits for the first instead of computing it again.
     A damaged entry is reported by a `DamagedEntryWarning` and computed again.
     """
-    key = fingerprint.of_value([config, fingerprint.of_code(code or compute)])
+    key = _key(config, code or compute)
     entry = root() / kind / key
     with _locked(kind, key):
         if entry.exists():
@@ -141,9 +142,9 @@ def waiting() -> Iterator[None]:
         _waited.seconds += time.perf_counter() - started
 
 
-def contains(kind: str, config: Any, compute: Callable[[], Any]) -> bool:
+def contains(kind: str, config: Any, code: Callable[..., Any] | str) -> bool:
     """Whether `get_or_compute` would find the entry (it may still turn out damaged)."""
-    return (root() / kind / fingerprint.of_value([config, fingerprint.of_code(compute)])).exists()
+    return (root() / kind / _key(config, code)).exists()
 
 
 def entries() -> list[Entry]:
@@ -234,6 +235,10 @@ def is_whole(file: Path) -> bool:
             return opened.read() == digest.digest()
     except OSError:
         return False
+
+
+def _key(config: Any, code: Callable[..., Any] | str) -> str:
+    return fingerprint.of_value([config, code if isinstance(code, str) else fingerprint.of_code(code)])
 
 
 @contextlib.contextmanager

@@ -1,0 +1,352 @@
+"""How every classifier of the book comes about: a frozen record of all that its weights depend on, and its training.
+
+A `Recipe` says what a model is trained on (`Drawn`, `CelebA`, or another record with the same methods), on which of
+those rows, what it learns, and how. `train(recipe)` gives its weights, from the store where they are known;
+`train.many(recipes)` trains side by side what the store lacks; `load(recipe)` gives the model. Nothing else trains.
+"""
+
+import functools
+import importlib
+import multiprocessing
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from biaslib import datasets, models, training, worlds
+from biaslib.datasets import registry
+from biaslib.errors import BiaslibError
+from biaslib.mitigation import resampling
+from biaslib.mitigation.subsampling import subsample_to_mcc
+from biaslib.samples import Samples
+from biaslib.store import fingerprint, stored
+from biaslib.training import TrainingConfig
+from biaslib.training.objectives import Objective
+from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
+from biaslib.worlds.protocol import World
+
+State = dict[str, torch.Tensor]
+Options = tuple[tuple[str, Any], ...]
+
+CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
+# the worlds that are planted in photographs, too, and the data sets these are from
+PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog")),
+    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes")),
+}
+
+
+class Data(Protocol):
+    """What a model is trained on: a frozen dataclass that says it in plain values."""
+
+    def table(self) -> pd.DataFrame:
+        """The labels, one row an image, from which rows can be chosen before an image is drawn or read."""
+        ...
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        """The images of these rows, or of all."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Hash of the code and of the files that the images depend on."""
+        ...
+
+
+class Rows(Protocol):
+    """Which rows of the data are trained on, some perhaps more than once: a frozen dataclass."""
+
+    def chosen(self, table: pd.DataFrame) -> np.ndarray:
+        """Positions of the rows."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Images of a world: drawn, or photographs in which the world's cue was planted.
+
+    Attributes:
+        world: a name that `worlds.get` knows.
+        images: how many.
+        strength: of the world's bias, in [0, 1]; None: no image has the cue.
+        seed: of the factors.
+        size: height and width in pixels.
+        options: what else `world.factors` takes, as pairs of name and value.
+        made_with: what the world is made with, such as (("groups", 3),) for scenes.
+        photos: the split of the photographs that take the place of drawings; None: drawn.
+    """
+
+    world: str
+    images: int
+    strength: float | None
+    seed: int = 0
+    size: int = 64
+    options: Options = ()
+    made_with: Options = ()
+    photos: str | None = None
+
+    def place(self) -> World:
+        """The world."""
+        if self.photos is not None:
+            return _photos(self.world, self.photos, registry.root())
+        known = worlds.get(self.world)
+        return type(known)(**dict(self.made_with)) if self.made_with else known
+
+    def table(self) -> pd.DataFrame:
+        """The world's factors."""
+        world = self.place()
+        table = world.factors(self.images, strength=self.strength or 0.0, seed=self.seed, **dict(self.options))
+        return table.assign(**{world.cue: 0}) if self.strength is None else table
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        """The images, without masks; those of the last few records are kept in memory."""
+        everything = _rendered(self, registry.root() if self.photos else None)
+        return everything if rows is None else everything.take(rows)
+
+    def with_masks(self) -> Samples:
+        """The images with the world's masks; also kept in memory for a while."""
+        return _rendered(self, registry.root() if self.photos else None)
+
+    def fingerprint(self) -> str:
+        """Of the world's module and, where they are photographs, of their files' names and sizes."""
+        folders = PHOTOS[self.world][1] if self.photos else ()
+        code = _module(PHOTOS[self.world][0] if self.photos else type(worlds.get(self.world)))
+        files = [fingerprint.of_files(registry.root() / folder) for folder in folders]
+        return fingerprint.of_value([fingerprint.of_modules([code]), files])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CelebA:
+    """Faces of CelebA.
+
+    Attributes:
+        size: height and width in pixels.
+        images: the first so many; None: all there are.
+        split: "train", "val" or "test".
+    """
+
+    size: int
+    images: int | None = None
+    split: str = "train"
+
+    def table(self) -> pd.DataFrame:
+        """All attributes as annotated."""
+        return self._loaded().labels[: self.images]
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        """The faces.
+
+        Raises:
+            BiaslibError: where CelebA's files are missing or damaged.
+        """
+        everyone = self._loaded()
+        rows = np.arange(len(everyone))[: self.images] if rows is None else rows
+        # taking copies, and all of CelebA is more than a memory holds
+        return everyone if len(rows) == len(everyone) else everyone.take(rows)
+
+    def fingerprint(self) -> str:
+        """Of all faces of the split, as read, and of their annotations. Warns as `datasets.load` does."""
+        return _content(self._loaded())
+
+    def _loaded(self) -> Samples:
+        with warnings.catch_warnings():
+            if multiprocessing.parent_process() is not None:
+                # what `datasets.load` warns of was said before the worker was started
+                warnings.simplefilter("ignore", datasets.DatasetWarning)
+            return datasets.load("celeba", self.split, size=self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset:
+    """The rows with one value of an attribute, with a chosen correlation of two attributes, or both.
+
+    Attributes:
+        only: an attribute and its value; None: either.
+        correlation: two attributes and their MCC, reached by `subsample_to_mcc`; None: as it is.
+        kept: how many rows are left where a correlation is asked for; None: as many as can be.
+        seed: of the choice.
+    """
+
+    only: tuple[str, bool] | None = None
+    correlation: tuple[str, str, float] | None = None
+    kept: int | None = None
+    seed: int = 0
+
+    def chosen(self, table: pd.DataFrame) -> np.ndarray:
+        """Positions, increasing.
+
+        Raises:
+            BiaslibError: where no row is left; as `subsample_to_mcc` does.
+        """
+        rows = np.arange(len(table))
+        if self.only:
+            name, value = self.only
+            rows = rows[table[name].to_numpy(bool) == value]
+        if self.correlation:
+            first, second = (table[name].to_numpy(bool)[rows] for name in self.correlation[:2])
+            rows = rows[subsample_to_mcc(first, second, [self.correlation[2]], size=self.kept, seed=self.seed)[0]]
+        if len(rows) == 0:
+            raise BiaslibError(f"No image is left to train on among {len(table)}: take more images.")
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampled:
+    """Rows drawn again or left out, so that attributes and group come together as if by chance.
+
+    Attributes:
+        attributes: columns of 0 and 1.
+        group: the column of the group.
+        eps: how balanced oversampling makes each attribute; None: data repair in its place.
+        kept: share of the rows that data repair keeps.
+        seed: of the choice.
+    """
+
+    attributes: tuple[str, ...]
+    group: str
+    eps: float | None = None
+    kept: float = 0.5
+    seed: int = 0
+
+    def chosen(self, table: pd.DataFrame) -> np.ndarray:
+        """Positions, with repetitions where oversampled."""
+        attributes, groups = table[list(self.attributes)].to_numpy(bool), table[self.group].to_numpy()
+        if self.eps is not None:
+            return resampling.oversample(attributes, groups, eps=self.eps, seed=self.seed)
+        return resampling.data_repair(attributes, groups, size=round(self.kept * len(table)), seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that the weights of a classifier depend on, and nothing else.
+
+    Attributes:
+        data: what it is trained on.
+        targets: the label of a class, or the labels of attributes, one an output (and, for a joint objective, the
+            group's last).
+        training: how; weights in a file are named from the folder of all data sets on.
+        objective: what it is trained for; None: the loss that `training` names.
+        rows: which rows of the data; None: all.
+        validation: what the epoch is chosen by; None: the last epoch stays.
+    """
+
+    data: Data
+    targets: str | tuple[str, ...]
+    training: TrainingConfig
+    objective: Objective | None = None
+    rows: Rows | None = None
+    validation: Data | None = None
+
+    def fingerprint(self) -> str:
+        """Hash of the code and the files that the weights depend on beside the record's own values."""
+        classes = [type(part) for part in (self.objective, self.rows) if part is not None]
+        code = fingerprint.of_modules([training, models, *map(_module, classes)])
+        return fingerprint.of_value([code, fingerprint.of_files(_weights_file(self.training))])
+
+    def table(self) -> pd.DataFrame:
+        """The labels of the rows it is trained on."""
+        table = self.data.table()
+        return table if self.rows is None else table.iloc[self.rows.chosen(table)]
+
+
+class Setup:
+    """A chapter's own record of what it varies, from which it makes a recipe; a frozen dataclass."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of the model."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """Hash of the recipe: a set-up in a key stands for all that its model depends on."""
+        return fingerprint.of_value(self.recipe)
+
+
+@stored("model", code=())
+def train(recipe: Recipe) -> State:
+    """The weights of one model, and those of its objective's own layers, whose names begin with `CRITERION`."""
+    rows = None if recipe.rows is None else recipe.rows.chosen(recipe.data.table())
+    config = recipe.training
+    if config.weights not in (None, "imagenet"):
+        config = replace(config, weights=str(_weights_file(config)))
+    model, criterion = training.fit_with_criterion(
+        *_examples(recipe, recipe.data.samples(rows)),
+        config,
+        objective=recipe.objective,
+        validation=None if recipe.validation is None else _examples(recipe, recipe.validation.samples()),
+    )
+    own = {f"{CRITERION}{name}": tensor for name, tensor in criterion.state_dict().items()}
+    return dict(model.state_dict()) | own
+
+
+def load(recipe: Recipe) -> nn.Module:
+    """The model of one recipe, in evaluation mode; trained here where the store lacks it.
+
+    Raises:
+        BiaslibError: where files of its data are missing; as `models.build` and `training.fit` do.
+    """
+    model = models.build(recipe.training.architecture, recipe.training.outputs, hidden=recipe.training.hidden)
+    state = train(recipe)
+    model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRITERION)})
+    return model.eval()
+
+
+def load_many(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> list[nn.Module]:
+    """The models of all recipes, in their order; what the store lacks is trained side by side.
+
+    Args:
+        recipes: of the models.
+        scheduler: see `store.parallel.workers`.
+    """
+    train.many(recipes, scheduler=scheduler)
+    return [load(recipe) for recipe in recipes]
+
+
+def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
+    """A classifier of the target of the world that the data is drawn from."""
+    return Recipe(data=data, targets=worlds.get(data.world).target, training=config)
+
+
+def _examples(recipe: Recipe, samples: Samples) -> tuple[Samples, Any]:
+    if isinstance(recipe.targets, str):
+        return samples, samples.labels[recipe.targets]
+    table = samples.labels[list(recipe.targets)]
+    return samples, table if recipe.objective is None else table.to_numpy(np.int8)
+
+
+def _weights_file(config: TrainingConfig) -> Path:
+    """Where the weights lie that it starts from; a path to nothing where they are not in a file."""
+    return registry.root() / ("none" if config.weights in (None, "imagenet") else str(config.weights))
+
+
+@functools.lru_cache(maxsize=6)  # as many as a worker comes back to with its next trainings
+def _rendered(data: Drawn, root: Path | None) -> Samples:
+    return data.place().render(data.table(), size=data.size)
+
+
+@functools.lru_cache(maxsize=8)
+def _photos(world: str, split: str, root: Path) -> World:
+    """Those under `root`, which is the folder of all data sets now."""
+    found: World = PHOTOS[world][0](split)
+    return found
+
+
+_HASHES: dict[str, str] = {}  # of memory maps, whose names say which files they were decoded from
+
+
+def _content(samples: Samples) -> str:
+    name = str(samples.images.filename) if isinstance(samples.images, np.memmap) else ""
+    pixels = _HASHES.get(name) or fingerprint.of_value(samples.images)
+    if name:
+        _HASHES[name] = pixels
+    return fingerprint.of_value([pixels, samples.labels])
+
+
+def _module(kind: type) -> ModuleType:
+    return importlib.import_module(kind.__module__)

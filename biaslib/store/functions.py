@@ -1,0 +1,90 @@
+"""Functions whose results are kept: called with a key, they look in the store before they compute."""
+
+import functools
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from tqdm import tqdm
+
+from biaslib.store import fingerprint, parallel, results
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+class Stored(Generic[Key, Result]):
+    """A function of one key, with its results in the store; made by `stored`.
+
+    Attributes:
+        kind: what the results are, a folder of the store.
+    """
+
+    def __init__(self, function: Callable[[Key], Result], kind: str, code: Sequence[ModuleType] | None) -> None:
+        functools.update_wrapper(self, function)
+        self.kind, self._function, self._code = kind, function, code
+
+    def __reduce__(self) -> str:
+        return self._function.__qualname__  # a worker imports it by its name
+
+    def compute(self, key: Key) -> Result:
+        """The result, computed here and not stored; on one thread, so that the number of cores does not change it."""
+        result: Result = parallel.single_threaded(self._function, key)
+        return result
+
+    def __call__(self, key: Key) -> Result:
+        """The result from the store; computed here where it lacks."""
+        return self._looked_up(key, functools.partial(self.compute, key))
+
+    def many(self, keys: Sequence[Key], *, scheduler: str | None = None) -> list[Result]:
+        """The results of all keys, in their order; what the store lacks is computed side by side.
+
+        Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it
+        computes one after the other, there.
+
+        Args:
+            keys: everything that each result depends on; they go to the workers and name the entries.
+            scheduler: see `parallel.workers`.
+        """
+        missing = [key for key in dict.fromkeys(keys) if not results.contains(self.kind, key, self._hash())]
+        # a worker, which comes here for what it needs first, starts no workers of its own
+        if missing and multiprocessing.parent_process() is None:
+            with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+
+                def submitted(key: Key) -> Any:
+                    # timed by the worker, so that its queue does not count
+                    job = functools.partial(executor.submit, results.timed, self.compute, key)
+                    return self._looked_up(key, lambda: job().result())
+
+                list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}"))
+        return [self(key) for key in keys]
+
+    def _looked_up(self, key: Key, compute: Callable[[], Any]) -> Any:
+        return results.get_or_compute(self.kind, key, compute, code=self._hash())
+
+    def _hash(self) -> str:
+        if self._code is None:
+            return fingerprint.of_code(self._function)
+        return fingerprint.of_value(
+            [fingerprint.of_module(self._function.__module__), fingerprint.of_modules(self._code)]
+        )
+
+
+def stored(
+    kind: str, *, code: Sequence[ModuleType] | None = None
+) -> Callable[[Callable[[Key], Result]], Stored[Key, Result]]:
+    """Keeps the results of a function of one key: `@stored("maps")` above `def maps(key)`.
+
+    A result is found again as long as the key is the same (`fingerprint.of_value`) and so is the code.
+
+    Args:
+        kind: what the results are, a folder of the store.
+        code: modules whose source counts, with all that they import, beside the function's own module alone; None:
+            that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
+
+    Returns:
+        A decorator. The function must be one of a module, so that a worker can import it.
+    """
+    return lambda function: Stored(function, kind, code)
