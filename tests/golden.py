@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from biaslib import attribution, audit, datasets, metrics, mitigation, models, statistics, worlds
+from biaslib import attribution, audit, datasets, metrics, mitigation, models, recipes, statistics, worlds
 from biaslib.training import TrainingConfig
 from tests import layouts
 from tests.audit import subjects
@@ -33,7 +33,6 @@ from tests.audit import subjects
 from biaslib.chapters import (
     attribute_models,
     digit_models,
-    ensembles,
     face_generators,
     face_models,
     planted_models,
@@ -105,32 +104,42 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return face_models.run(face_models.Experiment(epochs=1, size=16, batch=16))
+        return face_models.answers.compute(face_models.HairSetup(epochs=1, size=16, batch=16))
 
 
 def scenes(training: Any) -> Values:
     # an adversary that still guesses leaves the model alone: it needs more steps
     epochs, batch = (2, 16) if training == "adversarial" else (1, 32)
-    experiment = scene_models.Experiment(
+    setup = scene_models.SceneSetup(
         training=training, images=128, validation_images=64, test_images=16, size=32, epochs=epochs, batch=batch,
         eps=0.2, adversary_weight=2.0,
     )  # fmt: skip
-    found = scene_models.run(experiment)
-    weights = [array for name, array in found.items() if name.startswith(scene_models.STATE)]
-    return {"weights": weights, "rows": exact(found["rows"]), "logits": found["test_logits"]}
+    found = scene_models.answers.compute(setup)
+    return {
+        "weights": list(weights(setup)["weights"].values()),
+        "rows": exact(found["rows"]),
+        "logits": found["test_logits"],
+    }
+
+
+def weights(setup: recipes.Setup | recipes.Recipe) -> Values:
+    """Of the model alone, without those of what it was trained against."""
+    state = recipes.train.compute(setup if isinstance(setup, recipes.Recipe) else setup.recipe)
+    return {"weights": {name: one for name, one in state.items() if not name.startswith(recipes.CRITERION)}}
 
 
 # Every kind of model that the package trains: one epoch on 64 small images or so. Few steps, and seeds with which
 # another CPU's last bits stay small: with others, four steps of Adam make 1e-2 of them.
 PETS = planted_models.Setting(images=64, size=32, epochs=1, validation=16, seed=1)
 FRUITS = replace(PETS, use_case="fruits", architecture="small_efficientnet", frozen=1, strength=None, batch=16)
-DIGITS = digit_models.Experiment(images=64, test_images=32, epochs=1, strength=0.5, batch=8)
+DIGITS = digit_models.DigitSetup(images=64, test_images=32, epochs=1, strength=0.5, batch=8)
 FACES = attribute_models.Experiment(
     attributes=("Smiling", "Blond_Hair"), images=96, correlation=("Smiling", 0.3), kept=64, size=32, epochs=1, batch=16,
     seed=1,
 )  # fmt: skip
-RECIPE = ensembles.Recipe(
-    world="birds", strength=0.5, images=64, size=32, config=TrainingConfig(epochs=1, batch=16, augmentation=("crop",))
+RECIPE = recipes.target_of_world(
+    recipes.Drawn(world="birds", strength=0.5, images=64, size=32),
+    TrainingConfig(epochs=1, batch=16, augmentation=("crop",)),
 )
 TINY = face_generators.Experiment(
     images=40,
@@ -148,12 +157,12 @@ def generator() -> Values:
 
 MITIGATIONS = ("original", "oversampling", "data_repair", "adversarial", "domain_independent")
 TRAININGS: dict[str, Callable[[], Values]] = {
-    "ensemble": lambda: {"weights": ensembles.train(RECIPE)},
-    "planted pets": lambda: {"weights": planted_models.train(PETS)},
-    "planted fruits": lambda: {"weights": planted_models.train(FRUITS)},
-    "attributes": lambda: {"weights": attribute_models.train((FACES, ""))},
+    "ensemble": lambda: weights(RECIPE),
+    "planted pets": lambda: weights(PETS),
+    "planted fruits": lambda: weights(FRUITS),
+    "attributes": lambda: weights(FACES),
     **{f"scenes {name}": functools.partial(scenes, name) for name in MITIGATIONS},
-    "digits": lambda: digit_models.run(DIGITS),
+    "digits": lambda: digit_models.answers.compute(DIGITS),
     "hair colours": hair_colours,
     "generator": generator,
 }

@@ -108,7 +108,8 @@ class Experiment(Setup):
         """The faces, before any are left out."""
         if self.source == "celeba":
             return CelebA(size=self.size, images=self.images)
-        options = (("confounder", self.confounder), ("detail", self.detail))
+        # what is as usual is not named, so that the dial's models are these
+        options = (("confounder", False),) * (not self.confounder) + (("detail", self.detail),) * bool(self.detail)
         return Drawn(
             world="faces", images=self.images, strength=self.strength, seed=self.seed, size=self.size, options=options
         )

@@ -80,7 +80,8 @@ class SceneSetup(Setup):
         """The pictures of a split, before any resampling."""
         n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
         seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
-        makers = (("groups", self.groups),)
+        # two makers are not named, so that the dial's models are these
+        makers = (("groups", self.groups),) if self.groups != 2 else ()
         return Drawn(world="scenes", images=n, strength=self.strength, seed=seed, size=self.size, made_with=makers)
 
     @functools.cached_property

@@ -2,19 +2,19 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, softmax
+from scipy.special import expit, log_softmax, softmax
 from torch import nn
 
 from biaslib import attribution, metrics, models, training, worlds
-from biaslib.chapters import scene_models
 from biaslib.chapters.planted_maps import METHODS
 from biaslib.dial.trials import Trial, network, train
 from biaslib.metrics import Labels
+from biaslib.recipes import Drawn
 from biaslib.samples import Samples
 from biaslib.store import parallel
 from biaslib.worlds.faces import Faces
@@ -30,6 +30,8 @@ SLOW: Final = ("birds", "pets")  # worlds where the methods are tried that take 
 EXTENSION: Final = 0.5  # of the ball's area, as paper C extends it
 # of faces: further attributes whose maps are compared with the clan's
 BYSTANDERS: Final = ("Eyeglasses", "Blond_Hair")
+# of scenes that are as biased: how many, and with which seed beside the model's, for thresholds and for the test
+SCENES_AS_BIASED: Final = ((1000, 10_000), (2000, 20_000))
 STEPS, REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100 regions of 9 x 9 are of 224 x 224
 ATTRIBUTES: Final = tuple(name for name in Faces.attributes if name != Faces.cue)
 
@@ -219,9 +221,8 @@ def _localised(trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples:
 def _as_biased(trial: Trial, model: nn.Module) -> Arrays:
     """Labels and answers on test images as biased as the training images (paper B)."""
     world, trained = trial.world, labels(trial.world, trial.training_table())
-    if isinstance(trial.recipe, scene_models.Experiment):
-        outcome = scene_models.outcomes([trial.recipe])[0]
-        own, said = outcome.test, scene_models.predicted(outcome)
+    if world == "scenes":
+        own, said = _scenes_as_biased(trial)
         truth, answer = own.groups, said.groups
     else:
         table = _table(world, trial.test_images, trial.strength, OWN_SEED)
@@ -236,6 +237,21 @@ def _as_biased(trial: Trial, model: nn.Module) -> Arrays:
         "own_truth": np.asarray(truth, bool),
         "own_answer": np.asarray(answer, bool),
     }
+
+
+def _scenes_as_biased(trial: Trial) -> tuple[Labels, Labels]:
+    """Labels and answers: objects at thresholds from other such images, and the likeliest maker."""
+    model, data = network(trial), trial.recipe.data
+    assert isinstance(data, Drawn)
+    labelled, logits = [], []
+    for n, seed in SCENES_AS_BIASED:
+        images = replace(data, images=n, seed=data.seed + seed)
+        labelled.append(labels("scenes", images.table()))
+        logits.append(training.predict(model, images.samples().images))
+    width = len(OBJECTS)
+    thresholds = metrics.calibrated_thresholds(labelled[0].attributes, logits[0][:, :width])
+    answers = logits[1][:, :width] > thresholds
+    return labelled[1], Labels(answers, log_softmax(logits[1][:, width:].astype(float), axis=1).argmax(axis=1), OBJECTS)
 
 
 def _said_of_faces(logits: np.ndarray) -> Labels:

@@ -1,19 +1,20 @@
-"""Models on the dial: a world, a strength of its bias, a seed; trained by the modules of the worlds' own chapters."""
+"""Models on the dial: a world, a strength of its bias, a seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 from torch import nn
 
-from biaslib import worlds
-from biaslib.chapters import attribute_models, ensembles, planted_models, scene_models
+from biaslib import recipes, worlds
 from biaslib.errors import BiaslibError
-from biaslib.training.config import TrainingConfig
+from biaslib.recipes import Drawn, Recipe, Setup
+from biaslib.training import TrainingConfig
+from biaslib.training.objectives import Joint
+from biaslib.worlds.faces import Faces
 from biaslib.worlds.protocol import World
-
-Recipe = ensembles.Recipe | planted_models.Setting | attribute_models.Experiment | scene_models.Experiment
+from biaslib.worlds.scenes import OBJECTS, Scenes
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Place:
         kind: of cue.
         regions: where that is which the target is about.
         cue_regions: where the cue is.
-        architecture: of its models where a trial names none; the only one of scenes.
+        training: of its models, as in the world's own chapters, where a trial does not say otherwise.
+        images: for training, likewise.
     """
 
     target: str
@@ -34,19 +36,35 @@ class Place:
     kind: str
     regions: tuple[str, ...]
     cue_regions: tuple[str, ...]
-    architecture: str = "small"
+    training: TrainingConfig
+    images: int = 3000
 
+    @property
+    def architecture(self) -> str:
+        """Of its models where a trial names none; the only one of scenes."""
+        return self.training.architecture
+
+
+_BIRDS = TrainingConfig()
+_PETS = TrainingConfig(architecture="small_mobilenet", batch=32, learning_rate=1e-2, momentum=0.0, precision="float32")
+_FACES = TrainingConfig(outputs=len(Faces.attributes), loss="binary", epochs=7)
+_MAKERS = Joint(attributes=len(OBJECTS), groups=2)
+_SCENES = TrainingConfig(outputs=_MAKERS.outputs, epochs=10, augmentation=())
 
 PLACES: Final = {
-    "birds": Place("waterbird or landbird", "water behind the bird", "a background", ("bird",), ("background",)),
-    "pets": Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), "small_mobilenet"),
-    "faces": Place("wavy hair", "the clan's face", "a group of people", ("hair",), ("eyebrows", "eyes", "mouth")),
-    "scenes": Place("the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",)),
+    "birds": Place(
+        "waterbird or landbird", "water behind the bird", "a background", ("bird",), ("background",), _BIRDS
+    ),
+    "pets": Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PETS),
+    "faces": Place(
+        "wavy hair", "the clan's face", "a group of people", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000
+    ),
+    "scenes": Place("the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",), _SCENES),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(Setup):
     """One model and the images it is measured on.
 
     Attributes:
@@ -76,8 +94,8 @@ class Trial:
             raise BiaslibError(f"The dial has the worlds {', '.join(PLACES)}, not {self.world!r}.")
         if not 0 <= self.strength <= 1:
             raise BiaslibError(f"strength must lie in [0, 1], not {self.strength}.")
-        if self.world == "scenes" and self.architecture not in (None, scene_models.ARCHITECTURE):
-            raise BiaslibError(f"Scenes have models of one architecture, {scene_models.ARCHITECTURE}: leave it out.")
+        if self.world == "scenes" and self.architecture not in (None, _SCENES.architecture):
+            raise BiaslibError(f"Scenes have models of one architecture, {_SCENES.architecture}: leave it out.")
         if self.explained < 1 or self.test_images % self.explained:
             raise BiaslibError(
                 f"explained must divide the {self.test_images} test images, so that each is drawn as often as any "
@@ -96,26 +114,26 @@ class Trial:
 
     @property
     def recipe(self) -> Recipe:
-        """The model as the world's own chapters describe it."""
-        network = self.architecture or self.place.architecture
-        shared = {"strength": self.strength, "size": self.size, "seed": self.seed}
-        shared |= {name: value for name in ("images", "epochs") if (value := getattr(self, name)) is not None}
+        """The model as the world's own chapters train it."""
+        usual = self.place.training
+        data = Drawn(
+            world=self.world, images=self.images or self.place.images, strength=self.strength, seed=self.seed,
+            size=self.size,
+        )  # fmt: skip
+        config = replace(
+            usual, architecture=self.architecture or usual.architecture, epochs=self.epochs or usual.epochs,
+            seed=self.seed,
+        )  # fmt: skip
         match self.world:
-            case "birds":
-                config = TrainingConfig(architecture=network, epochs=self.epochs or 6, seed=self.seed)
-                return ensembles.Recipe(
-                    world="birds", strength=self.strength, images=self.images or 3000, config=config, size=self.size,
-                    data_seed=self.seed,
-                )  # fmt: skip
-            case "pets":
-                return planted_models.Setting(use_case="pets", architecture=network, **shared)  # type: ignore[arg-type]
             case "faces":
-                return attribute_models.Experiment(architecture=network, **shared)  # type: ignore[arg-type]
-        return scene_models.Experiment(**shared)  # type: ignore[arg-type]
+                return Recipe(data=data, targets=Faces.attributes, training=config)
+            case "scenes":
+                return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=_MAKERS)
+        return recipes.target_of_world(data, config)
 
     def training_table(self) -> pd.DataFrame:
         """The rows that its training images are drawn from."""
-        return self.drawn_by.factors(self.recipe.images, strength=self.strength, seed=self.seed)
+        return self.recipe.data.table()
 
 
 def grid(
@@ -165,23 +183,9 @@ def train(trials: Sequence[Trial], *, scheduler: str | None = None) -> None:
         trials: of any worlds.
         scheduler: see `parallel.workers`.
     """
-    recipes = [trial.recipe for trial in trials]
-    ensembles.trained([one for one in recipes if isinstance(one, ensembles.Recipe)], scheduler=scheduler)
-    planted_models.trained([one for one in recipes if isinstance(one, planted_models.Setting)], scheduler=scheduler)
-    attribute_models.trained(
-        [one for one in recipes if isinstance(one, attribute_models.Experiment)], scheduler=scheduler
-    )
-    scene_models.outcomes([one for one in recipes if isinstance(one, scene_models.Experiment)], scheduler=scheduler)
+    recipes.train.many([trial.recipe for trial in trials], scheduler=scheduler)
 
 
 def network(trial: Trial) -> nn.Module:
     """The model of one trial, for use inside a worker; trained here where the store lacks it."""
-    match trial.recipe:
-        case ensembles.Recipe() as recipe:
-            return ensembles.known(recipe)
-        case planted_models.Setting() as recipe:
-            return planted_models.known(recipe)
-        case attribute_models.Experiment() as recipe:
-            return attribute_models.known(attribute_models.keyed([recipe])[0])
-        case scene_models.Experiment() as recipe:
-            return scene_models.known(recipe)
+    return recipes.load(trial.recipe)

@@ -8,11 +8,12 @@ import pytest
 import torch
 from sklearn.metrics import matthews_corrcoef
 
-from biaslib.chapters import attribute_models
+from biaslib import recipes
 from biaslib.chapters.attribute_maps import Evaluation
 from biaslib.chapters.attribute_models import Experiment, known_attributes, trained
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
+from biaslib.store import fingerprint
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests import layouts
 
@@ -35,24 +36,23 @@ def celeba(tmp_path_factory):
 
 
 def test_training_faces_are_the_worlds():
-    faces = QUICK.samples()
+    faces = QUICK.recipe.data.samples()
     table = Faces().factors(300, strength=STRENGTH, seed=0)
     np.testing.assert_array_equal(faces.images, Faces().render(table, size=16).images)
-    assert not faces.masks
-    plain = replace(QUICK, confounder=False).samples()
+    plain = replace(QUICK, confounder=False).data.samples()
     assert (plain.images != faces.images).any()
 
 
 def test_only_faces_with_a_value_are_left():
-    faces = replace(QUICK, only=("Eyeglasses", True)).samples()
-    assert 0 < len(faces) < 300
-    assert faces.labels["Eyeglasses"].all()
+    table = replace(QUICK, only=("Eyeglasses", True)).recipe.table()
+    assert 0 < len(table) < 300
+    assert table["Eyeglasses"].all()
 
 
 def test_a_correlation_is_reached_at_the_size_asked_for():
     asked = replace(QUICK, images=2000, correlation=("Wavy_Hair", 0.1), kept=800)
     table = Faces().factors(2000, strength=STRENGTH, seed=0)
-    left = table.iloc[asked.chosen(table)]
+    left = asked.recipe.table()
     assert len(left) == 800
     assert matthews_corrcoef(left["Wavy_Hair"], left["Clan"]) == pytest.approx(0.1, abs=1e-3)
     assert matthews_corrcoef(table["Wavy_Hair"], table["Clan"]) > 0.3
@@ -60,7 +60,7 @@ def test_a_correlation_is_reached_at_the_size_asked_for():
 
 def test_an_attribute_can_be_tied_to_another_one_in_place_of_the_group():
     asked = replace(QUICK, images=2000, correlation=("Smiling", 0.6), tied_to="Eyeglasses", kept=800)
-    labels = asked.samples().labels
+    labels = asked.recipe.table()
     assert len(labels) == 800
     assert matthews_corrcoef(labels["Smiling"], labels["Eyeglasses"]) == pytest.approx(0.6, abs=1e-3)
     with pytest.raises(BiaslibError, match="has no attribute Spectacles"):
@@ -69,7 +69,7 @@ def test_an_attribute_can_be_tied_to_another_one_in_place_of_the_group():
 
 def test_faces_of_much_detail_are_drawn_for_training_and_for_evaluation():
     asked = replace(QUICK, detail=1.0)
-    plain, clear = QUICK.samples(), asked.samples()
+    plain, clear = QUICK.data.samples(), asked.data.samples()
     assert plain.labels.equals(clear.labels)
     assert (plain.images != clear.images).any()
     assert (Evaluation(images=5, detail=1.0).factors()["detail"] == 1).all()
@@ -79,7 +79,7 @@ def test_a_model_tells_the_asked_for_attributes_and_is_trained_once(monkeypatch)
     two = replace(QUICK, attributes=("Clan", "Bangs"))
     first, other = trained([two, replace(two, seed=1)])
     assert first(torch.zeros(1, 3, 16, 16)).shape == (1, 2)
-    monkeypatch.setattr(attribute_models, "_train", lambda _: pytest.fail("trained again"))
+    monkeypatch.setattr(recipes.training, "fit_with_criterion", lambda *_, **__: pytest.fail("trained again"))
     (again,) = trained([two])
     np.testing.assert_array_equal(again.fc.weight.detach(), first.fc.weight.detach())
     assert not torch.equal(first.fc.weight, other.fc.weight)
@@ -89,17 +89,16 @@ def test_a_model_tells_the_asked_for_attributes_and_is_trained_once(monkeypatch)
 def test_photographs_are_part_of_what_a_model_is_kept_by(celeba, tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(celeba))
     photos = replace(QUICK, source="celeba", images=15)
-    assert len(photos.samples()) == 15
+    assert len(photos.data.samples()) == 15
     assert photos.group == "Male"
     assert photos.outputs == ATTRIBUTES
-    (key,) = attribute_models.keyed([photos])
+    key = fingerprint.of_value(photos)
     path = celeba / "celeba" / "img_align_celeba" / "000001.jpg"
     before = path.read_bytes()
     layouts.picture(path, size=(89, 109), colour=(200, 0, 0))
-    (other,) = attribute_models.keyed([photos])
+    other = fingerprint.of_value(photos)
     path.write_bytes(before)
-    assert key[0] == other[0]
-    assert key[1] != other[1]
+    assert key != other
     (model,) = trained([photos])
     assert model.fc.out_features == 40
 
@@ -121,8 +120,8 @@ def test_settings_that_cannot_be(changed, message):
 def test_an_empty_choice_is_refused():
     one = replace(QUICK, images=1)
     value = bool(Faces().factors(1, strength=STRENGTH, seed=0)["Bangs"][0])
-    with pytest.raises(BiaslibError, match="No face is left to train on among 1: take more images"):
-        replace(one, only=("Bangs", not value)).samples()
+    with pytest.raises(BiaslibError, match="No image is left to train on among 1: take more images"):
+        replace(one, only=("Bangs", not value)).recipe.table()
 
 
 def test_the_sources_know_their_group():
@@ -134,8 +133,13 @@ def test_the_sources_know_their_group():
 def test_weights_are_part_of_what_a_model_is_kept_by(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
     started = replace(QUICK, weights="start.safetensors")
-    (_, nothing), (_, plain) = attribute_models.keyed([started, QUICK])
-    assert nothing == plain == ""
+    nothing = fingerprint.of_value(started)
     (tmp_path / "start.safetensors").write_bytes(b"weights")
-    assert attribute_models.keyed([started])[0][1]
-    assert started.config().weights == str(tmp_path / "start.safetensors")
+    assert fingerprint.of_value(started) != nothing
+    asked = []
+    monkeypatch.setattr(
+        recipes.training, "fit_with_criterion", lambda _, __, config, **___: asked.append(config) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        recipes.train.compute(started.recipe)
+    assert asked[0].weights == str(tmp_path / "start.safetensors")

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 from biaslib.chapters import digit_models
-from biaslib.chapters.digit_models import Experiment, outcomes
+from biaslib.chapters.digit_models import DigitSetup, outcomes
 from biaslib.errors import BiaslibError
+from biaslib.store import parallel
 from biaslib.worlds.digits import CORNERS
 
-QUICK = Experiment(strength=0.6, images=96, test_images=40, epochs=1, worn=0.25)
+QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1, worn=0.25)
 
 
 def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     first, other, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
-    table = QUICK.table("test")
+    table = QUICK.data("test").table()
     np.testing.assert_array_equal(first.test.attributes, table[list(CORNERS)].astype(bool))
     np.testing.assert_array_equal(first.test.groups, table["group"].astype(int))
     assert len(first.train) == 96
@@ -36,7 +37,7 @@ def test_the_effect_of_a_match_is_the_change_between_two_drawings(monkeypatch):
         return np.where(match, 2.0, -2.0)[:, None] * np.ones(4)
 
     monkeypatch.setattr(digit_models.training, "predict", predict)
-    effect = digit_models._run(replace(QUICK, worn=0.0))["effect"]
+    effect = digit_models.answers.compute(replace(QUICK, worn=0.0))["effect"]
     np.testing.assert_allclose(effect, np.tanh(1.0))  # sigmoid(2) - sigmoid(-2)
     assert all((images == drawn[0])[:, 8:20, 8:20].all() for images in drawn)
 
@@ -48,15 +49,15 @@ def test_a_second_call_trains_nothing(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(digit_models.parallel, "workers", refuse)
+    monkeypatch.setattr(parallel, "workers", refuse)
     np.testing.assert_array_equal(outcomes([QUICK])[0].logits, before[0].logits)
     with pytest.raises(AssertionError, match="trained again"):
         outcomes([replace(QUICK, seed=1)])
 
 
 def test_training_and_test_differ_and_leaning_corners_lean():
-    assert not set(QUICK.table("train")["scan"]) & set(QUICK.table("test")["scan"])
-    leaning = replace(QUICK, shares=(0.5, 0.5, 1.0)).table("train")
+    assert not set(QUICK.data("train").table()["scan"]) & set(QUICK.data("test").table()["scan"])
+    leaning = replace(QUICK, shares=(0.5, 0.5, 1.0)).data("train").table()
     assert leaning["group"][leaning["top_right"] == 1].all()
 
 

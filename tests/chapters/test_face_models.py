@@ -8,17 +8,18 @@ import pytest
 import scipy.special
 
 from biaslib.chapters import face_models
-from biaslib.chapters.face_models import Experiment, faces, outcomes
+from biaslib.chapters.face_models import HairFaces, HairSetup, outcomes
 from biaslib.chapters.papers import trained
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.errors import BiaslibError
 from biaslib.metrics import calibrated_thresholds, mean_average_precision
+from biaslib.recipes import CelebA
 from biaslib.store import parallel
 from tests import layouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 
-QUICK = Experiment(epochs=1, size=16, batch=16)
+QUICK = HairSetup(epochs=1, size=16, batch=16)
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +46,17 @@ def _here(root, monkeypatch, in_this_process):
 
 
 def test_only_faces_with_one_hair_colour_are_used():
-    samples, labels = faces("train", size=16)
+    data = HairFaces(size=16)
+    samples, labels = data.samples(), data.table().to_numpy()
     assert len(samples) == len(labels) == 28  # of 30, as each split has one of the three with two and one with none
     assert labels.shape == (28, 24)
-    np.testing.assert_array_equal(labels[:, -1], samples.labels[list(HAIR)].to_numpy().argmax(axis=1))
-    np.testing.assert_array_equal(labels[:, :-1], samples.labels[list(HAIR_ATTRIBUTES)])
-    assert len(faces("train", size=16, most=5)[0]) == 5
+    everyone = CelebA(size=16).samples()
+    one_colour = everyone.take(np.flatnonzero(everyone.labels[list(HAIR)].sum(axis=1) == 1))
+    np.testing.assert_array_equal(samples.images, one_colour.images)
+    np.testing.assert_array_equal(labels[:, -1], one_colour.labels[list(HAIR)].to_numpy().argmax(axis=1))
+    np.testing.assert_array_equal(labels[:, :-1], one_colour.labels[list(HAIR_ATTRIBUTES)])
+    pd.testing.assert_frame_equal(samples.labels, data.table())
+    assert len(replace(data, images=5).samples()) == 5
 
 
 def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest_group():
@@ -58,9 +64,9 @@ def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest
     assert (len(first.train), first.n_validation, len(first.test)) == (28, 28, 28)
     np.testing.assert_array_equal(first.predicted.attributes, first.logits[:, :23] > first.thresholds)
     np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 23:].argmax(axis=1))
-    np.testing.assert_array_equal(first.test.groups, faces("test", size=16)[1][:, -1])
+    np.testing.assert_array_equal(first.test.groups, HairFaces(size=16, split="test").table()["hair"])
     assert (first.logits != other.logits).any()
-    stored = face_models.run(QUICK)
+    stored = face_models.answers.compute(QUICK)
     expected = calibrated_thresholds(stored["validation"][:, :23], stored["validation_logits"][:, :23])
     np.testing.assert_array_equal(first.thresholds, expected)
 
@@ -94,7 +100,7 @@ def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
 
 
 def test_the_tables_of_the_chapter(monkeypatch):
-    monkeypatch.setattr(trained, "Experiment", lambda **options: replace(QUICK, **options))
+    monkeypatch.setattr(trained, "HairSetup", lambda **options: replace(QUICK, **options))
     tables = trained.compute(models=2, epochs=1)
     joint = tables["joint"].set_index(["kind", "sets", "sign"])
     assert len(joint) == 15

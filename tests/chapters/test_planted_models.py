@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import attribution, models, training
+from biaslib import attribution, models, recipes, training
 from biaslib.chapters import planted_maps, planted_models, planted_scores
 from biaslib.chapters.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
 from biaslib.chapters.planted_models import USE_CASES, Setting
 from biaslib.chapters.planted_scores import Outline
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect
-from biaslib.store import parallel
+from biaslib.recipes import Drawn
+from biaslib.store import fingerprint, parallel
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=10)
@@ -52,25 +53,25 @@ def test_the_grid_runs_over_architectures_strengths_and_seeds():
 def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
     seen = {}
     monkeypatch.setattr(
-        planted_models.training, "fit",
-        lambda samples, targets, config, *, validation: seen.update(config=config, validation=validation)
-        or models.build("small", 2),
+        recipes.training, "fit_with_criterion",
+        lambda samples, targets, config, *, objective, validation: seen.update(config=config, validation=validation)
+        or (models.build("small", 2), models.build("small", 2)),
     )  # fmt: skip
-    planted_models.train(replace(TINY, validation=8, patience=2))
+    recipes.train.compute(replace(TINY, validation=8, patience=2).recipe)
     assert (seen["config"].keep, seen["config"].patience) == ("best", 2)
     chosen_by, targets = seen["validation"]
     assert len(chosen_by) == len(targets) == 8
     training_images = planted_models.pictures("pets", 64, strength=1.0, size=32, seed=0).images
     assert not any((chosen_by.images == image).all((1, 2, 3)).any() for image in training_images)
-    planted_models.train(TINY)
+    recipes.train.compute(TINY.recipe)
     assert (seen["config"].keep, seen["validation"]) == ("last", None)
-    assert planted_models.Setting(weights="weights/x").config().weights.endswith("weights/x")
 
 
 def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
     asked = []
-    case = replace(USE_CASES["pets"], photos=lambda split: asked.append(split) or USE_CASES["pets"].world)
-    monkeypatch.setitem(USE_CASES, "pets", case)
+    monkeypatch.setitem(recipes.PHOTOS, "pets", (lambda split: asked.append(split) or USE_CASES["pets"].world, ()))
+    monkeypatch.setattr(Drawn, "fingerprint", lambda _: "")
+    recipes._photos.cache_clear()
     setting = replace(TINY, source="photos")
     planted_models.known(setting)
     planted_maps.answers([setting], images=8)
@@ -84,11 +85,10 @@ def test_other_photos_or_weights_are_another_model(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(parents=True)
     for content in (b"", b"a", b"ab"):
         (tmp_path / "oxford-iiit-pet/images/one.jpg").write_bytes(content)
-        seen.append(replace(TINY, source="photos"))
+        seen.append(fingerprint.of_value(replace(TINY, source="photos")))
     (tmp_path / "weights/w.pt").write_bytes(b"w")
-    seen.append(replace(TINY, source="photos", weights="weights/w.pt"))
+    seen.append(fingerprint.of_value(replace(TINY, source="photos", weights="weights/w.pt")))
     assert len(set(seen)) == len(seen)
-    assert replace(TINY, seed=1).files == TINY.files == ""
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-import torch
 
-from biaslib import models, training
+from biaslib import recipes, training
 from biaslib.chapters import scene_models
-from biaslib.chapters.scene_models import WIDTH, Experiment, Outcome
+from biaslib.chapters.scene_models import WIDTH, Outcome, SceneSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
 from biaslib.mitigation.resampling import imbalance
@@ -14,10 +13,10 @@ TINY = {"images": 240, "validation_images": 120, "test_images": 160, "size": 32,
 
 def outcome(n_groups=2, seed=0, **changes):
     """Labels and logits without a training."""
-    experiment = Experiment(groups=n_groups, **TINY, **changes)
+    setup = SceneSetup(groups=n_groups, **TINY, **changes)
     rng = np.random.default_rng(seed)
-    labels = {s: scene_models._labels(experiment.table(s)) for s in ("train", "validation", "test")}
-    outputs = experiment.objective().outputs
+    labels = {s: scene_models._labels(setup.data(s).table()) for s in ("train", "validation", "test")}
+    outputs = setup.objective().outputs
     arrays = {
         **labels,
         "rows": np.arange(TINY["images"]),
@@ -25,17 +24,17 @@ def outcome(n_groups=2, seed=0, **changes):
         "test_logits": rng.normal(size=(160, outputs)),
         "probe": np.array(0.5),
     }
-    return scene_models._outcome(experiment, arrays)
+    return scene_models._outcome(setup, arrays)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_every_training_is_run_and_read_back(n_groups):
     kinds = ["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
-    experiments = [Experiment(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]
-    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models.run(e)), experiments), strict=True))
+    setups = [SceneSetup(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]
+    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models.answers(e)), setups), strict=True))
     original = found["original"]
     for kind, one in found.items():
-        assert one.test_logits.shape == (160, one.experiment.objective().outputs)
+        assert one.test_logits.shape == (160, one.setup.objective().outputs)
         np.testing.assert_array_equal(one.test.attributes, original.test.attributes)
         np.testing.assert_array_equal(one.original.groups, original.original.groups)
         assert 0 < one.probe < 1
@@ -51,23 +50,20 @@ def test_every_training_is_run_and_read_back(n_groups):
     )
 
 
-def test_one_experiment_one_result():
-    experiment = Experiment(**TINY)
-    one, other = scene_models.run(experiment), scene_models.run(experiment)
+def test_one_setup_one_result():
+    setup = SceneSetup(**TINY)
+    one, other = scene_models.answers.compute(setup), scene_models.answers.compute(setup)
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_robots_of_another_size_are_seen_by_the_same_model(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
-    (one,) = scene_models.outcomes([Experiment(**TINY)])
+    (one,) = scene_models.outcomes([SceneSetup(**TINY)])
     ((small, large),) = scene_models.at_sizes([one], [0.12, 0.5])
     assert not np.array_equal(small.groups, large.groups) or not np.array_equal(small.attributes, large.attributes)
-    table = one.experiment.table("test").assign(robot_size=0.5)
-    pictures = one.experiment.world().render(table, size=32, regions=()).images
-    model = models.build("small", WIDTH + 2)
-    stored = scene_models.run(one.experiment)
-    model.load_state_dict({k[len("state/") :]: torch.from_numpy(v) for k, v in stored.items() if "/" in k})
-    expected = training.predict(model, pictures)
+    test = one.setup.data("test")
+    pictures = test.place().render(test.table().assign(robot_size=0.5), size=32, regions=()).images
+    expected = training.predict(recipes.load(one.setup.recipe), pictures)
     np.testing.assert_array_equal(large.groups, expected[:, WIDTH:].argmax(axis=1))
 
 
@@ -91,11 +87,12 @@ def test_constraints_start_from_the_plain_predictions():
 
 
 def test_resampled_sets_get_about_as_many_steps():
-    experiment = Experiment(images=1000, epochs=12)
-    assert experiment.config(1000).epochs == 12
-    assert experiment.config(3000).epochs == 4
-    assert experiment.config(500).epochs == 24
-    assert experiment.config(10**6).epochs == 1
+    assert scene_models._epochs(12, 1000, 1000) == 12
+    assert scene_models._epochs(12, 1000, 3000) == 4
+    assert scene_models._epochs(12, 1000, 500) == 24
+    assert scene_models._epochs(12, 1000, 10**6) == 1
+    repaired = SceneSetup(training="data_repair", images=200, epochs=6).recipe
+    assert (len(repaired.table()), repaired.training.epochs) == (100, 12)
 
 
 def test_what_a_model_does_not_predict_is_said():
@@ -103,5 +100,5 @@ def test_what_a_model_does_not_predict_is_said():
     with pytest.raises(BiaslibError, match="adversarial training does not predict the maker"):
         scene_models.predicted(one)
     with pytest.raises(BiaslibError, match="training must be one of original, oversampling"):
-        Experiment(training="none")
+        SceneSetup(training="none")
     assert isinstance(one, Outcome)

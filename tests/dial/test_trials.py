@@ -1,31 +1,31 @@
 import pytest
 
-from biaslib.chapters import attribute_models, ensembles, planted_models, scene_models
+from biaslib import recipes
+from biaslib.chapters import attribute_models, planted_models, scene_models
 from biaslib.dial.trials import PLACES, Trial, grid
 from biaslib.errors import BiaslibError
+from biaslib.store import fingerprint
+from biaslib.training import TrainingConfig
 
 
-@pytest.mark.parametrize(
-    ("world", "kind"),
-    [
-        ("birds", ensembles.Recipe),
-        ("pets", planted_models.Setting),
-        ("faces", attribute_models.Experiment),
-        ("scenes", scene_models.Experiment),
-    ],
-)
-def test_a_trial_is_a_model_of_its_worlds_own_chapters(world, kind):
-    recipe = Trial(world=world, strength=0.5, seed=3).recipe
-    assert isinstance(recipe, kind)
-    assert recipe.strength == 0.5
+@pytest.mark.parametrize("world", list(PLACES))
+def test_a_trial_says_how_its_model_is_trained(world):
+    data = Trial(world=world, strength=0.5, seed=3).recipe.data
+    assert (data.world, data.strength, data.seed) == (world, 0.5, 3)
     small = Trial(world=world, strength=0.5, images=80, epochs=1, size=32).recipe
-    assert (small.images, small.size) == (80, 32)
+    assert (small.data.images, small.data.size, small.training.epochs) == (80, 32, 1)
 
 
 def test_models_are_those_that_the_other_chapters_train():
-    assert Trial(world="pets", strength=1.0, seed=2).recipe == planted_models.Setting(use_case="pets", seed=2)
-    assert Trial(world="scenes", strength=0.5, seed=1).recipe == scene_models.Experiment(seed=1)
-    assert Trial(world="faces", strength=0.3).recipe == attribute_models.Experiment(strength=0.3)
+    for trial, setup in (
+        (Trial(world="pets", strength=1.0, seed=2), planted_models.Setting(use_case="pets", seed=2)),
+        (Trial(world="scenes", strength=0.5, seed=1), scene_models.SceneSetup(seed=1)),
+        (Trial(world="faces", strength=0.3), attribute_models.Experiment(strength=0.3)),
+    ):
+        assert trial.recipe == setup.recipe
+        assert fingerprint.of_value(trial.recipe) == fingerprint.of_value(setup.recipe)
+    birds = recipes.Drawn(world="birds", images=3000, strength=0.2, seed=4)
+    assert Trial(world="birds", strength=0.2, seed=4).recipe == recipes.target_of_world(birds, TrainingConfig(seed=4))
 
 
 @pytest.mark.parametrize("world", list(PLACES))

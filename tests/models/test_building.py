@@ -191,7 +191,7 @@ def test_imagenet_weights_are_named_with_their_tag() -> None:
         training.TrainingConfig,
         attribute_models.Experiment,
         planted_models.Setting,
-        face_models.Experiment,
+        face_models.HairSetup,
     ):
         assert described(architecture="resnet18", weights="imagenet").architecture == f"resnet18.{tag}"
         assert described(architecture="resnet18").architecture == "resnet18"

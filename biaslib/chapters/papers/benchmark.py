@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.metrics import f1_score
 
 from biaslib.chapters.scene_models import (
-    Experiment,
     Outcome,
+    SceneSetup,
     Training,
     constrained,
     maker_scores,
@@ -68,10 +68,10 @@ class Setting:
     """
 
     method: str
-    original: Experiment
+    original: SceneSetup
     draws: int = 3
 
-    def experiment(self) -> Experiment:
+    def experiment(self) -> SceneSetup:
         """That of the model which the method reads."""
         return replace(self.original, training=(METHODS | RULES)[self.method][0])
 
@@ -108,7 +108,7 @@ def said(setting: Setting) -> Said:
     seen, makers = one, None
     if setting.method == "DomInd":
         makers = one.test.groups
-    elif one.experiment.training in ("adversarial", "domain_independent"):
+    elif one.setup.training in ("adversarial", "domain_independent"):
         makers = maker_scores(original).argmax(axis=1)
         seen = _with_predicted_makers(one, original)
     predicted = predicted_by(seen, groups=makers, rule=rule)
@@ -144,7 +144,7 @@ def run(setting: Setting) -> pd.DataFrame:
     it = said(setting)
     one = it.outcome
     dealings = [
-        independent_errors(one.test, it.predicted, rng=np.random.default_rng([one.experiment.seed, d]), together=False)
+        independent_errors(one.test, it.predicted, rng=np.random.default_rng([one.setup.seed, d]), together=False)
         for d in range(setting.draws)
     ]
     rows = []

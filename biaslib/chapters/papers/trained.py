@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.special
 
 from biaslib.chapters import face_models
-from biaslib.chapters.face_models import Experiment, Outcome
+from biaslib.chapters.face_models import HairSetup, Outcome
 from biaslib.chapters.papers import faces
 from biaslib.datasets.celeba import HAIR
 from biaslib.datasets.registry import root as data_root
@@ -43,7 +43,7 @@ def compute(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict[str, pd
     Raises:
         BiaslibError: where CelebA's files are missing or damaged.
     """
-    made = face_models.outcomes([Experiment(epochs=epochs, seed=seed + model) for model in range(models)])
+    made = face_models.outcomes([HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
     train, test = made[0].train, made[0].test
     with parallel.workers() as (executor, _):
         jobs = [executor.submit(_measured, train, test, said) for said in (test, *(one.predicted for one in made))]

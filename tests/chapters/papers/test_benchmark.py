@@ -5,7 +5,7 @@ import pytest
 
 from biaslib.chapters.papers import benchmark
 from biaslib.chapters.papers.benchmark import METHODS, RULES, Setting
-from biaslib.chapters.scene_models import Experiment, maker_scores, outcomes
+from biaslib.chapters.scene_models import SceneSetup, maker_scores, outcomes
 from biaslib.metrics import bias_amplification
 
 TINY = {
@@ -24,7 +24,7 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("store")))
         patch.setenv("BIASLIB_CORES", "1")
-        original = Experiment(**TINY)
+        original = SceneSetup(**TINY)
         settings = [Setting(method=method, original=original, draws=1) for method in METHODS | RULES]
         table = benchmark.measured(settings)
         said = {setting.method: benchmark.said(setting) for setting in settings}
