@@ -12,10 +12,10 @@ import torch
 import biaslib
 from biaslib import recipes, store
 from biaslib.errors import BiaslibError
+from biaslib.mitigation import Adversarial
 from biaslib.mitigation.resampling import imbalance
 from biaslib.recipes import Drawn, Recipe, Resampled, Subset
 from biaslib.training import TrainingConfig
-from biaslib.training.objectives import Joint
 from biaslib.worlds.scenes import OBJECTS
 from tests.store.test_parallel import free_port
 
@@ -89,18 +89,18 @@ def test_a_dask_cluster_trains_the_same_models(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "another"))
     near = [recipes.train(recipe) for recipe in THREE]
     for model, state in zip(far, near, strict=True):
-        assert all(torch.equal(model.state_dict()[name], state[name]) for name in state)
+        assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
 
 
 def test_an_objectives_own_layers_are_kept_apart_from_the_models():
-    joint = Joint(attributes=len(OBJECTS), groups=2)
+    against = Adversarial(attributes=len(OBJECTS), groups=2)
     recipe = Recipe(
-        data=SCENES, targets=(*OBJECTS, "maker"), objective=joint,
-        training=TrainingConfig(outputs=joint.outputs, epochs=1, batch=32),
+        data=SCENES, targets=(*OBJECTS, "maker"), objective=against,
+        training=TrainingConfig(outputs=against.outputs, epochs=1, batch=32),
     )  # fmt: skip
     own = {name for name in recipes.train(recipe) if name.startswith(recipes.CRITERION)}
     assert own
-    assert recipes.load(recipe)(torch.zeros(1, 3, 16, 16)).shape == (1, joint.outputs)
+    assert recipes.load(recipe)(torch.zeros(1, 3, 16, 16)).shape == (1, against.outputs)
 
 
 def test_rows_are_chosen_before_training():
@@ -121,7 +121,7 @@ def test_without_a_strength_no_image_has_the_cue():
 
 
 EDITS = (
-    "training/loop.py", "worlds/bird_drawing.py", "worlds/fruits.py", "datasets/celeba.py", "datasets/mnist.py",
+    "training/loop.py", "worlds/birds.py", "worlds/fruits.py", "datasets/celeba.py", "datasets/mnist.py",
     "metrics/attention_iou.py", "store/results.py", "chapters/scene_models.py", "mitigation/resampling.py",
 )  # fmt: skip
 KEYS = """
@@ -136,7 +136,7 @@ def keys():
     fingerprint._read.cache_clear()
     made = {world: target_of_world(Drawn(world=world, strength=0.5, images=80), TrainingConfig())
             for world in ("birds", "fruits", "pets")}
-    made["celeba"] = Recipe(data=Drawn(world="pets", strength=0.5, images=80, photos="train"), targets="cat",
+    made["photographs"] = Recipe(data=Drawn(world="pets", strength=0.5, images=80, photos="train"), targets="cat",
                             training=TrainingConfig())
     made["resampled"] = Recipe(data=Drawn(world="scenes", strength=0.5, images=80), targets="maker",
                                training=TrainingConfig(), rows=Resampled(attributes=("mug",), group="maker"))
@@ -146,7 +146,7 @@ before, changed = keys(), {}
 for edit in sys.argv[2:]:
     file = Path(sys.argv[1], edit)
     text = file.read_text()
-    file.write_text(text + "\nEDITED = True\n")
+    file.write_text(text + "EDITED = True")
     after = keys()
     changed[edit] = [name for name in before if before[name] != after[name]]
     file.write_text(text)
@@ -159,11 +159,12 @@ def test_an_edit_trains_again_what_depends_on_it_and_nothing_else(tmp_path):
     package = tmp_path / "biaslib"
     shutil.copytree(Path(biaslib.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
-        [sys.executable, "-c", KEYS, package, *EDITS], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", KEYS, package, *EDITS], cwd=tmp_path, capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stderr
     changed = json.loads(done.stdout)
     assert len(changed["training/loop.py"]) == 5
-    assert changed["worlds/bird_drawing.py"] == ["birds"]
+    assert changed["worlds/birds.py"] == ["birds"]
     assert changed["worlds/fruits.py"] == ["fruits"]
     assert changed["mitigation/resampling.py"] == ["resampled"]
     for edit in ("datasets/mnist.py", "metrics/attention_iou.py", "store/results.py", "chapters/scene_models.py"):
