@@ -15,10 +15,10 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
 from biaslib.training.config import TrainingConfig
+from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
-from biaslib.worlds.protocol import World
 
 SOURCES: Final = ("generated", "photos")
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images

@@ -5,14 +5,17 @@ Conventions: n pictures are drawn at once. A field has shape (n, H, W) and a can
 Every operation works on each picture alone: a picture never depends on its neighbours or on how many are drawn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 Field = np.ndarray
 Number = Field | float
 Point = tuple[Number, Number]
+Colours = Sequence[tuple[float, float, float]]
+_T = TypeVar("_T")
 
 _CHUNK_PIXELS = 2**17  # about 0.5 MB a field: a handful of them stay in the processor's cache
 
@@ -22,6 +25,14 @@ def chunks(n: int, size: int) -> Iterator[slice]:
     step = max(1, _CHUNK_PIXELS // size**2)
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def rows_of_each(kinds: np.ndarray, things: Iterable[_T]) -> Iterator[tuple[_T, np.ndarray]]:
+    """Each thing with the rows of its kind (its place among the things), where there are any."""
+    for number, thing in enumerate(things):
+        rows = np.flatnonzero(kinds == number)
+        if len(rows):
+            yield thing, rows
 
 
 def grid(size: int) -> tuple[Field, Field]:
@@ -71,6 +82,24 @@ def ellipse(x: Field, y: Field, centre: Point, radii: Point, angle: Field) -> Fi
     u /= radii[0]
     v /= radii[1]
     return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
+
+
+def oval(u: Field, v: Field, centre: Point, radii: Point) -> Field:
+    """Distance to an upright ellipse, as `ellipse` without an angle, and faster."""
+    across, down = 1.0 / radii[0], 1.0 / radii[1]
+    a, b = (u - centre[0]) * across, (v - centre[1]) * down
+    k = np.sqrt(a * a + b * b)
+    a *= across
+    b *= down
+    a *= a
+    b *= b
+    a += b
+    slope = np.sqrt(a, out=a)
+    np.maximum(slope, 1e-6, out=slope)
+    distance = k - 1.0
+    distance *= k
+    distance /= slope
+    return distance
 
 
 def circle(x: Field, y: Field, centre: Point, radius: Number) -> Field:
@@ -200,6 +229,12 @@ def clouds(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int,
 def rgb(values: object) -> Field:
     """Colours (n, 3) or (3,), shaped (n or 1, 3, 1, 1) to meet a canvas."""
     return np.asarray(values, dtype=np.float32).reshape(-1, 3, 1, 1)
+
+
+def colour_along(palette: Colours, at: np.ndarray) -> Field:
+    """The colour at `at` (n,) in [0, 1] along evenly spaced colours, (n, 3, 1, 1)."""
+    knots = np.linspace(0.0, 1.0, len(palette))
+    return rgb(np.stack([np.interp(at, knots, channel) for channel in np.array(palette).T], axis=-1))
 
 
 def paint(canvas: Field, colour: Field, cover: Field) -> None:

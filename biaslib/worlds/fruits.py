@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from biaslib.samples import Samples
-from biaslib.worlds import fruit_backdrops
-from biaslib.worlds.drawing import Daylight, Field, chunks, column, ellipse, grid, ramp, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, read
-from biaslib.worlds.fruit_backdrops import BACKDROPS
+from biaslib.worlds import backdrops
+from biaslib.worlds.backdrops import BACKDROPS
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import Daylight, Field, column, ellipse, grid, ramp, rows_of_each, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, draw_agreement, draw_factors
 from biaslib.worlds.fruit_drawing import FRUITS
 from biaslib.worlds.sketch import Place, Sketch
 
@@ -32,14 +32,17 @@ _SCENE = {
 }
 _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.90), cool=(0.97, 1.0, 1.05), dim=0.90, gain=0.22, top=1.04, fall=0.16)
 # Where the fruits lie around the middle and how much smaller they are, by how many there are.
-_LAYOUTS = (
-    ((0.0, 0.0, 1.0),),
-    ((-0.62, -0.18, 0.74), (0.60, 0.22, 0.74)),
-    ((-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)),
+_LAYOUTS = np.array(
+    [
+        [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)],
+        [(-0.62, -0.18, 0.74), (0.60, 0.22, 0.74), (0.0, 0.0, 0.0)],
+        [(-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)],
+    ],
+    np.float32,
 )
 
 
-class Fruits:
+class Fruits(DrawnWorld):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
     The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
@@ -53,10 +56,11 @@ class Fruits:
 
     * the fruit: `count` (1-3 of the kind), `x`, `y` (middle of the group), `scale` (radius of a single one; several are
       smaller), `turn` ([-1, 1], how far it is turned), `fruit_seed` (colours, shapes, the turn of each);
-    * the scene: `backdrop` (0-6, in the order of `fruit_backdrops.BACKDROPS`) and `dish` (0 none, 1 plate, 2 board),
+    * the scene: `backdrop` (0-6, in the order of `backdrops.BACKDROPS`) and `dish` (0 none, 1 plate, 2 board),
       both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout, texture), for either.
 
-    Every column is independent of the target and none depends on the strength, except `tree`.
+    Every column is independent of the target and none depends on the strength, except `tree`. The mask `fruit` holds
+    all the fruits of the picture, with stalks and leaves of their own; `background` is its complement.
     """
 
     name = "fruits"
@@ -64,72 +68,30 @@ class Fruits:
     cue = "tree"
     attributes: tuple[str, ...] = ("fruit", "tree")
     regions: tuple[str, ...] = ("fruit", "background")
+    _classes = ("fruit",)
+    _columns = _ATTRIBUTES | _FRUIT | _SCENE
+    _patches_across = 2
 
-    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
-        """Draws n rows: the fruits equally often, in each a share (1 + strength) / 2 where the tree agrees.
-
-        The shares are exact to the nearest row. The same seed with another strength gives the same fruits and scenes;
-        only some change between tree and elsewhere.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial, in [0, 1].
-            seed: >= 0.
-
-        Raises:
-            BiaslibError: n, strength or seed out of range.
-        """
-        check_draw(n, strength, seed)
-        rng = np.random.default_rng(seed)
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
         fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
-        agrees = agreement(fruit, strength, rng)
+        agrees = draw_agreement(fruit, strength, rng)
         table = {"fruit": fruit, "tree": ((fruit == APPLE) == agrees).astype(np.int8)}
-        table |= drawn(_FRUIT | _SCENE, n, rng)
-        return pd.DataFrame(table)
+        return pd.DataFrame(table | draw_factors(_FRUIT | _SCENE, n, rng))
 
-    def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-
-        Returns:
-            Images (n, size, size, 3); labels `fruit` (int8) and `tree` (bool); masks `fruit` (all the fruits of the
-            picture, with stalks and leaves of their own: more than half of the pixel) and its complement `background`.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8.
-        """
-        check_size(size)
-        table = read(factors, _ATTRIBUTES | _FRUIT | _SCENE)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        owner = np.zeros(images.shape[:3], np.uint8)
-        # Fruits are drawn on patches about half as large as the picture, a few at a time.
-        for rows in chunks(len(factors), max(1, size // 2)):
-            part = {name: values[rows] for name, values in table.items()}
-            images[rows] = to_uint8(_draw(part, owner[rows], size))
-        labels = pd.DataFrame({"fruit": table["fruit"].astype(np.int8), "tree": table["tree"].astype(bool)})
-        return Samples(images, labels, {"fruit": owner == 1, "background": owner == 0})
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        x, y = grid(size)
+        canvas = np.ascontiguousarray(_backdrop(table, x, y).transpose(0, 2, 3, 1))
+        _lay_fruits(table, canvas, region_index, size)
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
 
-def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
-    """The pictures, (n, 3, size, size); `owner` (n, size, size) becomes 1 where a fruit is."""
-    x, y = grid(size)
-    canvas = np.ascontiguousarray(_backdrop(table, x, y).transpose(0, 2, 3, 1))
-    _lay_fruits(table, canvas, owner, size)
-    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
-
-
-def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, owner: np.ndarray, size: int) -> None:
+def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray, size: int) -> None:
     """Lays the fruits and their shadows on the canvas (n, size, size, 3), in place."""
     jitter = uniform(table["fruit_seed"], 9, 9).reshape(-1, 3, 3) - 0.5
-    for kind, (draw, relative, turn) in enumerate(FRUITS.values()):
-        for place in range(3):
-            rows = np.flatnonzero((table["fruit"] == kind) & (table["count"] > place))
-            if not len(rows):
-                continue
-            dx, dy, share = _layout(table["count"][rows], place)
+    for place in range(3):
+        kinds = np.where(table["count"] > place, table["fruit"], len(FRUITS))
+        for (draw, relative, turn), rows in rows_of_each(kinds, FRUITS.values()):
+            dx, dy, share = _LAYOUTS[table["count"][rows].astype(np.intp) - 1, place].T
             scale = table["scale"][rows]
             at = Place(
                 table["x"][rows] + scale * (dx + 0.14 * jitter[rows, place, 0]),
@@ -140,15 +102,7 @@ def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, owner: np.ndarray, 
             seeds = table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32)
             sketch = Sketch(at, seeds, size)
             draw(sketch)
-            sketch.put(canvas, owner, rows, 1)
-
-
-def _layout(count: np.ndarray, place: int) -> np.ndarray:
-    """Offset across and down and the size of the place-th fruit among `count`, (3, n)."""
-    layouts = np.zeros((3, 3, 3), np.float32)
-    for number, places in enumerate(_LAYOUTS):
-        layouts[number, : len(places)] = places
-    return layouts[count.astype(np.intp) - 1, place].T
+            sketch.put(canvas, region_index, rows, 0)
 
 
 def _backdrop(table: dict[str, np.ndarray], x: Field, y: Field) -> Field:
@@ -156,14 +110,11 @@ def _backdrop(table: dict[str, np.ndarray], x: Field, y: Field) -> Field:
     canvas = np.empty((len(table["tree"]), 3, y.shape[1], x.shape[2]), np.float32)
     tree = table["tree"] == 1
     if tree.any():
-        canvas[tree] = fruit_backdrops.apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
-    for kind, backdrop in enumerate(BACKDROPS.values()):
-        rows = np.flatnonzero(~tree & (table["backdrop"] == kind))
-        if not len(rows):
-            continue
+        canvas[tree] = backdrops.apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
+    for backdrop, rows in rows_of_each(np.where(tree, len(BACKDROPS), table["backdrop"]), BACKDROPS.values()):
         seeds, middle = table["scene_seed"][rows], (column(table["x"][rows]), column(table["y"][rows]))
         part = backdrop(seeds, table["tone"][rows], x, y)
-        fruit_backdrops.lay_dish(part, seeds, table["dish"][rows], middle, x, y)
+        backdrops.lay_dish(part, seeds, table["dish"][rows], middle, x, y)
         reach = column(table["scale"][rows])
         under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
         part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]

@@ -19,10 +19,10 @@ from biaslib.worlds.drawing import (
     polygon,
     ramp,
     rgb,
+    rows_of_each,
     uniform,
 )
-from biaslib.worlds.sketch import Place, Sketch
-from biaslib.worlds.upright import Upright
+from biaslib.worlds.sketch import Place, Sketch, Upright
 
 POSES = ("sitting", "lying", "standing")
 PATTERNS = ("plain", "striped", "patched", "bib", "points")
@@ -111,50 +111,32 @@ def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
     return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
 
 
-def draw(
-    factors: Mapping[str, np.ndarray],
-    place: Place,
-    canvas: Field,
-    owner: np.ndarray,
-    size: int,
-) -> None:
+def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_index: np.ndarray, size: int) -> None:
     """Draws one animal a picture, in place.
 
     Args:
         factors: the animal's columns of the table, each (n,).
         place: where they are; the feet are `FEET` * scale below.
         canvas: (n, size, size, 3), contiguous.
-        owner: (n, size, size), contiguous; becomes 1 where the animal covers more than half of a pixel.
+        region_index: (n, size, size), contiguous; becomes 0 where the animal covers more than half of a pixel.
         size: pixels a side.
     """
     flip = np.where(factors["facing"] > 0, 1.0, -1.0).astype(np.float32)
-    for cat in (0, 1):
-        rows = np.flatnonzero(factors["cat"] == cat)
-        if not len(rows):
-            continue
-        own = {name: values[rows] for name, values in factors.items()}
-        at = Place(place.x[rows], place.y[rows], place.scale[rows], place.angle[rows])
+    for cat, rows in rows_of_each(factors["cat"], (0, 1)):
+        own, at = {name: values[rows] for name, values in factors.items()}, place.take(rows)
         pose = own["pose"].astype(np.intp)
         joint = {name: _point(places[1 - cat][pose]) for name, places in _PLACES.items()}
         coat = _coat(own)
         body = Upright(at, own["pet_seed"], size)
         body.u *= column(flip[rows])
         _body(body, cat == 1, joint, coat, own)
-        body.put(canvas, owner, rows, 1)
+        body.put(canvas, region_index, rows, 0)
         nod, neck = at.scale * flip[rows], _PLACES["head"][1 - cat][pose]
-        head = Upright(
-            Place(
-                at.x + nod * neck[:, 0],
-                at.y + at.scale * neck[:, 1],
-                at.scale * np.float32(_HEADS[cat]),
-                own["tilt"] * np.float32(_NOD),
-            ),
-            own["pet_seed"],
-            size,
-            reach=1.36,
-        )
+        x, y = at.x + nod * neck[:, 0], at.y + at.scale * neck[:, 1]
+        nodding = Place(x, y, at.scale * np.float32(_HEADS[cat]), own["tilt"] * np.float32(_NOD))
+        head = Upright(nodding, own["pet_seed"], size, reach=1.36)
         (_cat_head if cat else _dog_head)(head, coat, own, column(flip[rows]))
-        head.put(canvas, owner, rows, 1)
+        head.put(canvas, region_index, rows, 0)
 
 
 def _round(s: Sketch, distance: Field, depth: float, strands: Number = 0.0) -> Field:
@@ -173,23 +155,13 @@ def _strands(s: Sketch, angle: np.ndarray) -> Field:
 
 @dataclass(frozen=True)
 class _Build:
-    """What a body is drawn from.
-
-    Attributes:
-        joint: places of its joints.
-        coat: its colours.
-        marks: where the second colour is, (n, P, P).
-        strands: its fur, (n, P, P).
-        legs: how thick legs are at the top and at the paw.
-        plump: [0, 1], (n, 1, 1).
-        pose: (n, 1, 1).
-    """
+    """What a body is drawn from."""
 
     joint: Mapping[str, Point]
     coat: _Coat
-    marks: Field
-    strands: Field
-    legs: tuple[float, float]
+    marks: Field  # where the second colour is, (n, P, P)
+    strands: Field  # of the fur, (n, P, P)
+    legs: tuple[float, float]  # how thick they are at the top and at the paw
     plump: Field
     pose: Field
 

@@ -12,7 +12,7 @@ _STEEL, _WOOD = rgb((0.74, 0.76, 0.79)), rgb((0.87, 0.69, 0.47))
 _GLAZES = [(0.96, 0.95, 0.92), (0.16, 0.52, 0.55), (0.93, 0.73, 0.25), (0.24, 0.34, 0.58), (0.78, 0.36, 0.28)]
 
 
-def mug(s: Sketch) -> None:
+def _mug(s: Sketch) -> None:
     """A mug of coffee with its handle to the right."""
     glaze = s.pick(_GLAZES)
     (milk,) = s.chance(1)
@@ -27,7 +27,7 @@ def mug(s: Sketch) -> None:
     s.tint(0.55 * ramp(circle(s.u, s.v, (-0.30, -0.16), 0.0), 0.36, 0.05) * (round_ < -0.17), coffee * 1.9 + 0.05)
 
 
-def book(s: Sketch) -> None:
+def _book(s: Sketch) -> None:
     """A closed book: cloth cover, spine on the left, a label with a title, pages at the right and the foot."""
     cloth = s.pick([(0.70, 0.15, 0.17), (0.12, 0.36, 0.30), (0.16, 0.26, 0.50), (0.83, 0.52, 0.16), (0.42, 0.22, 0.44)])
     gold = rgb((0.93, 0.80, 0.48))
@@ -45,7 +45,7 @@ def book(s: Sketch) -> None:
     s.mark(ornament, gold)
 
 
-def glasses(s: Sketch) -> None:
+def _glasses(s: Sketch) -> None:
     """Sunglasses with their temples folded out behind."""
     frame = s.pick([(0.10, 0.10, 0.12), (0.38, 0.20, 0.11), (0.72, 0.13, 0.16), (0.86, 0.72, 0.40)])
     lens = s.pick([(0.16, 0.24, 0.30), (0.30, 0.20, 0.12), (0.14, 0.30, 0.26)], 3)
@@ -61,7 +61,7 @@ def glasses(s: Sketch) -> None:
     s.relief(0.05, 0.25)
 
 
-def key(s: Sketch) -> None:
+def _key(s: Sketch) -> None:
     """A key with a round bow and two teeth."""
     metal = s.pick([(0.90, 0.72, 0.28), (0.82, 0.62, 0.22), (0.94, 0.82, 0.46)])
     (heart,) = s.chance(1)
@@ -76,7 +76,7 @@ def key(s: Sketch) -> None:
     s.mark(np.abs(bow + 0.09) - 0.02, metal * 0.6, 0.7)
 
 
-def leaf(s: Sketch) -> None:
+def _leaf(s: Sketch) -> None:
     """A pointed leaf with its veins, green or turning."""
     green = s.pick([(0.33, 0.56, 0.20), (0.20, 0.46, 0.26), (0.80, 0.42, 0.12), (0.62, 0.66, 0.18)])
     wide, bend = s.chance(2)
@@ -97,7 +97,7 @@ def leaf(s: Sketch) -> None:
     s.shade(1.0 - 0.12 * ramp(across, -0.04, 0.04))
 
 
-def scissors(s: Sketch) -> None:
+def _scissors(s: Sketch) -> None:
     """Open scissors, points up, with coloured handles."""
     grip = s.pick([(0.88, 0.20, 0.16), (0.95, 0.48, 0.10), (0.12, 0.42, 0.72), (0.16, 0.55, 0.34)])
     (open_,) = s.chance(1)
@@ -113,7 +113,7 @@ def scissors(s: Sketch) -> None:
     s.mark(circle(s.u, s.v, (0.0, -0.04), 0.07), _BLACK, 0.75)
 
 
-def pencil(s: Sketch) -> None:
+def _pencil(s: Sketch) -> None:
     """A sharpened pencil, point up, with an eraser."""
     paint = s.pick([(0.96, 0.76, 0.12), (0.86, 0.22, 0.18), (0.16, 0.46, 0.76), (0.20, 0.58, 0.34), (0.92, 0.48, 0.14)])
     s.lay(box(s.u, s.v, (0.0, 0.84), (0.125, 0.13), 0.07), rgb((0.93, 0.56, 0.58)))
@@ -124,7 +124,7 @@ def pencil(s: Sketch) -> None:
     s.shade(1.0 + 0.22 * ramp(s.u, 0.0, -0.07) - 0.24 * ramp(s.u, 0.03, 0.09))
 
 
-def phone(s: Sketch) -> None:
+def _phone(s: Sketch) -> None:
     """A telephone with a bright screen of little icons."""
     case = s.pick([(0.11, 0.11, 0.13), (0.90, 0.90, 0.91), (0.80, 0.62, 0.60)])
     sky = s.pick([(0.22, 0.48, 0.86), (0.50, 0.32, 0.78), (0.12, 0.62, 0.66), (0.16, 0.22, 0.46)], 3)
@@ -141,7 +141,7 @@ def phone(s: Sketch) -> None:
     s.mark(box(s.u, s.v, (0.0, 0.66), (0.36, 0.11), 0.05), _WHITE, 0.55)
 
 
-def watch(s: Sketch) -> None:
+def _watch(s: Sketch) -> None:
     """A wristwatch with its strap laid out."""
     strap = s.pick([(0.45, 0.25, 0.13), (0.14, 0.14, 0.16), (0.62, 0.38, 0.22), (0.20, 0.34, 0.46)])
     metal = s.pick([(0.80, 0.81, 0.84), (0.88, 0.72, 0.38)], 3)
@@ -164,7 +164,7 @@ def watch(s: Sketch) -> None:
         s.mark(limb(s.u, s.v, (0.0, 0.0), (length * np.cos(angle), length * np.sin(angle)), (thick, thick))[0], ink)
 
 
-def apple(s: Sketch) -> None:
+def _apple(s: Sketch) -> None:
     """An apple with a stalk and a small leaf."""
     skin = s.pick([(0.82, 0.14, 0.14), (0.74, 0.12, 0.18), (0.50, 0.72, 0.20), (0.64, 0.76, 0.26)])
     blush, seed = s.chance(2)
@@ -180,7 +180,7 @@ def apple(s: Sketch) -> None:
     s.lay(blade, rgb((0.34, 0.60, 0.22)) * (1.0 - 0.25 * ramp(s.v + 0.68 + 0.35 * (s.u - 0.4), -0.03, 0.03))[:, None])
 
 
-def spoon(s: Sketch) -> None:
+def _spoon(s: Sketch) -> None:
     """A spoon, its bowl up."""
     metal = s.pick([(0.90, 0.92, 0.95), (0.84, 0.87, 0.90), (0.96, 0.93, 0.86)])
     (slim,) = s.chance(1)
@@ -193,7 +193,7 @@ def spoon(s: Sketch) -> None:
     s.mark(limb(s.u, s.v, (0.0, 0.50), (0.0, 0.82), (0.035, 0.06))[0], metal * 0.7)
 
 
-def camera(s: Sketch) -> None:
+def _camera(s: Sketch) -> None:
     """A small camera lying on its back, the lens towards us."""
     skin = s.pick([(0.15, 0.15, 0.16), (0.45, 0.25, 0.15), (0.14, 0.38, 0.40), (0.70, 0.30, 0.26)])
     s.lay(box(s.u, s.v, (0.62, -0.56), (0.13, 0.10), 0.04), rgb((0.86, 0.22, 0.18)))
@@ -209,7 +209,7 @@ def camera(s: Sketch) -> None:
     s.tint(0.6 * ramp(circle(s.u, s.v, (0.18, 0.20), 0.0), 0.12, 0.03), rgb((0.62, 0.42, 0.78)))
 
 
-def ball(s: Sketch) -> None:
+def _ball(s: Sketch) -> None:
     """A beach ball: six gores around a button."""
     first = s.pick([(0.90, 0.22, 0.20), (0.16, 0.50, 0.80), (0.98, 0.72, 0.12)])
     second = s.pick([(0.98, 0.80, 0.16), (0.22, 0.66, 0.40), (0.30, 0.42, 0.80)], 3)
@@ -233,7 +233,7 @@ _PIPS = np.array(
 )
 
 
-def die(s: Sketch) -> None:
+def _die(s: Sketch) -> None:
     """A die, some face of it up."""
     body = s.pick([(0.96, 0.94, 0.88), (0.96, 0.94, 0.88), (0.80, 0.14, 0.16), (0.14, 0.30, 0.62), (0.12, 0.46, 0.30)])
     (face,) = s.chance(1)
@@ -248,7 +248,7 @@ def die(s: Sketch) -> None:
         s.mark(circle(s.u, s.v, (x, y), 0.15), ink, there)
 
 
-def shell(s: Sketch) -> None:
+def _shell(s: Sketch) -> None:
     """A scallop, its hinge at the foot."""
     tone = s.pick([(0.96, 0.72, 0.60), (0.95, 0.84, 0.72), (0.88, 0.58, 0.60), (0.84, 0.72, 0.84)])
     (bands,) = s.chance(1)
@@ -267,19 +267,19 @@ def shell(s: Sketch) -> None:
 
 # In the order in which they are laid down: flat things first, and their size as a share of the picture's side.
 THINGS: dict[str, tuple[Callable[[Sketch], None], float]] = {
-    "book": (book, 0.136),
-    "phone": (phone, 0.128),
-    "leaf": (leaf, 0.130),
-    "pencil": (pencil, 0.150),
-    "scissors": (scissors, 0.142),
-    "key": (key, 0.132),
-    "spoon": (spoon, 0.145),
-    "watch": (watch, 0.140),
-    "glasses": (glasses, 0.132),
-    "shell": (shell, 0.108),
-    "camera": (camera, 0.126),
-    "die": (die, 0.098),
-    "mug": (mug, 0.128),
-    "apple": (apple, 0.116),
-    "ball": (ball, 0.102),
+    "book": (_book, 0.136),
+    "phone": (_phone, 0.128),
+    "leaf": (_leaf, 0.130),
+    "pencil": (_pencil, 0.150),
+    "scissors": (_scissors, 0.142),
+    "key": (_key, 0.132),
+    "spoon": (_spoon, 0.145),
+    "watch": (_watch, 0.140),
+    "glasses": (_glasses, 0.132),
+    "shell": (_shell, 0.108),
+    "camera": (_camera, 0.126),
+    "die": (_die, 0.098),
+    "mug": (_mug, 0.128),
+    "apple": (_apple, 0.116),
+    "ball": (_ball, 0.102),
 }

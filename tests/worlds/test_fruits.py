@@ -6,9 +6,9 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds import fruit_backdrops
+from biaslib.worlds import backdrops
 from biaslib.worlds.drawing import column, grid
-from biaslib.worlds.factors import read
+from biaslib.worlds.factors import validated
 from biaslib.worlds.fruit_drawing import FRUITS
 from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _SCENE, APPLE, NAMES, _lay_fruits
 
@@ -26,9 +26,9 @@ def original():
 def covered(size=64):
     """The pixels that the fruits cover altogether, from the drawing alone."""
     black, white = (np.full((len(TABLE), size, size, 3), value, np.float32) for value in (0.0, 1.0))
-    owner = np.zeros((len(TABLE), size, size), np.uint8)
+    region_index = np.zeros((len(TABLE), size, size), np.uint8)
     for canvas in (black, white):
-        _lay_fruits(read(TABLE, COLUMNS), canvas, owner, size)
+        _lay_fruits(validated(TABLE, COLUMNS), canvas, region_index, size)
     return np.abs(white - black).max(axis=-1) == 0
 
 
@@ -123,7 +123,7 @@ def test_one_to_three_fruits_are_drawn():
 
 def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
     x, y = grid(96)
-    distance, along, _, number = fruit_backdrops.scatter(np.arange(4), 3, x, y, 6.0, 0.25, (0.0, 6.28))
+    distance, along, _, number = backdrops._scatter(np.arange(4), 3, x, y, 6.0, 0.25, (0.0, 6.28))
     inside = distance < 0
     assert 0.15 < inside.mean() < 0.45
     assert (np.abs(along[inside]) <= 1).all()
@@ -135,11 +135,11 @@ def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
 def test_every_background_differs_and_dishes_lie_on_it():
     x, y = grid(48)
     seeds, tone = np.arange(3), np.full(3, 0.5, np.float32)
-    drawn = [draw(seeds, tone, x, y) for draw in (*fruit_backdrops.BACKDROPS.values(), fruit_backdrops.apple_tree)]
+    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS.values(), backdrops.apple_tree)]
     for a, b in itertools.combinations(drawn, 2):
         assert np.abs(a - b).mean() > 0.02
     canvas = drawn[0].copy()
-    fruit_backdrops.lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
+    backdrops.lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
     changed = (canvas != drawn[0]).any(axis=1).mean(axis=(1, 2))
     assert changed[0] == 0
     assert (changed[1:] > 0.3).all()

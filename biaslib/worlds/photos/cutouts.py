@@ -1,4 +1,4 @@
-"""Cut-outs of one photo on the background of another, with a soft edge and a soft shadow."""
+"""Cut-outs of one photo on the background of another, with a soft edge and a soft shadow; boxes and masks."""
 
 import numpy as np
 import pandas as pd
@@ -6,8 +6,7 @@ from PIL import Image
 from scipy import ndimage
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds.factors import CHOICE, Factor, read
-from biaslib.worlds.photos.regions import check_square
+from biaslib.worlds.factors import CHOICE, Factor, validated
 
 COLUMNS = {
     "x": Factor(0.0, 1.0),
@@ -20,6 +19,63 @@ EDGE = 0.6  # pixels over which a cut-out's edge is softened
 # The shadow lies towards the lower right, in shares of the cut-out's radius; how soft and how dark it is.
 _MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
 _PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
+
+
+def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
+    """Boxes as masks of square pictures.
+
+    Args:
+        boxes: (N, 4) left, top, right, bottom as shares of the picture's sides.
+        size: height and width of the masks in pixels.
+
+    Returns:
+        (N, size, size) bool: every pixel that the box touches.
+
+    Raises:
+        BiaslibError: for another shape, or a box that is empty, NaN or not inside its picture.
+    """
+    boxes = np.asarray(boxes, float)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise BiaslibError(f"boxes must have shape (N, 4): left, top, right, bottom; not {boxes.shape}.")
+    left, top, right, bottom = boxes.T[:, :, None]
+    wrong = ~((left >= 0) & (top >= 0) & (left < right) & (top < bottom) & (right <= 1) & (bottom <= 1))[:, 0]
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BiaslibError(
+            "a box must have 0 <= left < right <= 1 and 0 <= top < bottom <= 1 (shares of the sides), but row "
+            f"{row} is {boxes[row].round(3).tolist()}; leave out pictures without a box."
+        )
+    low, high = np.arange(size) / size, np.arange(1, size + 1) / size
+    across, down = (low < right) & (high > left), (low < bottom) & (high > top)
+    return down[:, :, None] & across[:, None, :]
+
+
+def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
+    """The smallest box around each mask.
+
+    Args:
+        masks: (N, H, W) bool.
+
+    Returns:
+        (N, 4) float64: left, top, right, bottom as shares of the picture's sides; NaN where the mask is empty.
+    """
+    masks = np.asarray(masks, bool)
+    boxes = np.full((len(masks), 4), np.nan)
+    for box, mask in zip(boxes, masks, strict=True):
+        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        if len(rows):
+            box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return boxes / np.array([masks.shape[2], masks.shape[1]] * 2)
+
+
+def check_square(images: np.ndarray) -> int:
+    """The side of the pictures in pixels; refuses those that are not square."""
+    if images.shape[1] != images.shape[2]:
+        raise BiaslibError(
+            f"things are planted in square pictures, and these are {images.shape[1]} x {images.shape[2]}: resize or "
+            "crop them and their masks first."
+        )
+    return int(images.shape[1])
 
 
 def paste(
@@ -57,7 +113,7 @@ def paste(
     empty = ~masks.any(axis=(1, 2))
     if empty.any():
         raise BiaslibError(f"the mask of row {int(np.argmax(empty))} is empty: there is nothing to cut out.")
-    values = read(table, COLUMNS)
+    values = validated(table, COLUMNS)
     images, covered = np.array(backgrounds), np.zeros(backgrounds.shape[:3], bool)
     for i in range(len(images)):
         place = {name: float(column[i]) for name, column in values.items()}
