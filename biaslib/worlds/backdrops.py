@@ -1,5 +1,7 @@
 """What things lie on, seen from above, and what stands behind them: table tops, cloths, grass, straw, an apple tree."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from biaslib.worlds.drawing import (
@@ -11,12 +13,14 @@ from biaslib.worlds.drawing import (
     colour_along,
     column,
     coverage,
+    ellipse,
     limb,
     mix,
     noise,
     paint,
     ramp,
     rgb,
+    rows_of_each,
     uniform,
 )
 
@@ -102,18 +106,9 @@ def _scatter(
 ) -> tuple[Field, Field, Field, Field]:
     """Leaves or blades strewn over the picture: one in each cell of a slanted lattice, never touching the next.
 
-    Args:
-        seeds: (n,) whole numbers, one a picture.
-        stream: which of the seed's independent layers.
-        x: (1, 1, W) coordinates of the pixels.
-        y: (1, H, 1) coordinates of the pixels.
-        cells: leaves along the side of the picture.
-        width: half of a leaf's width, in cells; it is .9 of a cell long.
-        turn: from and to which angle leaves point, in radians.
-
-    Returns:
-        Each (n, H, W): the distance to the leaf in cells, the place along it ([-1, 1]) and across it (in cells), and a
-        random number in [0, 1) of its own.
+    There are `cells` leaves along the side of the picture. A leaf is .9 of a cell long and 2 `width` cells wide, and
+    points to an angle between turn[0] and turn[1]. Returned are, each (n, H, W), the distance to the leaf in cells, the
+    place along it ([-1, 1]) and across it (in cells), and a random number in [0, 1) of its own.
     """
     slant, shift_u, shift_v = (column(values) for values in uniform(seeds, stream, 3).T)
     slant = 6.2832 * slant
@@ -137,7 +132,7 @@ def _scatter(
     return np.abs(across) - outline, along, across, number
 
 
-def apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """The crown of an apple tree: sky out of focus, boughs, and five layers of leaves, the nearest the brightest.
 
     No apple is drawn on it, so that the tree is a background and nothing of the fruit. Canvas (n, 3, H, W).
@@ -242,7 +237,7 @@ BACKDROPS = {
 _MOVED = (0.018, 0.028)  # where the shadow of a dish lies, away from the light
 
 
-def lay_dish(
+def _lay_dish(
     canvas: Field, seeds: np.ndarray, kind: np.ndarray, middle: tuple[Number, Number], x: Field, y: Field
 ) -> None:
     """Lays a plate (kind 1), a wooden board (2) or nothing (0) and its shadow on the canvas, in place."""
@@ -270,3 +265,20 @@ def lay_dish(
         part *= (1.0 - 0.42 * ramp(below, 0.05, -0.03))[:, None]
         paint(part, colour * light[:, None], coverage(outline, pixel))
         canvas[rows] = part
+
+
+def behind_fruits(table: Mapping[str, np.ndarray], x: Field, y: Field) -> Field:
+    """Every row's own background, (n, 3, H, W), with the soft shadow in which its fruits lie."""
+    canvas = np.empty((len(table["tree"]), 3, y.shape[1], x.shape[2]), np.float32)
+    tree = table["tree"] == 1
+    if tree.any():
+        canvas[tree] = _apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
+    for backdrop, rows in rows_of_each(np.where(tree, len(BACKDROPS), table["backdrop"]), BACKDROPS.values()):
+        seeds, middle = table["scene_seed"][rows], (column(table["x"][rows]), column(table["y"][rows]))
+        part = backdrop(seeds, table["tone"][rows], x, y)
+        _lay_dish(part, seeds, table["dish"][rows], middle, x, y)
+        reach = column(table["scale"][rows])
+        under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
+        part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
+        canvas[rows] = part
+    return canvas

@@ -38,15 +38,10 @@ _BIRD = {
     "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
     "facing": CHOICE,
     "tilt": Factor(-1.0, 1.0),
-    "neck": SHARE,
-    "bill": SHARE,
-    "bill_tone": SHARE,
-    "plump": SHARE,
-    "tail": SHARE,
-    "wing_bar": SHARE,
+    **dict.fromkeys(("neck", "bill", "bill_tone", "plump", "tail", "wing_bar"), SHARE),
     "bird_seed": SEED,
 }
-_SCENE = {"season": SHARE, "light": SHARE, "horizon": SHARE, "haze": SHARE, "cast": SHARE, "scene_seed": SEED}
+_SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
 _Table = Mapping[str, np.ndarray]
 
 
@@ -122,10 +117,9 @@ def _finish(canvas: Field, table: _Table) -> Field:
 def _forest(table: _Table, x: Field, y: Field) -> Field:
     """A wood: light between the leaves, three ranks of trunks, undergrowth, a littered floor and grass in front."""
     seeds = table["scene_seed"]
-    colours = {name: colour_along(knots, table["season"]) for name, knots in _FOREST.items()}
+    air, leaf, shade, bark, soil = (colour_along(knots, table["season"]) for knots in _FOREST.values())
     pixel = 1.0 / x.shape[-1]
     floor = column(0.72 - 0.28 * table["horizon"])
-    air, leaf, shade, bark, soil = (colours[name] for name in ("air", "leaf", "shade", "bark", "soil"))
 
     # Behind everything: foliage far away, with the light coming through around one place.
     places = uniform(seeds, 1, 4)
@@ -190,10 +184,9 @@ def _canopy(seeds: np.ndarray, stream: int, x: Field, y: Field, depth: float) ->
 def _water(table: _Table, x: Field, y: Field) -> Field:
     """A lake or sea: sky with clouds, a far shore, waves in perspective, the sky's reflection, glints, a near bank."""
     seeds = table["scene_seed"]
-    colours = {name: colour_along(knots, table["season"]) for name, knots in _WATER.items()}
+    sky, zenith, shallow, deep, shore = (colour_along(knots, table["season"]) for knots in _WATER.values())
     pixel = 1.0 / x.shape[-1]
     horizon = column(0.46 - 0.34 * table["horizon"])
-    sky, zenith, shallow, deep, shore = (colours[name] for name in ("sky", "zenith", "shallow", "deep", "shore"))
     places = uniform(seeds, 1, 4)
     sun_x = column(places[:, 0])
 

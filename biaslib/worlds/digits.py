@@ -205,9 +205,8 @@ class Digits(DrawnWorld):
         for corner in CORNERS:
             table[corner] = np.zeros(n, np.int8)
         table["blur"] = np.float32(blur)
-        table["worn"] = rng.permutation(np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)).astype(
-            np.int8
-        )
+        grey = np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)
+        table["worn"] = rng.permutation(grey).astype(np.int8)
         return table
 
 

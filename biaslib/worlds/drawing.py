@@ -47,12 +47,7 @@ def column(values: object) -> Field:
 
 
 def coverage(distance: Field, pixel: Number) -> Field:
-    """The share of a pixel inside a shape's edge: clip(0.5 - distance / pixel, 0, 1), 0.5 on the edge itself.
-
-    Args:
-        distance: signed distance to the edge, negative inside.
-        pixel: the side of a pixel in the unit of `distance`.
-    """
+    """The share of a pixel of this side that lies inside a shape's edge: clip(0.5 - distance / pixel, 0, 1)."""
     share = distance * (-1.0 / pixel)
     share += 0.5
     return np.clip(share, 0.0, 1.0, out=share)
@@ -109,11 +104,7 @@ def circle(x: Field, y: Field, centre: Point, radius: Number) -> Field:
 
 
 def limb(x: Field, y: Field, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
-    """A round-ended stroke whose radius runs from radii[0] to radii[1].
-
-    Returns:
-        The distance to it, and how far along it each pixel lies (0 at the start, 1 at the end).
-    """
+    """Distance to a round-ended stroke whose radius runs from radii[0] to radii[1]; place along it, from 0 to 1."""
     bx, by = end[0] - start[0], end[1] - start[1]
     length = bx * bx + by * by
     dx, dy = x - start[0], y - start[1]
@@ -158,16 +149,7 @@ def _scramble(bits: np.ndarray) -> np.ndarray:
 
 
 def uniform(seeds: np.ndarray, stream: int, count: int) -> np.ndarray:
-    """Repeatable random numbers in [0, 1).
-
-    Args:
-        seeds: (n,) whole numbers, one a picture.
-        stream: which of the seed's independent streams.
-        count: how many numbers a picture.
-
-    Returns:
-        (n, count) float32.
-    """
+    """Repeatable random numbers in [0, 1), (n, count) float32, of one of the independent streams of n seeds."""
     start = _scramble(np.asarray(seeds).astype(np.uint32) + np.full(1, stream * 0x9E3779B9 % 2**32, np.uint32))
     steps = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x85EBCA6B)
     bits = _scramble(start[:, None] ^ _scramble(steps)[None, :])
@@ -193,17 +175,9 @@ def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int]) -> Field:
-    """Smooth random texture in [0, 1] with about cells[0] x cells[1] bumps across the unit square.
+    """Smooth random texture in [0, 1], (n, H, W), with about cells[0] x cells[1] bumps across the unit square.
 
-    Args:
-        seeds: (n,) whole numbers, one a picture.
-        stream: which of the seed's independent textures.
-        x: (n or 1, 1, W) coordinates, those outside [0, 1] repeat the border.
-        y: (n or 1, H, 1) coordinates.
-        cells: bumps along x and along y.
-
-    Returns:
-        (n, H, W) float32.
+    The coordinates are x (n or 1, 1, W) and y (n or 1, H, 1); those outside [0, 1] repeat the border.
     """
     columns, rows = cells
     knots = uniform(seeds, stream, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
@@ -246,27 +220,16 @@ def paint(canvas: Field, colour: Field, cover: Field) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Daylight:
-    """Light from the upper left, from a warm dim one to a cool bright one.
+    """Light from the upper left, from a warm dim one to a cool bright one."""
 
-    Attributes:
-        warm: colour of the dimmest light.
-        cool: colour of the brightest.
-        dim: brightness of the dimmest light.
-        gain: how much brighter the brightest is.
-        top: brightness at the upper left.
-        fall: how much darker it is at the lower right.
-        slope: how much faster it falls downwards than to the right.
-        span: from where to where on x + slope * y it falls.
-    """
-
-    warm: tuple[float, float, float]
-    cool: tuple[float, float, float]
-    dim: float
-    gain: float
-    top: float
-    fall: float
-    slope: float = 1.0
-    span: tuple[float, float] = (0.2, 2.0)
+    warm: tuple[float, float, float]  # colour of the dimmest light
+    cool: tuple[float, float, float]  # colour of the brightest
+    dim: float  # brightness of the dimmest light
+    gain: float  # how much brighter the brightest is
+    top: float  # brightness at the upper left
+    fall: float  # how much darker it is at the lower right
+    slope: float = 1.0  # how much faster it falls downwards than to the right
+    span: tuple[float, float] = (0.2, 2.0)  # from where to where on x + slope * y it falls
 
     def over(self, light: np.ndarray, x: Field, y: Field) -> Field:
         """What to multiply a canvas by, (n, 3, H, W), for `light` (n,) in [0, 1]."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, circle, join, limb, mix, oval, ramp, rgb
+from biaslib.worlds.drawing import Colours, Field, circle, join, mix, oval, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
 # From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
@@ -60,8 +60,8 @@ def palette(table: Mapping[str, np.ndarray], tone: np.ndarray) -> dict[str, np.n
 def _head(s: Sheet) -> Field:
     """Distance to the outline of the head without ears."""
     wide, jaw = s["wide"], s["jaw"]
-    skull = oval(s.u, s.v, (0.0, -0.15), (wide, 0.70))
-    chin = oval(s.u, s.v, (0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
+    skull = s.oval((0.0, -0.15), (wide, 0.70))
+    chin = s.oval((0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
     return join(skull, chin, 0.28)
 
 
@@ -171,7 +171,7 @@ def _nose(s: Sheet) -> None:
     middle, tip = 1.9 * s["shift"], 0.155 + 0.035 * s["nose_length"]
     u = s.u - middle
     a = np.abs(u)
-    bridge, _ = limb(s.u, s.v, (s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
+    bridge, _ = s.limb((s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
     wings = oval(a, s.v, (0.062 * big, tip + 0.028), (0.052 * big, 0.048 * big))
     outline = join(join(bridge, circle(u, s.v, (0.0, tip + 0.012), 0.066 * big), 0.05), wings, 0.05)
     inside, dark, tone = s.cover(outline), s.colour("shadow"), s.colour("tone")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, box, circle, column, join, limb, mix, oval, polygon, ramp, rgb
+from biaslib.worlds.drawing import Colours, Field, box, column, join, limb, mix, oval, polygon, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
 _BACKDROPS: Colours = [
@@ -54,7 +54,7 @@ def _hair_outline(s: Sheet) -> Field:
     """Distance to the hair's whole outline, the cap and what hangs down."""
     wide, volume, low = s["wide"], s["hair_volume"], s["hair_low"]
     u = np.abs(s.u)
-    cap = oval(s.u, s.v, (0.0, -0.20), (wide + 0.055 + 0.075 * volume, 0.715 + 0.055 * volume))
+    cap = s.oval((0.0, -0.20), (wide + 0.055 + 0.075 * volume, 0.715 + 0.055 * volume))
     half = wide + 0.035 + 0.085 * volume
     flare = 0.06 * volume * ramp(s.v, -0.2, 0.9)
     hang = box(u - flare, s.v, (0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
@@ -122,25 +122,25 @@ def _hat(s: Sheet) -> None:
     band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
     half = s["wide"] + 0.10 + 0.075 * s["hair_volume"] + 0.05 * s["Wavy_Hair"]
     knitted, brimmed = kind < 0.34, kind > 0.67
-    crown = np.maximum(oval(s.u, s.v, (0.0, -0.50), (half, 0.54)), s.v + 0.44)
-    flat = np.maximum(box(s.u, s.v, (0.0, -0.65), (0.86 * half + 0.10 * (s.v + 0.5), 0.38), 0.16), s.v + 0.44)
+    crown = np.maximum(s.oval((0.0, -0.50), (half, 0.54)), s.v + 0.44)
+    flat = np.maximum(s.box((0.0, -0.65), (0.86 * half + 0.10 * (s.v + 0.5), 0.38), 0.16), s.v + 0.44)
     crown = np.where(brimmed, flat, crown)
-    cuff = box(s.u, s.v, (0.0, -0.475), (half + 0.02, 0.085), 0.05)
+    cuff = s.box((0.0, -0.475), (half + 0.02, 0.085), 0.05)
     brim = oval(s.u, s.v + 0.10 * s.u * s.u, (0.0, -0.44), (1.02, 0.105))
-    visor = np.maximum(oval(s.u, s.v, (0.10, -0.42), (0.60, 0.125)), -0.46 - s.v)
+    visor = np.maximum(s.oval((0.10, -0.42), (0.60, 0.125)), -0.46 - s.v)
     edge = np.where(knitted, cuff, np.where(brimmed, brim, visor))
     s.tint(0.42 * ramp(edge, 0.075, 0.0) * ramp(s.v, -0.46, -0.36), s.colour("shadow") * 0.7)
     ribs = 0.5 + 0.5 * np.sin(46.0 * s.u / (1.25 - 0.55 * np.clip(-s.v - 0.45, 0.0, 0.6)))
     round_off = 0.74 + 0.34 * np.sqrt(np.clip(crown * -3.2, 0.0, 1.0)) - 0.16 * s.u
     seams = 0.16 * ramp(np.abs(np.abs(s.u) - 0.42 * (1.0 + s.v + 0.05)), 0.022, 0.0)
     light = round_off - np.where(knitted, 0.20 * ribs, np.where(brimmed, 0.0 * ribs, seams))
-    bobble = circle(s.u, s.v, (0.0, -0.985), 0.075)
+    bobble = s.circle((0.0, -0.985), 0.075)
     s.lay(np.where(knitted, bobble, 9.0), band * (1.0 - 1.5 * np.maximum(s.u, 0.0))[:, None], "hat")
     s.lay(crown, colour * light[:, None], "hat")
     s.lay(np.where(brimmed, np.maximum(crown, -0.60 - s.v), 9.0), band * (1.0 - 0.2 * s.u)[:, None])
     rim = 1.02 - 0.16 * s.u - np.where(knitted, 0.22 * ribs, 0.30 * ramp(s.v, -0.44, -0.34))
     s.lay(edge, np.where(knitted[:, None], band, colour) * rim[:, None], "hat")
-    button, _ = limb(s.u, s.v, (-0.02, -1.04), (0.02, -1.04), (0.03, 0.03))
+    button, _ = s.limb((-0.02, -1.04), (0.02, -1.04), (0.03, 0.03))
     s.lay(np.where(knitted | brimmed, 9.0, button), band, "hat")
 
 
@@ -160,7 +160,7 @@ def _neckline(s: Sheet) -> Field:
     """Distance to what the clothes leave free below the neck: round, or pointed."""
     kind, depth = s.chance("clothes_seed", 1, 2)
     deep = 0.16 + 0.12 * depth
-    round_one = oval(s.u, s.v, (0.0, 0.98), (0.35, deep))
+    round_one = s.oval((0.0, 0.98), (0.35, deep))
     pointed = 0.75 * np.maximum(np.abs(s.u) * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
     return np.where(kind < 0.35, pointed, round_one)
 
@@ -221,7 +221,7 @@ def _necklace(s: Sheet) -> None:
     bead = np.abs(np.mod(arc * (1.0 / 0.086) + 0.5, 1.0) - 0.5) * 0.086
     pearls = np.hypot(bead, across) - 0.040
     chain = np.abs(across) - 0.020
-    pendant = oval(s.u, s.v, (0.0, 1.175), (0.060, 0.075))
+    pendant = s.oval((0.0, 1.175), (0.060, 0.075))
     ring = np.abs(across) - 0.042
     shape = np.where(kind < 0.4, pearls, np.where(kind < 0.72, np.minimum(chain, pendant), ring))
     shape = np.maximum(shape, ends)

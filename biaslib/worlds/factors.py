@@ -12,19 +12,12 @@ from biaslib.errors import BiaslibError
 
 @dataclass(frozen=True)
 class Factor:
-    """A column: what it may hold and what it is drawn from.
-
-    Attributes:
-        low: smallest allowed value.
-        high: largest allowed value.
-        drawn: the range it is drawn from, evenly; None: the whole allowed range.
-        whole: only whole numbers.
-    """
+    """A column: what it may hold and what it is drawn from."""
 
     low: float
     high: float
-    drawn: tuple[float, float] | None = None
-    whole: bool = False
+    drawn: tuple[float, float] | None = None  # the range it is drawn from, evenly; None: the whole allowed range
+    whole: bool = False  # only whole numbers
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """N values: float32, or the smallest whole-number type that holds them."""

@@ -18,9 +18,7 @@ _ANIMAL = {
     "pose": Factor(0, len(pet_drawing.POSES) - 1, whole=True),
     "coat": Factor(0, len(pet_drawing.COATS) - 1, whole=True),
     "pattern": Factor(0, len(pet_drawing.PATTERNS) - 1, whole=True),
-    "shade": SHARE,
-    "x": SHARE,
-    "y": SHARE,
+    **dict.fromkeys(("shade", "x", "y"), SHARE),
     "scale": Factor(0.1, 0.44, drawn=(0.34, 0.43)),
     "facing": CHOICE,
     "turn": Factor(-1.0, 1.0),
@@ -41,10 +39,7 @@ _SCENE = {
     "garden": CHOICE,
     "wall": Factor(0, 2, whole=True),
     "floor": Factor(0, 2, whole=True),
-    "wall_tone": SHARE,
-    "floor_tone": SHARE,
-    "horizon": SHARE,
-    "light": SHARE,
+    **dict.fromkeys(("wall_tone", "floor_tone", "horizon", "light"), SHARE),
     "scene_seed": SEED,
 }
 _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, gain=0.20, top=1.03, fall=0.12)

@@ -5,13 +5,14 @@ A sketch is a patch for one thing: its middle is the origin, v points to its foo
 A sheet is a whole picture, or a window of it, in a face's coordinates; its layers are laid down one by one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, Number, column, coverage, grid, paint, rgb, uniform
+from biaslib.worlds import drawing
+from biaslib.worlds.drawing import Colours, Field, Number, Point, column, coverage, grid, paint, rgb, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -19,26 +20,44 @@ _SHADOW, _SOFT, _DARK = 0.018, 0.026, 0.52
 
 
 class Place(NamedTuple):
-    """Where things lie, one a row; every part is (n,).
+    """Where things lie, one a row; every part is (n,), lengths are shares of the picture's side."""
 
-    Attributes:
-        x: middle of the thing, a share of the picture's side.
-        y: the same, downwards.
-        scale: radius of the circle that it fits into.
-        angle: how far it is turned clockwise, in radians.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    scale: np.ndarray
-    angle: np.ndarray
+    x: np.ndarray  # of the thing's middle
+    y: np.ndarray  # of its middle, downwards
+    scale: np.ndarray  # radius of the circle that it fits into
+    angle: np.ndarray  # how far it is turned clockwise, in radians
 
     def take(self, rows: np.ndarray) -> "Place":
         """The chosen rows."""
         return Place(*(part[rows] for part in self))
 
 
-class Sketch:
+class _Frame:
+    """The pixels in a thing's own coordinates, and the distances to shapes in them."""
+
+    u: Field
+    v: Field
+
+    def circle(self, centre: Point, radius: Number) -> Field:
+        return drawing.circle(self.u, self.v, centre, radius)
+
+    def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
+        return drawing.ellipse(self.u, self.v, centre, radii, angle)
+
+    def oval(self, centre: Point, radii: Point) -> Field:
+        return drawing.oval(self.u, self.v, centre, radii)
+
+    def box(self, centre: Point, half: Point, radius: Number = 0.0) -> Field:
+        return drawing.box(self.u, self.v, centre, half, radius)
+
+    def polygon(self, corners: Sequence[tuple[float, float]]) -> Field:
+        return drawing.polygon(self.u, self.v, corners)
+
+    def limb(self, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
+        return drawing.limb(self.u, self.v, start, end, radii)
+
+
+class Sketch(_Frame):
     """The patches around n things, and what has been drawn on them so far.
 
     Attributes:
@@ -118,13 +137,10 @@ class Sketch:
         self.shade(1.0 + depth * np.clip(slope, -1.0, 1.0) * edge)
 
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
-        """Lays the things and their shadows on pictures, in place.
+        """Lays the things and their shadows on the chosen rows of pictures, in place.
 
-        Args:
-            canvas: (N, size, size, 3), contiguous.
-            region_index: (N, size, size), contiguous; becomes `number` where a thing covers more than half of a pixel.
-            rows: (n,) the pictures of the things.
-            number: of the things' region.
+        Both arrays are contiguous: canvas (N, size, size, 3), and region_index (N, size, size), which becomes `number`
+        where a thing covers more than half of a pixel.
         """
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
@@ -193,27 +209,19 @@ FACE_REGIONS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(_Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
 
     In the face's own coordinates its middle is the origin, u points to the right of the picture, v to the chin; the
     face is about 1.2 wide and 1.6 high.
-
-    Attributes:
-        table: the columns that say how the faces look, each (n,).
-        u: coordinate of the pixels across the face, (n, h, w).
-        v: the same, downwards.
-        canvas: (n, 3, h, w), what has been drawn.
-        region_index: (n, h, w), the number of each pixel's region in `FACE_REGIONS`.
-        pixel: the side of a pixel in these coordinates, (n, 1, 1).
     """
 
-    table: Mapping[str, np.ndarray]
-    u: Field
-    v: Field
-    canvas: Field
-    region_index: np.ndarray
-    pixel: Field
+    table: Mapping[str, np.ndarray]  # the columns that say how the faces look, each (n,)
+    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
+    u: Field  # coordinate of the pixels across the face, (n, h, w)
+    v: Field  # the same, downwards
+    canvas: Field  # what has been drawn, (n, 3, h, w)
+    region_index: np.ndarray  # the number of each pixel's region in `FACE_REGIONS`, (n, h, w)
 
     @classmethod
     def whole(cls, table: Mapping[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
@@ -222,7 +230,7 @@ class Sheet:
         x, y = grid(size)
         dx, dy = (x - column(table["x"])) / unit, (y - column(table["y"])) / unit
         cos, sin = np.cos(angle), np.sin(angle)
-        return cls(table, dx * cos + dy * sin, dy * cos - dx * sin, canvas, region_index, 1.0 / (size * unit))
+        return cls(table, 1.0 / (size * unit), dx * cos + dy * sin, dy * cos - dx * sin, canvas, region_index)
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
@@ -238,7 +246,7 @@ class Sheet:
         y = self.table["y"][:, None] + unit * (corners[:, 0] * sin + corners[:, 1] * cos)
         rows, columns = (slice(max(0, int(at.min() * size) - 1), max(2, int(at.max() * size) + 2)) for at in (y, x))
         parts = (part[..., rows, columns] for part in (self.u, self.v, self.canvas, self.region_index))
-        return Sheet(self.table, *parts, self.pixel)
+        return Sheet(self.table, self.pixel, *parts)
 
     def where(self, there: np.ndarray, draw: Callable[["Sheet"], None]) -> None:
         """Draws only on the pictures for which `there` (n,) is true."""
@@ -246,21 +254,16 @@ class Sheet:
         if not len(rows):
             return
         table = {name: values[rows] for name, values in self.table.items()}
-        part = Sheet(table, *(part[rows] for part in (self.u, self.v, self.canvas, self.region_index, self.pixel)))
+        part = Sheet(table, *(part[rows] for part in (self.pixel, self.u, self.v, self.canvas, self.region_index)))
         draw(part)
         self.canvas[rows], self.region_index[rows] = part.canvas, part.region_index
 
     def lay(
         self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()
     ) -> None:
-        """Lays a shape over what is there; where it covers more than half of a pixel, the pixel is the region's.
+        """Lays a shape of this colour (n, 3, h, w or 1, 1) over what is there, as opaque as `share` says.
 
-        Args:
-            distance: to the shape's edge, (n, h, w).
-            colour: (n, 3, h, w or 1, 1).
-            region: whose pixels these become; None: they stay whose they are.
-            share: how opaque it is.
-            keep: regions whose pixels stay theirs.
+        A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
         """
         cover = coverage(distance, self.pixel)
         if region is not None:

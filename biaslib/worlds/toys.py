@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Number, box, circle, column, limb, mix, polygon, ramp, rgb
+from biaslib.worlds.drawing import Field, Number, circle, column, limb, mix, ramp, rgb
 from biaslib.worlds.sketch import Sketch
 
 _WHITE, _INK = rgb((0.97, 0.97, 0.95)), rgb((0.10, 0.10, 0.12))
@@ -19,7 +19,7 @@ def _finish(s: Sketch, round_: Field, gleam: float) -> None:
     """The light on a ball: bright at the upper left, dark below, with a highlight."""
     rise = np.sqrt(np.clip(round_ * (-1.0 / 0.9), 0.0, 1.0))
     s.shade(0.56 + 0.46 * rise + 0.24 * np.clip(s.lit, -1.0, 1.0))
-    s.tint(gleam * ramp(circle(s.u, s.v, (-0.34, -0.40), 0.0), 0.30, 0.05), _WHITE)
+    s.tint(gleam * ramp(s.circle((-0.34, -0.40), 0.0), 0.30, 0.05), _WHITE)
 
 
 def _turned(s: Sketch) -> tuple[Field, Field]:
@@ -31,7 +31,7 @@ def _turned(s: Sketch) -> tuple[Field, Field]:
 
 def _beach(s: Sketch) -> None:
     """A beach ball: coloured gores between white ones around a button."""
-    round_, (u, v) = circle(s.u, s.v, (0.0, 0.0), _RADIUS), _turned(s)
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     first, second = s.pick(_BOLD), s.pick(_BOLD, 3)
     pole = (0.26, -0.10)
     part = np.mod(np.arctan2(v - pole[1], u - pole[0]) * (6.0 / 6.2832), 6.0)
@@ -45,7 +45,7 @@ def _beach(s: Sketch) -> None:
 
 def _tennis(s: Sketch) -> None:
     """A tennis ball with its curved seam."""
-    round_, (u, v) = circle(s.u, s.v, (0.0, 0.0), _RADIUS), _turned(s)
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick([(0.80, 0.92, 0.18), (0.88, 0.94, 0.26), (0.98, 0.52, 0.14)]))
     for side in (-1.0, 1.0):
         s.mark(np.abs(circle(u, v, (1.25 * side, 0.15), 0.95)) - 0.065, _WHITE)
@@ -54,7 +54,7 @@ def _tennis(s: Sketch) -> None:
 
 def _striped(s: Sketch) -> None:
     """A rubber ball with a broad band and a thin one."""
-    round_, (u, v) = circle(s.u, s.v, (0.0, 0.0), _RADIUS), _turned(s)
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_BOLD))
     bend = v - 0.28 * np.sqrt(np.clip(1.0 - u * u, 0.0, 1.0))
     s.mark(np.abs(bend) - 0.20, _WHITE)
@@ -64,7 +64,7 @@ def _striped(s: Sketch) -> None:
 
 def _starred(s: Sketch) -> None:
     """A rubber ball with a star."""
-    round_, (u, v) = circle(s.u, s.v, (0.0, 0.0), _RADIUS), _turned(s)
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_BOLD))
     angle = np.arctan2(v, u) * (5.0 / 6.2832)
     star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(np.mod(angle, 1.0) - 0.5)))
@@ -74,7 +74,7 @@ def _starred(s: Sketch) -> None:
 
 def _football(s: Sketch) -> None:
     """A football: a dark patch in the middle, five around it and the seams between."""
-    round_, (u, v) = circle(s.u, s.v, (0.0, 0.0), _RADIUS), _turned(s)
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, _WHITE)
     ink = mix(_INK, s.pick(_BOLD), column(s.chance(2)[1][:, 0, 0] > 0.5)[:, None])
     sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
@@ -111,12 +111,8 @@ _PANEL = [(0.0, -0.06), (0.30, 0.46), (-0.30, 0.46)]
 def robot(s: Sketch, maker: np.ndarray) -> None:
     """A toy robot by one of three makers, who differ in head, antenna and emblem, never in colour.
 
-    Robots fill the height from -1 to 1 and about .6 to either side.
-
-    Args:
-        s: their sketch.
-        maker: (n,) 0: all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; 1: square: head,
-            visor, body, a cross on the chest, two antennas; 2: three-cornered, a chevron, a bar as antenna.
+    With maker 0 all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; with 1 square: head,
+    visor, body, a cross on the chest, two antennas; with 2 three-cornered, a chevron, a bar as antenna.
     """
     paint, accent = s.pick(_PAINTS), s.pick(_ACCENTS, 3)
     (gaze,) = s.chance(1)
@@ -126,48 +122,35 @@ def robot(s: Sketch, maker: np.ndarray) -> None:
         return np.where(which == 0, first, np.where(which == 1, second, third)).astype(np.float32)
 
     for side in (-1.0, 1.0):
-        s.lay(limb(s.u, s.v, (0.40 * side, 0.0), (0.52 * side, 0.30), (0.085, 0.085))[0], _METAL)
-        claw = circle(s.u, s.v, (0.54 * side, 0.43), 0.10)
-        s.lay(np.maximum(np.abs(claw) - 0.05, -box(s.u, s.v, (0.54 * side, 0.56), (0.05, 0.12))), accent * 0.9)
-        s.lay(box(s.u, s.v, (0.19 * side, 0.68), (0.085, 0.18)), _METAL)
-        s.lay(box(s.u, s.v, (0.21 * side, 0.89), (0.16, 0.09), 0.05), accent * 0.9)
-    s.lay(box(s.u, s.v, (0.0, -0.18), (0.12, 0.12)), _METAL * 0.8)
-    torso = by_maker(
-        circle(s.u, s.v, (0.0, 0.22), 0.41),
-        box(s.u, s.v, (0.0, 0.22), (0.40, 0.38), 0.04),
-        polygon(s.u, s.v, _TORSO) - 0.03,
-    )
+        s.lay(s.limb((0.40 * side, 0.0), (0.52 * side, 0.30), (0.085, 0.085))[0], _METAL)
+        claw = s.circle((0.54 * side, 0.43), 0.10)
+        s.lay(np.maximum(np.abs(claw) - 0.05, -s.box((0.54 * side, 0.56), (0.05, 0.12))), accent * 0.9)
+        s.lay(s.box((0.19 * side, 0.68), (0.085, 0.18)), _METAL)
+        s.lay(s.box((0.21 * side, 0.89), (0.16, 0.09), 0.05), accent * 0.9)
+    s.lay(s.box((0.0, -0.18), (0.12, 0.12)), _METAL * 0.8)
+    torso = by_maker(s.circle((0.0, 0.22), 0.41), s.box((0.0, 0.22), (0.40, 0.38), 0.04), s.polygon(_TORSO) - 0.03)
     s.lay(torso, paint)
     antenna = by_maker(
-        np.minimum(limb(s.u, s.v, (0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], circle(s.u, s.v, (0.0, -0.90), 0.09)),
+        np.minimum(s.limb((0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], s.circle((0.0, -0.90), 0.09)),
         np.minimum(
-            limb(s.u, s.v, (-0.20, -0.70), (-0.34, -0.95), (0.035, 0.045))[0],
-            limb(s.u, s.v, (0.20, -0.70), (0.34, -0.95), (0.035, 0.045))[0],
+            s.limb((-0.20, -0.70), (-0.34, -0.95), (0.035, 0.045))[0],
+            s.limb((0.20, -0.70), (0.34, -0.95), (0.035, 0.045))[0],
         ),
         np.minimum(
-            limb(s.u, s.v, (0.0, -0.7), (0.0, -0.92), (0.03, 0.03))[0],
-            limb(s.u, s.v, (-0.16, -0.93), (0.16, -0.93), (0.045, 0.045))[0],
+            s.limb((0.0, -0.7), (0.0, -0.92), (0.03, 0.03))[0], s.limb((-0.16, -0.93), (0.16, -0.93), (0.045, 0.045))[0]
         ),
     )
     s.lay(antenna, accent)
-    head = by_maker(
-        circle(s.u, s.v, (0.0, -0.48), 0.35),
-        box(s.u, s.v, (0.0, -0.46), (0.40, 0.29), 0.03),
-        polygon(s.u, s.v, _HEAD) - 0.04,
-    )
+    head = by_maker(s.circle((0.0, -0.48), 0.35), s.box((0.0, -0.46), (0.40, 0.29), 0.03), s.polygon(_HEAD) - 0.04)
     s.lay(head, paint)
     s.relief(0.10, 0.34)
     _face(s, which, gaze)
-    panel = by_maker(
-        circle(s.u, s.v, (0.0, 0.20), 0.28),
-        box(s.u, s.v, (0.0, 0.20), (0.29, 0.26), 0.03),
-        polygon(s.u, s.v, _PANEL) - 0.04,
-    )
+    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
     s.mark(panel, _CREAM)
     chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
     emblem = by_maker(
-        np.abs(circle(s.u, s.v, (0.0, 0.20), 0.145)) - 0.06,
-        np.minimum(box(s.u, s.v, (0.0, 0.20), (0.19, 0.05)), box(s.u, s.v, (0.0, 0.20), (0.05, 0.19))),
+        np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06,
+        np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19))),
         np.maximum(chevron, np.abs(s.u) - 0.18),
     )
     s.mark(emblem, _DARK)
@@ -177,12 +160,12 @@ def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
     """One large eye and a mouth, a visor with two lights, or two small eyes."""
     one, visor, two = (np.where(which == maker, np.float32(0.0), np.float32(9.0)) for maker in range(3))
     look = 0.06 * gaze - 0.03
-    s.mark(circle(s.u, s.v, (0.0, -0.50), 0.20) + one, _CREAM)
-    s.mark(circle(s.u, s.v, (look, -0.50), 0.10) + one, _DARK)
-    s.mark(box(s.u, s.v, (0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
-    s.mark(box(s.u, s.v, (0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
-    s.mark(box(s.u, s.v, (0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
+    s.mark(s.circle((0.0, -0.50), 0.20) + one, _CREAM)
+    s.mark(s.circle((look, -0.50), 0.10) + one, _DARK)
+    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
+    s.mark(s.box((0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
+    s.mark(s.box((0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
     for side in (-1.0, 1.0):
-        s.mark(box(s.u, s.v, (0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
-        s.mark(circle(s.u, s.v, (0.13 * side, -0.36), 0.085) + two, _CREAM)
-        s.mark(circle(s.u, s.v, (0.13 * side + look, -0.36), 0.045) + two, _DARK)
+        s.mark(s.box((0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
+        s.mark(s.circle((0.13 * side, -0.36), 0.085) + two, _CREAM)
+        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + two, _DARK)

@@ -9,8 +9,7 @@ from biaslib.errors import BiaslibError
 from biaslib.worlds import backdrops
 from biaslib.worlds.drawing import column, grid
 from biaslib.worlds.factors import validated
-from biaslib.worlds.fruit_drawing import FRUITS
-from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _SCENE, APPLE, NAMES, _lay_fruits
+from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _FRUITS, _SCENE, APPLE, NAMES, _lay_fruits
 
 WORLD = worlds.get("fruits")
 TABLE = WORLD.factors(30, strength=0.0, seed=7)
@@ -43,7 +42,7 @@ def other(name):
 
 
 def test_the_classes_are_those_of_the_paper():
-    assert NAMES == ("apple", "banana", "corn", "peach", "pineapple") == tuple(FRUITS)
+    assert NAMES == ("apple", "banana", "corn", "peach", "pineapple") == tuple(_FRUITS)
     assert (WORLD.target, WORLD.cue, APPLE) == ("fruit", "tree", 0)
 
 
@@ -135,11 +134,11 @@ def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
 def test_every_background_differs_and_dishes_lie_on_it():
     x, y = grid(48)
     seeds, tone = np.arange(3), np.full(3, 0.5, np.float32)
-    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS.values(), backdrops.apple_tree)]
+    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS.values(), backdrops._apple_tree)]
     for a, b in itertools.combinations(drawn, 2):
         assert np.abs(a - b).mean() > 0.02
     canvas = drawn[0].copy()
-    backdrops.lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
+    backdrops._lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
     changed = (canvas != drawn[0]).any(axis=1).mean(axis=(1, 2))
     assert changed[0] == 0
     assert (changed[1:] > 0.3).all()

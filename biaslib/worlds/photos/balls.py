@@ -31,12 +31,7 @@ _SHADE, _REACH = 0.5, 1.5
 
 
 def places(
-    occupied: np.ndarray,
-    *,
-    seed: int = 0,
-    radius: tuple[float, float] = RADIUS,
-    gap: float = GAP,
-    floor: float = FLOOR,
+    occupied: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP, floor: float = FLOOR
 ) -> pd.DataFrame:
     """A ball for every picture: its size, and a place at random among all those at which it is free.
 
@@ -68,9 +63,7 @@ def places(
     return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
-def plain_corners(
-    images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP
-) -> pd.DataFrame:
+def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
     """A ball for every picture whose object nobody has outlined: in the plainest of its four corners.
 
     A guess, not a promise: the chapter on planted biases counts how often such a place touches an outlined animal.
@@ -79,7 +72,6 @@ def plain_corners(
         images: (N, S, S, 3) uint8.
         seed: >= 0; a row depends on it, its number and its own picture.
         radius: smallest and largest radius, in shares of the picture's side.
-        gap: what stays free at least up to the frame; the ball lies up to a radius farther in.
 
     Returns:
         a row a picture, as `places` gives it. Plain is where the mean gradient of the brightness under the ball is
@@ -89,13 +81,13 @@ def plain_corners(
         BiaslibError: for pictures that are not square, or numbers out of range.
     """
     size = check_square(images)
-    _check(radius, gap, 0.0, seed)
+    _check(radius, GAP, FLOOR, seed)
     x, y = (field[0] for field in grid(size))
     rows = []
     for i, image in enumerate(images):
         rng = np.random.default_rng([seed, i])
         kind, ball_seed, wanted = int(rng.integers(len(BALLS))), int(rng.integers(2**32)), rng.uniform(*radius)
-        near = np.minimum(gap + wanted * (1 + rng.random((4, 2))), 1 - gap - wanted)
+        near = np.minimum(GAP + wanted * (1 + rng.random((4, 2))), 1 - GAP - wanted)
         corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
         plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
         rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
@@ -147,8 +139,6 @@ def insert_balls(
     beside: str = "animal",
     seed: int = 0,
     radius: tuple[float, float] = RADIUS,
-    gap: float = GAP,
-    floor: float = FLOOR,
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects.
 
@@ -158,8 +148,6 @@ def insert_balls(
         beside: the mask that no ball may touch.
         seed: >= 0; the same seed puts the same ball in the same photo, whichever others get one.
         radius: see `places`.
-        gap: see `places`.
-        floor: see `places`.
 
     Returns:
         the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
@@ -179,7 +167,7 @@ def insert_balls(
             "photos.masks_of_boxes makes masks from boxes."
         )
     object_ = np.asarray(samples.masks[beside])
-    table = places(object_, seed=seed, radius=radius, gap=gap, floor=floor)
+    table = places(object_, seed=seed, radius=radius)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
         raise BiaslibError(

@@ -15,7 +15,7 @@ COLUMNS = {
     "turn": Factor(-3.1416, 3.1416),
     "mirror": CHOICE,
 }
-EDGE = 0.6  # pixels over which a cut-out's edge is softened
+_EDGE = 0.6  # pixels of the background over which a cut-out's edge is softened
 # The shadow lies towards the lower right, in shares of the cut-out's radius; how soft and how dark it is.
 _MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
 _PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
@@ -79,7 +79,7 @@ def check_square(images: np.ndarray) -> int:
 
 
 def paste(
-    pictures: np.ndarray, masks: np.ndarray, backgrounds: np.ndarray, table: pd.DataFrame, *, edge: float = EDGE
+    pictures: np.ndarray, masks: np.ndarray, backgrounds: np.ndarray, table: pd.DataFrame
 ) -> tuple[np.ndarray, np.ndarray]:
     """What a mask shows of one picture, cut out and laid on another.
 
@@ -90,7 +90,6 @@ def paste(
         table: N rows: `x`, `y` (where the middle of the cut-out's box comes to lie) and `scale` (half the longer side
             of that box before it is turned), in shares of the side of the background; `turn` (clockwise, in
             radians); `mirror` (1: left and right change places).
-        edge: pixels of the background over which the edge is softened.
 
     Returns:
         the pictures (N, S, S, 3) uint8, and (N, S, S) bool where the cut-out covers more than half of a pixel. Where
@@ -125,7 +124,7 @@ def paste(
                 f"the cut-out of row {i} is larger than its background, or too near to its border, to be wholly inside "
                 "it: make its scale smaller or move x and y inwards."
             )
-        _lay(images[i], covered[i], cut, alpha, (top, left), place["scale"] * size, edge)
+        _lay(images[i], covered[i], cut, alpha, (top, left), place["scale"] * size)
     return images, covered
 
 
@@ -149,18 +148,11 @@ def _turned(picture: np.ndarray, mask: np.ndarray, place: dict[str, float], size
 
 
 def _lay(
-    image: np.ndarray,
-    covered: np.ndarray,
-    cut: np.ndarray,
-    alpha: np.ndarray,
-    corner: tuple[int, int],
-    radius: float,
-    edge: float,
+    image: np.ndarray, covered: np.ndarray, cut: np.ndarray, alpha: np.ndarray, corner: tuple[int, int], radius: float
 ) -> None:
     """Lays a cut-out with its shadow on an image (S, S, 3) uint8, and marks what it covers, in place."""
-    margin = int(np.ceil(0.5 * radius + 4 * edge))
-    cover = np.pad(alpha, margin).astype(np.float32) / 255
-    cover = ndimage.gaussian_filter(cover, edge) if edge > 0 else cover
+    margin = int(np.ceil(0.5 * radius + 4 * _EDGE))
+    cover = ndimage.gaussian_filter(np.pad(alpha, margin).astype(np.float32) / 255, _EDGE)
     colour = np.pad(cut, ((margin, margin), (margin, margin), (0, 0)), mode="edge").astype(np.float32)
     shadow = ndimage.shift(cover, (_MOVED[1] * radius, _MOVED[0] * radius), order=1)
     shadow = ndimage.gaussian_filter(shadow, _SOFT * radius)

@@ -66,10 +66,7 @@ class PetPhotos(DrawnWorld):
         *,
         photos: Sequence[str] | None = None,
         root: str | os.PathLike[str] | None = None,
-        seed: int = 0,
         radius: tuple[float, float] = balls.RADIUS,
-        gap: float = balls.GAP,
-        floor: float = balls.FLOOR,
     ) -> None:
         """Finds a place for a ball in every photo of the split.
 
@@ -78,10 +75,7 @@ class PetPhotos(DrawnWorld):
             photos: some of `PETS`; None: both for training and validation, as the paper mixes two sources, and only
                 the outlined ones for the test.
             root: folder of all datasets.
-            seed: of the balls and their places.
             radius: see `photos.places`.
-            gap: see `photos.places`.
-            floor: see `photos.places`.
 
         Raises:
             BiaslibError: for unknown photos; as `datasets.load` and `photos.places` do.
@@ -95,9 +89,9 @@ class PetPhotos(DrawnWorld):
             loaded = datasets.load(source, split, size=_PLACES, root=root)
             if "animal" in loaded.masks:
                 occupied = np.asarray(loaded.masks["animal"])
-                table = balls.places(occupied, seed=seed, radius=radius, gap=gap, floor=floor)
+                table = balls.places(occupied, radius=radius)
             else:
-                table = balls.plain_corners(loaded.images, seed=seed, radius=radius, gap=gap)
+                table = balls.plain_corners(loaded.images, radius=radius)
             table.insert(0, "source", np.int8(PETS.index(source)))
             table.insert(1, "photo", np.arange(len(table)))
             table.insert(2, "cat", loaded.labels["cat"])
