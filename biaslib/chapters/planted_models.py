@@ -81,7 +81,7 @@ class Setting:
 
     Attributes:
         use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
-        source: of the images: "generated" or "photos" (see `planting.photos`).
+        source: of the images: "generated" or "photos" (see `worlds.photos`).
         architecture: a name that `models.build` knows.
         weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
         frozen: how many of the first convolutions keep the weights they start with.

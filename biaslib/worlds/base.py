@@ -43,14 +43,12 @@ class World(Protocol):
         ...
 
 
-class DrawnWorld:
-    """A world that draws tables and pictures; each world names its columns, and says how both are drawn."""
+class DrawnWorld(World):
+    """A world that draws tables and pictures; each world names its columns, and says how both are drawn.
 
-    name: str
-    target: str
-    cue: str
-    attributes: tuple[str, ...]
-    regions: tuple[str, ...]  # the last one is what lies behind all others
+    The last one of its regions is what lies behind all others.
+    """
+
     _classes: tuple[str, ...] = ()  # the attributes that are whole numbers; all others are true or false
     _patches_across = 1  # how many patches side by side fill a picture, where most of the drawing is done on patches
 

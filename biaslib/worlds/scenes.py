@@ -44,10 +44,6 @@ class Association:
     weight: float
     sign: int
 
-    def tau(self, maker: np.ndarray, dial: float) -> np.ndarray:
-        """How strongly the set is associated with these makers, (n,) in [-weight, weight]."""
-        return dial * self.weight * self.sign * np.array([1.0, -1.0, 0.0])[maker]
-
 
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
 ASSOCIATIONS: tuple[Association, ...] = (
@@ -221,7 +217,8 @@ def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.r
     scale = np.maximum(rates, 1 - rates)
     present = chance < rates
     others = np.prod(((present - rates) / scale)[:-1], axis=0)
-    tilt = association.tau(maker, dial) * others * (1 - rates[-1]) / scale[-1]
+    tau = dial * association.weight * association.sign * np.array([1.0, -1.0, 0.0])[maker]
+    tilt = tau * others * (1 - rates[-1]) / scale[-1]
     present[-1] = chance[-1] < rates[-1] * (1 + tilt)
     return present
 
