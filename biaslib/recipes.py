@@ -30,7 +30,7 @@ from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Objective
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 
 State = dict[str, torch.Tensor]
 Options = tuple[tuple[str, Any], ...]

@@ -47,7 +47,7 @@ class Corners:
         """The world's factors."""
         drawn: dict[str, Any] = {"seed": self.seed, "split": self.split, "blur": self.blur, "worn": self.worn}
         if self.shares:
-            return self.world().leaning(self.images, shares=self.shares, **drawn)
+            return self.world().skewed(self.images, shares=self.shares, **drawn)
         return self.world().factors(self.images, strength=self.strength, **drawn)
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:

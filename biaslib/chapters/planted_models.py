@@ -13,7 +13,7 @@ from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 
 SOURCES: Final = ("generated", "photos")
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images

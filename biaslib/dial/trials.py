@@ -13,7 +13,7 @@ from biaslib.recipes import Drawn, Recipe, Setup
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint
 from biaslib.worlds.faces import Faces
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 
