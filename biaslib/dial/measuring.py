@@ -189,10 +189,8 @@ def _attention(trial: Trial, maps: Arrays, samples: Samples) -> dict[MapScore, n
         MapScore("mask score", part): metrics.mask_score(maps["target"], _union(samples, regions))
         for part, regions in parts.items()
     }
-    if "cue" in maps:
-        others = [name for name in maps if name != "cue"]
-        scores |= {MapScore("heatmap score", name): metrics.attention_iou(maps[name], maps["cue"]) for name in others}
-    return scores
+    others = [name for name in maps if name != "cue"] if "cue" in maps else []
+    return scores | {MapScore("heatmap score", name): metrics.attention_iou(maps[name], maps["cue"]) for name in others}
 
 
 def _localisation(

@@ -112,11 +112,11 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         for metric in METRICS
     ]
     rows: list[tuple[object, ...]] = []
-    for (group, name, *_), values in zip(keys, parallel.stored("dial-redrawn", keys, redraw), strict=True):
+    for (models, name, *_), values in zip(keys, parallel.stored("dial-redrawn", keys, redraw), strict=True):
         if np.isnan(values).all():
             continue
         risk = BY_NAME[name].sign * values  # (sizes, draws, trials)
-        strengths = np.array([trial.strength for trial in group])
+        strengths = np.array([trial.strength for trial in models])
         reference = risk[..., strengths == 0]
         for strength in sorted(set(strengths) - {0.0}):
             biased = risk[..., strengths == strength]
@@ -129,7 +129,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
                 for size, drawn in zip(SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
-                    rows.append((*_place(group[0]), name, strength, size, count, mean, len(defined)))
+                    rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
     columns = [*_PLACE, "metric", "strength", "images", "models", "power", "draws"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -161,11 +161,9 @@ def family_powers(table: pd.DataFrame) -> pd.Series:
 
     A family that is measured in an easy world only would lead otherwise.
 
-    Args:
-        table: of `powers`, of one number of images and of models.
-
     Returns:
-        Family -> mean power in [0, 1]; a family without a metric that every world has is not there.
+        Family -> mean power in [0, 1]; a family without a metric that every world has is not there. The table is of
+        `powers`, of one number of images and of models.
     """
     everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
     families = table["metric"].map(lambda name: BY_NAME[name].family).rename("family")
@@ -185,10 +183,7 @@ def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
-    """How often each metric reports an unbiased model, when each is audited with all the others as its reference.
-
-    Args:
-        table: of `numbers`.
+    """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
 
     Returns:
         A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `LEVEL`)
@@ -254,11 +249,7 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFrame) -> pd.DataFrame:
-    """The table that travels with `biaslib.audit` (`reliability.csv`), from what the chapter recorded.
-
-    Args:
-        recorded_numbers: as the dial's record holds them.
-        recorded_powers: likewise.
+    """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
 
     Returns:
         A row a measure: `table` (of an audit) and `measure`; `accused`, `low`, `high` and `n`: the share of unbiased
