@@ -106,12 +106,12 @@ class Drawn:
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
         """The images, without masks; those of the last few records are kept in memory."""
-        everything = _rendered(self, registry.root() if self.photos else None)
+        everything = _rendered(self, registry.root() if self.photos else None, masks=False)
         return everything if rows is None else everything.take(rows)
 
     def with_masks(self) -> Samples:
         """The images with the world's masks; also kept in memory for a while."""
-        return _rendered(self, registry.root() if self.photos else None)
+        return _rendered(self, registry.root() if self.photos else None, masks=True)
 
     def fingerprint(self) -> str:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
@@ -326,8 +326,8 @@ def _weights_file(config: TrainingConfig) -> Path:
 
 
 @functools.lru_cache(maxsize=6)  # as many as a worker comes back to with its next trainings
-def _rendered(data: Drawn, root: Path | None) -> Samples:
-    return data.place().render(data.table(), size=data.size)
+def _rendered(data: Drawn, root: Path | None, *, masks: bool) -> Samples:
+    return data.place().render(data.table(), size=data.size, regions=None if masks else ())
 
 
 @functools.lru_cache(maxsize=8)

@@ -6,8 +6,17 @@
 * `epsilon_lrp`: each pixel's part in the logit, handed back layer by layer.
 * `library_cam`: any other class activation map of the grad-cam library, by its name.
 
+`METHODS` are the four that Schaaf et al. 2021 compare, with the book's options.
 `lean` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.
 """
+
+import functools
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import torch
+from torch import nn
 
 from biaslib.attribution._lean import lean
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
@@ -16,4 +25,25 @@ from biaslib.attribution.integrated_gradients import completeness_gap, integrate
 from biaslib.attribution.library_cam import library_cam
 from biaslib.attribution.score_cam import score_cam
 
-__all__ = ["completeness_gap", "epsilon_lrp", "grad_cam", "integrated_gradients", "lean", "library_cam", "score_cam"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "completeness_gap",
+    "epsilon_lrp",
+    "grad_cam",
+    "integrated_gradients",
+    "lean",
+    "library_cam",
+    "score_cam",
+]
+
+Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
+
+# (model, normalised images (N, 3, H, W), targets (N, T)) -> (N, T, h, w); Schaaf et al. 2021, section 3.2
+METHODS: Final[dict[str, Method]] = {
+    "Grad-CAM": grad_cam,
+    "Score-CAM": score_cam,
+    "Integrated gradients": functools.partial(integrated_gradients, steps=64),
+    # relevance shrinks layer by layer where eps is large; shares and ranks of a map do not depend on its scale
+    "ε-LRP": functools.partial(epsilon_lrp, eps=10.0, scaled=True),
+}

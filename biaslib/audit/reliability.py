@@ -1,7 +1,7 @@
 """How far each measure of an audit can be trusted, as the book's chapter The dial recorded it.
 
 The table travels with the package, so that an audit outside a checkout of the book holds it too.
-`dial.trust.trust` makes it from the dial's record, and a test compares the two.
+`dial.verdicts.reliability_table` makes it from the dial's record, and a test compares the two.
 """
 
 from collections.abc import Container

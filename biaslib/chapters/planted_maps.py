@@ -1,31 +1,20 @@
 """What models with a planted bias answer with and without the cue, and where they look; through the store."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import torch
 from scipy.special import softmax
-from torch import nn
 
 from biaslib import attribution, models, training
+from biaslib.attribution import METHODS, Method
 from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting, known, trained, world_of
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import parallel
 
-Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
-
-# (model, normalised images (N, 3, H, W), targets (N, T)) -> (N, T, h, w); Schaaf et al. 2021, section 3.2
-METHODS: Final[dict[str, Method]] = {
-    "Grad-CAM": attribution.grad_cam,
-    "Score-CAM": attribution.score_cam,
-    "Integrated gradients": functools.partial(attribution.integrated_gradients, steps=64),
-    # relevance shrinks layer by layer where eps is large; shares and ranks of a map do not depend on its scale
-    "ε-LRP": functools.partial(attribution.epsilon_lrp, eps=10.0, scaled=True),
-}
 # what the paper's toolbox computed under the name of the last one
 TOOLBOX: Final = "ε-LRP, toolbox"
 ALL_METHODS: Final = METHODS | {

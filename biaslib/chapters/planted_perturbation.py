@@ -10,8 +10,9 @@ import torch
 from scipy.special import softmax
 
 from biaslib import attribution, metrics, models, training
+from biaslib.attribution import METHODS
 from biaslib.chapters import planted_maps
-from biaslib.chapters.planted_maps import METHODS, Evaluation
+from biaslib.chapters.planted_maps import Evaluation
 from biaslib.chapters.planted_models import USE_CASES, Setting, known
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples

@@ -9,10 +9,11 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics
-from biaslib.chapters.planted_maps import METHODS, Evaluation, Method, explained
+from biaslib.attribution import METHODS, Method
+from biaslib.chapters.planted_maps import Evaluation, explained
 from biaslib.chapters.planted_models import Setting
 from biaslib.errors import BiaslibError
-from biaslib.statistics.detection import Side, beyond
+from biaslib.statistics.detection import Side, flagged
 from biaslib.store import parallel
 
 Arrays = dict[str, np.ndarray]
@@ -72,7 +73,7 @@ def likeness_alarms(pairs: np.ndarray, *, side: Side = "below", confidence: floa
     Args:
         pairs: (m, m) likeness of each twin to each; the diagonal is not read. NaN is left out.
         side: where a biased model is expected.
-        confidence: of `limit`.
+        confidence: of `prediction_limit`.
 
     Returns:
         (m,) bool.
@@ -87,7 +88,7 @@ def likeness_alarms(pairs: np.ndarray, *, side: Side = "below", confidence: floa
     for place, own in enumerate(apart):
         others = np.delete(np.delete(apart, place, axis=0), place, axis=1)
         calm = [_mean(row) for row in others]
-        found.append(bool(beyond([_mean(own)], calm, side=side, confidence=confidence)[0]))
+        found.append(bool(flagged([_mean(own)], calm, side=side, confidence=confidence)[0]))
     return np.array(found)
 
 

@@ -3,18 +3,16 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, softmax
 from torch import nn
 
 from biaslib import attribution, metrics, models, training, worlds
-from biaslib.chapters.planted_maps import METHODS
 from biaslib.dial.trials import Trial, network, train
 from biaslib.metrics import Labels
-from biaslib.recipes import Drawn
 from biaslib.samples import Samples
 from biaslib.store import parallel
 from biaslib.worlds.faces import Faces
@@ -25,46 +23,60 @@ Arrays = dict[str, np.ndarray]
 
 TEST_SEED: Final = 3_000_000  # of balanced test images; training images have the seeds of their trials
 OWN_SEED: Final = 4_000_000  # of test images as biased as the training images
-SCORE: Final = "score/"  # begins the names of scores among the arrays
-SLOW: Final = ("birds", "pets")  # worlds where the methods are tried that take many passes an image
-EXTENSION: Final = 0.5  # of the ball's area, as paper C extends it
-# of faces: further attributes whose maps are compared with the clan's
-BYSTANDERS: Final = ("Eyeglasses", "Blond_Hair")
 # of scenes that are as biased: how many, and with which seed beside the model's, for thresholds and for the test
-SCENES_AS_BIASED: Final = ((1000, 10_000), (2000, 20_000))
-STEPS, REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100 regions of 9 x 9 are of 224 x 224
+_SCENES_AS_BIASED: Final = ((1000, 10_000), (2000, 20_000))
 ATTRIBUTES: Final = tuple(name for name in Faces.attributes if name != Faces.cue)
+_ALL_METHODS_IN: Final = ("birds", "pets")  # worlds where the methods are tried that take many passes an image
+_BALL_GROWTH: Final = 0.5  # of the ball's area, as paper C extends it
+# of faces: further attributes whose maps are compared with the clan's
+_BYSTANDERS: Final = ("Eyeglasses", "Blond_Hair")
+_STEPS, _REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100 regions of 9 x 9 are of 224 x 224
+
+
+class MapScore(NamedTuple):
+    """What is scored on each image's map: the key of `Measured.scores`.
+
+    Attributes:
+        score: "mask score", "heatmap score", "RMA", "RRA" or "AOPC".
+        of: the "object" or the "cue" that a map is compared with; of a heatmap score the "target" or the attribute
+            whose map is compared with the cue's; of AOPC the "answer" that is destroyed.
+        method: of `attribution.METHODS`.
+    """
+
+    score: str
+    of: str
+    method: str = "Grad-CAM"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one model does, on N balanced test images and on N' like its training images.
+    """What one model does, on N balanced test images and on N' test images as biased as its training images.
 
     Attributes:
         trial: the model.
         truth: (N,) whether the target is there; balanced: as often with the cue as without.
         cue: (N,) whether the cue is there.
         probability: (N, 2) of the target, of the same images without the cue and with it.
-        scores: name -> (N,) or (explained,) score of each image's map; NaN where it has none.
+        scores: of each image's map, (N,) or (explained,); NaN where an image has none.
         map: (N, h, w) Grad-CAM of the model's answer.
         train: labels of the training images: attributes, and groups that they are tied to.
-        own: labels of the test images that are as biased.
-        said: what the model says of those; where it does not tell the group, the group as labelled.
-        own_truth: (N',) the target in those images.
-        own_answer: (N',) the answer.
+        test: labels of the test images that are as biased.
+        predicted: the model's answers on those; where it does not predict the group, the group as labelled.
+        biased_truth: (N',) the target in those images.
+        biased_answer: (N',) the answer.
     """
 
     trial: Trial
     truth: np.ndarray
     cue: np.ndarray
     probability: np.ndarray
-    scores: Arrays
+    scores: dict[MapScore, np.ndarray]
     map: np.ndarray
     train: Labels
-    own: Labels
-    said: Labels
-    own_truth: np.ndarray
-    own_answer: np.ndarray
+    test: Labels
+    predicted: Labels
+    biased_truth: np.ndarray
+    biased_answer: np.ndarray
 
     @property
     def effect(self) -> np.ndarray:
@@ -73,7 +85,7 @@ class Measured:
 
     @property
     def answer(self) -> np.ndarray:
-        """(N,) bool: whether the target is said to be there."""
+        """(N,) bool: whether the model finds the target."""
         return np.where(self.cue, self.probability[:, 1], self.probability[:, 0]) > 0.5
 
     @property
@@ -87,16 +99,11 @@ class Measured:
         return 2 * self.truth + self.cue
 
 
-def measured(trials: Sequence[Trial], *, scheduler: str | None = None) -> list[Measured]:
-    """What each model does, in this order; models are trained where the store lacks them.
-
-    Args:
-        trials: of any worlds.
-        scheduler: see `parallel.workers`.
-    """
-    train(trials, scheduler=scheduler)
-    found = parallel.stored("dial", trials, run, scheduler=scheduler)
-    return [_measured(trial, arrays) for trial, arrays in zip(trials, found, strict=True)]
+def measured(trials: Sequence[Trial]) -> list[Measured]:
+    """What each model does, in this order; models are trained where the store lacks them."""
+    train(trials)
+    stored = parallel.stored("dial", trials, run)
+    return [_measured(trial, arrays) for trial, arrays in zip(trials, stored, strict=True)]
 
 
 def run(trial: Trial) -> Arrays:
@@ -143,25 +150,25 @@ def _run(trial: Trial) -> Arrays:
     pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]
     answers = [probability(trial.world, training.predict(model, images)) for images in pairs]
     maps = _maps(trial.world, model, samples.images)
-    scores = _attention(trial, maps, samples) | _localised(trial, model, maps["answer"], samples)
+    scores = _attention(trial, maps, samples) | _localisation(trial, model, maps["target"], samples)
     return {
         "probability": np.stack(answers, axis=1),
-        "map": maps["answer"].astype(np.float16),
-        **{f"{SCORE}{name}": values for name, values in scores.items()},
+        "map": maps["target"].astype(np.float16),
+        **{"/".join(("score", *key)): values for key, values in scores.items()},
         **_as_biased(trial, model),
     }
 
 
 def _maps(world: str, model: nn.Module, images: np.ndarray) -> Arrays:
-    """Grad-CAM (N, h, w) of the answer, of the cue where the model tells it, and of bystanders."""
+    """Grad-CAM (N, h, w) of the target's answer, of the cue where the model predicts it, and of bystanders."""
     pixels = models.to_tensor(images, model=model)
     if world == "faces":
-        names = ("answer", "cue", *BYSTANDERS)
-        targets = np.array([Faces.attributes.index(name) for name in (Faces.target, Faces.cue, *BYSTANDERS)])
-        found = attribution.grad_cam(model, pixels, targets, absolute=True).numpy()
-        return {name: found[:, at] for at, name in enumerate(names)}
-    said = _answered(world, training.predict(model, images))
-    maps = {"answer": attribution.grad_cam(model, pixels, said[:, None])[:, 0].numpy()}
+        names = ("target", "cue", *_BYSTANDERS)
+        outputs = np.array([Faces.attributes.index(name) for name in (Faces.target, Faces.cue, *_BYSTANDERS)])
+        cams = attribution.grad_cam(model, pixels, outputs, absolute=True).numpy()
+        return {name: cams[:, place] for place, name in enumerate(names)}
+    answered = _answered(world, training.predict(model, images))
+    maps = {"target": attribution.grad_cam(model, pixels, answered[:, None])[:, 0].numpy()}
     if world == "scenes":
         cue = np.array([OBJECTS.index(Scenes.cue)])
         maps["cue"] = attribution.grad_cam(model, pixels, cue, absolute=True)[:, 0].numpy()
@@ -176,45 +183,50 @@ def _answered(world: str, logits: np.ndarray) -> np.ndarray:
     return np.asarray(first + logits[:, first:].argmax(axis=1))
 
 
-def _attention(trial: Trial, maps: Arrays, samples: Samples) -> Arrays:
+def _attention(trial: Trial, maps: Arrays, samples: Samples) -> dict[MapScore, np.ndarray]:
     """Attention-IoU of maps with regions and with the cue's map (paper A)."""
-    place = trial.place
+    parts = {"object": trial.place.regions, "cue": trial.place.cue_regions}
     scores = {
-        "mask score, object": metrics.mask_score(maps["answer"], _union(samples, place.regions)),
-        "mask score, cue": metrics.mask_score(maps["answer"], _union(samples, place.cue_regions)),
+        MapScore("mask score", part): metrics.mask_score(maps["target"], _union(samples, regions))
+        for part, regions in parts.items()
     }
-    if "cue" in maps:
-        scores["heatmap score"] = metrics.attention_iou(maps["answer"], maps["cue"])
-    return scores | {
-        f"heatmap score, {name}": metrics.attention_iou(maps[name], maps["cue"]) for name in BYSTANDERS if name in maps
-    }
+    others = [name for name in maps if name != "cue"] if "cue" in maps else []
+    return scores | {MapScore("heatmap score", name): metrics.attention_iou(maps[name], maps["cue"]) for name in others}
 
 
-def _localised(trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples: Samples) -> Arrays:
+def _localisation(
+    trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples: Samples
+) -> dict[MapScore, np.ndarray]:
     """Mass and rank on object and cue, and how fast the answer is destroyed (paper C); on the explained images."""
-    some = samples.take(slice(trial.explained))
-    asked = _answered(trial.world, training.predict(model, some.images))
-    own, cue = _union(some, trial.place.regions), _union(some, trial.place.cue_regions)
+    explained = samples.take(slice(trial.explained))
+    answered = _answered(trial.world, training.predict(model, explained.images))
+    parts = {"object": _union(explained, trial.place.regions), "cue": _union(explained, trial.place.cue_regions)}
     if trial.place.cue_regions == ("ball",):
-        cue = metrics.expanded(cue, share=EXTENSION)
-    scores: Arrays = {}
-    for name in METHODS if trial.world in SLOW else ("Grad-CAM",):
-        coarse = answer_maps[: trial.explained]
-        if name != "Grad-CAM":
-            coarse = METHODS[name](model, models.to_tensor(some.images, model=model), asked[:, None])[:, 0].numpy()
+        parts["cue"] = metrics.expanded(parts["cue"], share=_BALL_GROWTH)
+    scores: dict[MapScore, np.ndarray] = {}
+    for name, method in attribution.METHODS.items():
+        if name == "Grad-CAM":
+            coarse = answer_maps[: trial.explained]
+        elif trial.world in _ALL_METHODS_IN:
+            pixels = models.to_tensor(explained.images, model=model)
+            coarse = method(model, pixels, answered[:, None])[:, 0].numpy()
+        else:
+            continue
         fine = metrics.at_size(coarse, trial.size, trial.size)
-        for part, masks in (("object", own), ("cue", cue)):
+        for part, masks in parts.items():
             rows = np.asarray(masks.any(axis=(1, 2)))
             mass = metrics.relevance_mass_accuracy(fine[rows], masks[rows])
             rank = metrics.relevance_rank_accuracy(fine[rows], masks[rows])
-            scores |= {f"RMA, {part}, {name}": _at(rows, mass), f"RRA, {part}, {name}": _at(rows, rank)}
+            scores[MapScore("RMA", part, name)] = _at(rows, mass)
+            scores[MapScore("RRA", part, name)] = _at(rows, rank)
         if trial.world == "pets":
-            rows = some.labels[Pets.target].to_numpy(bool)
+            rows = explained.labels[Pets.target].to_numpy(bool)
+            region = max(1, round(_REGION * trial.size / 64))
             curves = metrics.perturbation_curves(
-                functools.partial(_probabilities, model), some.images[rows], fine[rows], asked[rows], steps=STEPS,
-                region=max(1, round(REGION * trial.size / 64)),
+                lambda images: np.asarray(softmax(training.predict(model, images), axis=1)),
+                explained.images[rows], fine[rows], answered[rows], steps=_STEPS, region=region,
             )  # fmt: skip
-            scores[f"AOPC, {name}"] = _at(rows, metrics.aopc(curves))
+            scores[MapScore("AOPC", "answer", name)] = _at(rows, metrics.aopc(curves))
     return scores
 
 
@@ -222,68 +234,59 @@ def _as_biased(trial: Trial, model: nn.Module) -> Arrays:
     """Labels and answers on test images as biased as the training images (paper B)."""
     world, trained = trial.world, labels(trial.world, trial.training_table())
     if world == "scenes":
-        own, said = _scenes_as_biased(trial)
-        truth, answer = own.groups, said.groups
+        test, predicted = _scenes_as_biased(trial, model)
+        truth, answer = test.groups, predicted.groups
     else:
         table = _table(world, trial.test_images, trial.strength, OWN_SEED)
-        logits = training.predict(model, trial.drawn_by.render(table, size=trial.size).images)
-        own, truth = labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
+        logits = training.predict(model, trial.drawn_by.render(table, size=trial.size, regions=()).images)
+        test, truth = labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
         answer = probability(world, logits) > 0.5
-        said = _said_of_faces(logits) if world == "faces" else Labels(answer[:, None], own.groups, own.names)
-    sides = {"train": trained, "own": own, "said": said}
+        predicted = _faces_predicted(logits) if world == "faces" else Labels(answer[:, None], test.groups, test.names)
+    sides = {"train": trained, "test": test, "predicted": predicted}
     return {
         **{f"{name}/attributes": side.attributes for name, side in sides.items()},
         **{f"{name}/groups": side.groups.astype(np.int8) for name, side in sides.items()},
-        "own_truth": np.asarray(truth, bool),
-        "own_answer": np.asarray(answer, bool),
+        "biased_truth": np.asarray(truth, bool),
+        "biased_answer": np.asarray(answer, bool),
     }
 
 
-def _scenes_as_biased(trial: Trial) -> tuple[Labels, Labels]:
-    """Labels and answers: objects at thresholds from other such images, and the likeliest maker."""
-    model, data = network(trial), trial.recipe.data
-    assert isinstance(data, Drawn)
-    labelled, logits = [], []
-    for n, seed in SCENES_AS_BIASED:
-        images = replace(data, images=n, seed=data.seed + seed)
-        labelled.append(labels("scenes", images.table()))
-        logits.append(training.predict(model, images.samples().images))
-    width = len(OBJECTS)
-    thresholds = metrics.calibrated_thresholds(labelled[0].attributes, logits[0][:, :width])
-    answers = logits[1][:, :width] > thresholds
-    return labelled[1], Labels(answers, log_softmax(logits[1][:, width:].astype(float), axis=1).argmax(axis=1), OBJECTS)
+def _scenes_as_biased(trial: Trial, model: nn.Module) -> tuple[Labels, Labels]:
+    """Labels and predictions: objects at thresholds from other such images, and the likeliest maker."""
+    data = trial.data
+    sets = [replace(data, images=n, seed=data.seed + seed) for n, seed in _SCENES_AS_BIASED]
+    chosen_by, test = (labels("scenes", images.table()) for images in sets)
+    logits = [training.predict(model, images.samples().images) for images in sets]
+    objects = [of_set[:, : len(OBJECTS)] for of_set in logits]
+    thresholds = metrics.calibrated_thresholds(chosen_by.attributes, objects[0])
+    return test, Labels(objects[1] > thresholds, logits[1][:, len(OBJECTS) :].argmax(axis=1), OBJECTS)
 
 
-def _said_of_faces(logits: np.ndarray) -> Labels:
-    yes, told = logits > 0, [Faces.attributes.index(name) for name in ATTRIBUTES]
-    return Labels(yes[:, told], yes[:, Faces.attributes.index(Faces.cue)].astype(int), ATTRIBUTES)
+def _faces_predicted(logits: np.ndarray) -> Labels:
+    yes, columns = logits > 0, [Faces.attributes.index(name) for name in ATTRIBUTES]
+    return Labels(yes[:, columns], yes[:, Faces.attributes.index(Faces.cue)].astype(int), ATTRIBUTES)
 
 
 def _measured(trial: Trial, arrays: Arrays) -> Measured:
     table = balanced(trial)
     names = labels(trial.world, table).names
-    trained, own, said = (
+    trained, test, predicted = (
         Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
-        for side in ("train", "own", "said")
+        for side in ("train", "test", "predicted")
     )
     return Measured(
         trial=trial,
         truth=table[trial.drawn_by.target].to_numpy(bool),
         cue=table[trial.drawn_by.cue].to_numpy(bool),
         probability=arrays["probability"],
-        scores={name.removeprefix(SCORE): values for name, values in arrays.items() if name.startswith(SCORE)},
+        scores={MapScore(*key.split("/")[1:]): array for key, array in arrays.items() if key.startswith("score/")},
         map=arrays["map"].astype(np.float32),
         train=trained,
-        own=own,
-        said=said,
-        own_truth=arrays["own_truth"],
-        own_answer=arrays["own_answer"],
+        test=test,
+        predicted=predicted,
+        biased_truth=arrays["biased_truth"],
+        biased_answer=arrays["biased_answer"],
     )
-
-
-def _probabilities(model: nn.Module, images: np.ndarray) -> np.ndarray:
-    """(N, classes)."""
-    return np.asarray(softmax(training.predict(model, images), axis=1))
 
 
 def _union(samples: Samples, regions: tuple[str, ...]) -> np.ndarray:
@@ -292,9 +295,9 @@ def _union(samples: Samples, regions: tuple[str, ...]) -> np.ndarray:
 
 def _at(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values at these rows, NaN at all others."""
-    found = np.full(len(rows), np.nan)
-    found[rows] = values
-    return found
+    everywhere = np.full(len(rows), np.nan)
+    everywhere[rows] = values
+    return everywhere
 
 
 def _table(world: str, n: int, strength: float, seed: int) -> pd.DataFrame:

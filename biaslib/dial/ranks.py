@@ -15,16 +15,17 @@ Cells = tuple[np.ndarray, ...]  # rows and columns
 Kind = Literal["all models", "same strength", "given the effect"]
 KINDS: Final[tuple[Kind, ...]] = ("all models", "same strength", "given the effect")
 TRUTH: Final = "truth"  # the family of the exact sensitivity, which is the true effect
-EACH, ITSELF, ANOTHER = "each family", "itself", "another"  # all pairs of metrics within a family, and between two
+_TAIL: Final = (1 - 0.95) / 2  # outside the interval on either side
+_EACH, _ITSELF, _ANOTHER = "each family", "itself", "another"  # all pairs of metrics within a family, and between two
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What every metric says of each two models of one world.
+class PairSigns:
+    """Which of each two models of one world every metric finds more biased.
 
     Attributes:
         names: of M metrics, the true effect first.
-        signs: (M, P) for P pairs of models 1 where the metric fears the first more, -1 the second, 0 for a tie.
+        signs: (M, P) for P pairs of models 1 where the first has the higher risk score, -1 the second, 0 for a tie.
         known: (M, P) whether the metric has both models.
         pairs: (P, 2) which models.
         strengths: (models,) at which each was trained.
@@ -37,23 +38,20 @@ class Orders:
     strengths: np.ndarray
 
 
-def orders(table: pd.DataFrame) -> list[Orders]:
-    """The pairs of models of each world and architecture, in the table's order.
-
-    Args:
-        table: of `verdicts.numbers`.
+def pair_signs(table: pd.DataFrame) -> list[PairSigns]:
+    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`).
 
     Raises:
         BiaslibError: for a table without the true effect.
     """
-    there = set(table["metric"])
-    if EXACT.name not in there:
+    measured = set(table["metric"])
+    if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
-    names = (EXACT.name, *(metric.name for metric in METRICS if metric.name in there - {EXACT.name}))
-    return [_orders(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
+    names = (EXACT.name, *(metric.name for metric in METRICS if metric.name in measured - {EXACT.name}))
+    return [_pair_signs(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
 
 
-def tau(one: Orders, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
+def tau(world: PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
     r"""Kendall's tau-b between each two metrics of one world.
 
     $$\tau_{ij} = \frac{\sum_p w_p s_{ip} s_{jp}}{\sqrt{\sum_p w_p s_{ip}^2 \; \sum_p w_p s_{jp}^2}}$$
@@ -61,7 +59,7 @@ def tau(one: Orders, *, weights: np.ndarray | None = None, same_strength: bool =
     over the pairs of models p that both metrics have, with signs s (Kendall 1945).
 
     Args:
-        one: the pairs.
+        world: its pairs of models.
         weights: (models,) how often each model counts, such as a bootstrap's draw; a pair counts by the product.
         same_strength: compares only models of the same strength with each other: what is left of the agreement where
             the bias of the data is the same, and only its images and the initial weights differ.
@@ -69,68 +67,65 @@ def tau(one: Orders, *, weights: np.ndarray | None = None, same_strength: bool =
     Returns:
         (M, M) in [-1, 1]; NaN where a metric is missing or gives all models the same value.
     """
-    counts = np.ones(len(one.pairs)) if weights is None else weights[one.pairs].prod(axis=1).astype(float)
+    counts = np.ones(len(world.pairs)) if weights is None else weights[world.pairs].prod(axis=1).astype(float)
     if same_strength:
-        counts = counts * (one.strengths[one.pairs[:, 0]] == one.strengths[one.pairs[:, 1]])
-    signed = one.signs * counts
-    own = (signed * one.signs) @ one.known.T  # [i, j]: pairs that i does not tie, of those that j has
-    room = own * own.T
-    found = np.full(room.shape, np.nan)
-    np.divide(signed @ one.signs.T, np.sqrt(room), out=found, where=room > 0)
-    return found
+        counts = counts * (world.strengths[world.pairs[:, 0]] == world.strengths[world.pairs[:, 1]])
+    signed = world.signs * counts
+    untied = (signed * world.signs) @ world.known.T  # [i, j]: pairs that i does not tie, of those that j has
+    room = untied * untied.T
+    taus = np.full(room.shape, np.nan)
+    np.divide(signed @ world.signs.T, np.sqrt(room), out=taus, where=room > 0)
+    return taus
 
 
-def partial(taus: np.ndarray) -> np.ndarray:
+def partial_tau(taus: np.ndarray) -> np.ndarray:
     r"""Agreement beyond what both owe to the first of the metrics: Kendall's partial tau (Kendall 1942).
 
     $$\tau_{ij \cdot 0} = \frac{\tau_{ij} - \tau_{i0} \tau_{j0}}{\sqrt{(1 - \tau_{i0}^2)(1 - \tau_{j0}^2)}}$$
 
     Args:
-        taus: (M, M); the first is held.
+        taus: (M, M); the first is held fixed.
 
     Returns:
         (M, M) in [-1, 1]; NaN in the first row and column, and for a metric that orders the models as the first does.
     """
-    held = taus[0]
-    room = np.where(1 - held**2 > 1e-9, 1 - held**2, np.nan)
-    found = np.asarray((taus - np.outer(held, held)) / np.sqrt(np.outer(room, room)))
-    found[0], found[:, 0] = np.nan, np.nan
-    return found
+    fixed = taus[0]
+    room = np.where(1 - fixed**2 > 1e-9, 1 - fixed**2, np.nan)
+    partial = np.asarray((taus - np.outer(fixed, fixed)) / np.sqrt(np.outer(room, room)))
+    partial[0], partial[:, 0] = np.nan, np.nan
+    return partial
 
 
-def agreement(table: pd.DataFrame, *, kind: Kind = "all models") -> pd.DataFrame:
+def rank_agreement(table: pd.DataFrame, *, kind: Kind = "all models") -> pd.DataFrame:
     """Kendall's tau between each two metrics: the mean over worlds of that within each.
 
     Args:
         table: of `verdicts.numbers`.
         kind: over all models of a world; only between models of the same strength; or over all models, given the true
-            effect (`partial`).
+            effect (`partial_tau`).
 
     Returns:
         (metrics, metrics), named, the true effect first; NaN where no world has both.
 
     Raises:
-        BiaslibError: for another kind, or as `orders`.
+        BiaslibError: for another kind, or as `pair_signs`.
     """
-    if kind not in KINDS:
-        raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
-    found = orders(table)
-    return pd.DataFrame(_mean(found, kind, None), index=found[0].names, columns=found[0].names)
+    worlds = _worlds_of(table, kind)
+    return pd.DataFrame(_mean_tau(worlds, kind), index=worlds[0].names, columns=worlds[0].names)
 
 
 def between_families(
-    table: pd.DataFrame, *, kind: Kind = "all models", resamples: int = 300, confidence: float = 0.95, seed: int = 0
+    table: pd.DataFrame, *, kind: Kind = "all models", resamples: int = 300, seed: int = 0
 ) -> pd.DataFrame:
     """The median of tau over the pairs of metrics of each two families, and within each.
 
-    Intervals are those of a bootstrap over models, drawn within each world and strength. They are about other models
-    of the same worlds; with two or three models a strength they are rough.
+    95 % intervals are those of a bootstrap over models, drawn within each world and strength. They are about other
+    models of the same worlds; with two or three models a strength they are rough.
 
     Args:
         table: of `verdicts.numbers`.
-        kind: see `agreement`.
+        kind: see `rank_agreement`.
         resamples: of the bootstrap.
-        confidence: of the intervals.
         seed: of the bootstrap.
 
     Returns:
@@ -139,106 +134,110 @@ def between_families(
         "another", the truth left out. What is defined for no pair of metrics is left out.
 
     Raises:
-        BiaslibError: as `agreement`.
+        BiaslibError: as `rank_agreement`.
     """
-    if kind not in KINDS:
-        raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
-    found = orders(table)
-    family = np.array([TRUTH, *(BY_NAME[name].family for name in found[0].names[1:])])
-    places, taus = _places(family), _mean(found, kind, None)
+    worlds = _worlds_of(table, kind)
+    family = np.array([TRUTH, *(BY_NAME[name].family for name in worlds[0].names[1:])])
+    cells, taus = _cells_of_families(family), _mean_tau(worlds, kind)
     rng = np.random.default_rng(seed)
     drawn = np.array(
-        [_medians(_mean(found, kind, [_draw(one, rng) for one in found]), places) for _ in range(resamples)]
+        [_medians(_mean_tau(worlds, kind, [_draw(world, rng) for world in worlds]), cells) for _ in range(resamples)]
     )
-    tail, n = (1 - confidence) / 2, sum(len(one.strengths) for one in found)
+    n = sum(len(world.strengths) for world in worlds)
     rows = []
-    for key, cells, estimate, column in zip(places, places.values(), _medians(taus, places), drawn.T, strict=True):
-        some = column[np.isfinite(column)]
-        low, high = np.quantile(some, [tail, 1 - tail]) if len(some) else (np.nan, np.nan)
+    for key, estimate, medians in zip(cells, _medians(taus, cells), drawn.T, strict=True):
+        defined = medians[np.isfinite(medians)]
+        low, high = np.quantile(defined, [_TAIL, 1 - _TAIL]) if len(defined) else (np.nan, np.nan)
         if np.isfinite(estimate):
-            of_pairs = Interval(estimate, float(low), float(high), n, confidence)
-            rows.append((*key, int(np.isfinite(taus[cells]).sum()), of_pairs))
+            pairs = int(np.isfinite(taus[cells[key]]).sum())
+            rows.append((*key, pairs, Interval(estimate, float(low), float(high), n)))
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "tau"])
 
 
-def standings(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with `standing`: where each metric puts the model among all of its world, 0 calmest, 1 most feared."""
-    ranks = table.groupby(["world", "architecture", "metric"], sort=False)["feared"]
-    return table.assign(standing=(ranks.rank() - 1) / (ranks.transform("size") - 1).clip(lower=1))
+def normalised_ranks(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with `rank`: where each metric puts the model among all of its world, 0 least biased, 1 most biased."""
+    ranks = table.groupby(["world", "architecture", "metric"], sort=False)["risk_score"]
+    return table.assign(rank=(ranks.rank() - 1) / (ranks.transform("size") - 1).clip(lower=1))
 
 
-def disagreement(table: pd.DataFrame) -> pd.DataFrame:
-    """How far metrics differ about each model; the true effect is no party.
+def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
+    """How far metrics differ about each model; the true effect does not count as one.
 
     Args:
         table: of `verdicts.numbers`.
 
     Returns:
-        A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`,
-        `standing` (of the true effect), `low`, `high` (quartiles of the metrics' standings), `spread` (the quartiles'
+        A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank`
+        (by the true effect), `low`, `high` (quartiles of the metrics' normalised ranks), `spread` (the quartiles'
         distance) and `metrics` (how many there are).
     """
     rows = []
-    for model, part in standings(table).groupby("model", sort=False):
-        own = part["metric"] == EXACT.name
-        said, first = part.loc[~own, "standing"], part.iloc[0]
-        low, high = said.quantile([0.25, 0.75])
+    for model, part in normalised_ranks(table).groupby("model", sort=False):
+        exact = part["metric"] == EXACT.name
+        ranks, first = part.loc[~exact, "rank"], part.iloc[0]
+        low, high = ranks.quantile([0.25, 0.75])
         rows.append(
             {
                 **{key: first[key] for key in ("world", "architecture", "strength", "seed")},
                 "model": model,
                 "effect": first["effect"],
-                "standing": float(part.loc[own, "standing"].mean()),
+                "rank": float(part.loc[exact, "rank"].mean()),
                 "low": low,
                 "high": high,
                 "spread": high - low,
-                "metrics": len(said),
+                "metrics": len(ranks),
             }
         )
     return pd.DataFrame(rows).sort_values("spread", ascending=False, kind="stable", ignore_index=True)
 
 
-def _orders(part: pd.DataFrame, names: tuple[str, ...]) -> Orders:
-    wide = part.pivot_table(index="model", columns="metric", values="feared").reindex(columns=list(names))
+def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> PairSigns:
+    wide = part.pivot_table(index="model", columns="metric", values="risk_score").reindex(columns=list(names))
     strengths = part.groupby("model")["strength"].first().reindex(wide.index).to_numpy()
     values = wide.to_numpy().T
     pairs = np.array(list(itertools.combinations(range(len(wide)), 2)), dtype=int).reshape(-1, 2)
     apart = values[:, pairs[:, 0]] - values[:, pairs[:, 1]]
-    return Orders(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
+    return PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
 
 
-def _mean(found: list[Orders], kind: Kind, weights: list[np.ndarray] | None) -> np.ndarray:
+def _worlds_of(table: pd.DataFrame, kind: Kind) -> list[PairSigns]:
+    if kind not in KINDS:
+        raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
+    return pair_signs(table)
+
+
+def _mean_tau(worlds: list[PairSigns], kind: Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
-    drawn: list[np.ndarray | None] = [None] * len(found) if weights is None else [*weights]
-    layers = [tau(one, weights=w, same_strength=kind == "same strength") for one, w in zip(found, drawn, strict=True)]
-    stacked = np.array([partial(layer) if kind == "given the effect" else layer for layer in layers])
+    taus = [
+        tau(world, weights=None if weights is None else weights[place], same_strength=kind == "same strength")
+        for place, world in enumerate(worlds)
+    ]
+    stacked = np.array([partial_tau(layer) if kind == "given the effect" else layer for layer in taus])
     n = np.isfinite(stacked).sum(axis=0)
     return np.where(n > 0, np.nansum(stacked, axis=0) / np.maximum(n, 1), np.nan)
 
 
-def _draw(one: Orders, rng: np.random.Generator) -> np.ndarray:
+def _draw(world: PairSigns, rng: np.random.Generator) -> np.ndarray:
     """(models,) how often each is drawn, with replacement among those of its strength."""
-    weights = np.zeros(len(one.strengths), dtype=int)
-    for strength in np.unique(one.strengths):
-        same = np.flatnonzero(one.strengths == strength)
+    weights = np.zeros(len(world.strengths), dtype=int)
+    for strength in np.unique(world.strengths):
+        same = np.flatnonzero(world.strengths == strength)
         weights[same] = rng.multinomial(len(same), np.full(len(same), 1 / len(same)))
     return weights
 
 
-def _places(family: np.ndarray) -> dict[tuple[str, str], Cells]:
+def _cells_of_families(family: np.ndarray) -> dict[tuple[str, str], Cells]:
     """Rows and columns of the pairs of metrics of each two families, each pair once and no metric with itself."""
     once = np.triu(np.ones((len(family), len(family)), bool), 1)
-    kin, party = family[:, None] == family, family != TRUTH
-    places = {
+    same, metric = family[:, None] == family, family != TRUTH
+    cells = {
         (first, second): np.nonzero(once & (family[:, None] == first) & (family == second))
         for first, second in itertools.combinations_with_replacement(dict.fromkeys(family.tolist()), 2)
     }
-    parties = once & party[:, None] & party
-    places |= {(EACH, ITSELF): np.nonzero(parties & kin), (EACH, ANOTHER): np.nonzero(parties & ~kin)}
-    return places
+    both = once & metric[:, None] & metric
+    return cells | {(_EACH, _ITSELF): np.nonzero(both & same), (_EACH, _ANOTHER): np.nonzero(both & ~same)}
 
 
-def _medians(taus: np.ndarray, places: dict[tuple[str, str], Cells]) -> list[float]:
-    found = [taus[cells] for cells in places.values()]
-    some = [values[np.isfinite(values)] for values in found]
-    return [float(np.median(values)) if len(values) else float("nan") for values in some]
+def _medians(taus: np.ndarray, cells: dict[tuple[str, str], Cells]) -> list[float]:
+    defined = [values[np.isfinite(values)] for values in (taus[places] for places in cells.values())]
+    return [float(np.median(values)) if len(values) else float("nan") for values in defined]

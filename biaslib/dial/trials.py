@@ -113,27 +113,31 @@ class Trial(Setup):
         return worlds.get(self.world)
 
     @property
-    def recipe(self) -> Recipe:
-        """The model as the world's own chapters train it."""
-        usual = self.place.training
-        data = Drawn(
+    def data(self) -> Drawn:
+        """The training images."""
+        return Drawn(
             world=self.world, images=self.images or self.place.images, strength=self.strength, seed=self.seed,
             size=self.size,
         )  # fmt: skip
+
+    @property
+    def recipe(self) -> Recipe:
+        """The model as the world's own chapters train it."""
+        usual = self.place.training
         config = replace(
             usual, architecture=self.architecture or usual.architecture, epochs=self.epochs or usual.epochs,
             seed=self.seed,
         )  # fmt: skip
         match self.world:
             case "faces":
-                return Recipe(data=data, targets=Faces.attributes, training=config)
+                return Recipe(data=self.data, targets=Faces.attributes, training=config)
             case "scenes":
-                return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=_MAKERS)
-        return recipes.target_of_world(data, config)
+                return Recipe(data=self.data, targets=(*OBJECTS, Scenes.target), training=config, objective=_MAKERS)
+        return recipes.target_of_world(self.data, config)
 
     def training_table(self) -> pd.DataFrame:
         """The rows that its training images are drawn from."""
-        return self.recipe.data.table()
+        return self.data.table()
 
 
 def grid(

@@ -1,4 +1,7 @@
-"""What each metric of the dial is worth: response, power, false alarms, rank agreement with the true causal effect."""
+"""What each metric of the dial is worth: response, power, false positives, rank agreement with the true causal effect.
+
+In these tables `risk_score` is a metric's value, turned so that it is larger where a biased model is expected.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -7,12 +10,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS, Metric
+from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS
 from biaslib.dial.measuring import Measured, measured
-from biaslib.dial.trials import Trial
+from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm, interval, kendall
-from biaslib.statistics.detection import beyond, noticed_from, p_value, power
+from biaslib.statistics.detection import detection_power, detection_threshold, p_value
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import parallel
 
@@ -21,134 +24,130 @@ ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
 LEVEL: Final = 0.05
 POWER: Final = 0.8
 AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
-_MODEL: Final = ["world", "architecture", "strength", "seed", "model", "effect"]
-_AUDIT: Final = ["world", "architecture", "metric", "images", "models"]
+# the tables of an audit: what is measured in them, and the metric of the dial that it is
+AUDIT_MEASURES: Final = {
+    "gaps": ("gap in accuracy", "Accuracy gap"),
+    "correlations": ("correlation of answers and group", "Correlation of answers and cue"),
+    "amplification": ("amplification, group → target", "Amplification, group → attribute"),
+    "attention": ("attention of target and group", "Heatmap score"),
+    "regions": ("share of the map on a region", "RMA of the cue, Grad-CAM"),
+}
+_PLACE: Final = ["world", "architecture"]
+_MODEL: Final = [*_PLACE, "strength", "seed", "model", "effect"]
+_AUDIT: Final = [*_PLACE, "metric", "images", "models"]
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
-Key = tuple[tuple[Trial, ...], str, tuple[int, ...], int, int]
 
 
-def numbers(found: Sequence[Measured]) -> pd.DataFrame:
+def numbers(models: Sequence[Measured]) -> pd.DataFrame:
     """Every metric of every model on all test images, beside the true effect.
 
     Returns:
         A row a model and metric that it has: `world`, `architecture`, `strength`, `seed`, `model` (its place in
-        `found`), `metric`, `family`, `value`, `feared` (the value, larger where a biased model is expected) and
-        `effect` (mean true causal effect of the cue).
+        `models`), `effect` (mean true causal effect of the cue), `metric`, `value`, `family` and `risk_score`.
     """
     rows = []
-    for place, one in enumerate(found):
-        everything = np.arange(len(one.truth))
-        for metric in METRICS:
-            value = float(metric.value([one], everything)[0])
-            if np.isfinite(value):
-                rows.append(
-                    {
-                        "world": one.trial.world,
-                        "architecture": one.trial.architecture or one.trial.place.architecture,
-                        "strength": one.trial.strength,
-                        "seed": one.trial.seed,
-                        "model": place,
-                        "metric": metric.name,
-                        "family": metric.family,
-                        "value": value,
-                        "feared": value if metric.side == "above" else -value,
-                        "effect": float(one.effect.mean()),
-                    }
-                )
-    return pd.DataFrame(rows)
+    for place, model in enumerate(models):
+        images = np.arange(len(model.truth))
+        trial = model.trial
+        key = (*_place(trial), trial.strength, trial.seed, place, float(model.effect.mean()))
+        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS]
+    table = pd.DataFrame(rows, columns=[*_MODEL, "metric", "value"])
+    return _with_risk_scores(table[np.isfinite(table["value"])])
 
 
-def as_record(table: pd.DataFrame, *, digits: int = 4) -> pd.DataFrame:
-    """The table of `numbers` with one row a model and one column a metric, rounded: what a record holds."""
+def as_record(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of `numbers` with one row a model and one column a metric, to 4 decimals: what a record holds."""
     wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False)
-    return wide.round(digits).reset_index().rename_axis(columns=None)
+    return wide.round(4).reset_index().rename_axis(columns=None)
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
     """The table of `numbers` again."""
-    table = wide.melt(id_vars=_MODEL, var_name="metric", value_name="value").dropna(subset="value")
-    sides = table["metric"].map(lambda name: 1.0 if BY_NAME[name].side == "above" else -1.0)
-    return table.assign(
-        family=table["metric"].map(lambda name: BY_NAME[name].family), feared=sides * table["value"]
-    ).reset_index(drop=True)
+    return _with_risk_scores(wide.melt(id_vars=_MODEL, var_name="metric", value_name="value").dropna(subset="value"))
+
+
+def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of any of these tables that are about each world's usual architecture."""
+    usual = {world: place.architecture for world, place in PLACES.items()}
+    return table[table["architecture"] == table["world"].map(usual)]
 
 
 def responses(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Mean of every metric at every strength, an Interval over models: world, architecture, metric, strength, value."""
-    keys = ["world", "architecture", "metric", "strength"]
+    keys = [*_PLACE, "metric", "strength"]
     rows = [(*key, interval(part["value"], seed=seed)) for key, part in table.groupby(keys, sort=False)]
     return pd.DataFrame(rows, columns=[*keys, "value"])
 
 
-def powers(
-    trials: Sequence[Trial],
-    *,
-    sizes: Sequence[int] = SIZES,
-    ensembles: Sequence[int] = ENSEMBLES,
-    draws: int = 200,
-    seed: int = 0,
-    scheduler: str | None = None,
-) -> pd.DataFrame:
-    """How often each metric reports biased models, by their number and that of test images.
+def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
+    """How often each metric reports biased models, by their number (`ENSEMBLES`) and that of test images (`SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
-    would have drawn others; on each draw `detection.power` is computed from the models' means and spreads, with all
-    unbiased models as twins. Metrics that are slow to compute get fewer draws.
+    would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
+    unbiased models as reference. Metrics that are slow to compute get fewer draws.
 
     Args:
-        trials: of any worlds; those of strength 0 are the twins, of which each world needs two or more, and two or more
-            of every other strength.
-        sizes: of the test sets.
-        ensembles: how many models are audited together.
+        trials: of any worlds; those of strength 0 are the reference models, of which each world needs two or more, and
+            two or more of every other strength.
         draws: of each test set.
         seed: of the draws.
-        scheduler: see `parallel.workers`.
 
     Returns:
         A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
         defined) and draws (how many these are). Metrics that a world does not have are left out.
 
     Raises:
-        BiaslibError: for a world without two twins, or one model of a strength.
+        BiaslibError: for a world without two reference models, or one model of a strength.
     """
-    groups = _by_place(trials)
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(_place(trial), []).append(trial)
     for (world, _), group in groups.items():
         counts = pd.Series([trial.strength for trial in group]).value_counts()
         if counts.get(0.0, 0) < 2 or counts.min() < 2:
             raise BiaslibError(f"Power needs two models or more of strength 0 and of each other one in {world}.")
-    keys: list[Key] = [
-        (tuple(group), metric.name, tuple(sizes), max(draws // _FEWER, 2) if metric.slow else draws, seed)
+    keys = [
+        (tuple(group), metric.name, SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
         for group in groups.values()
         for metric in METRICS
     ]
-    redrawn = parallel.stored("dial-redrawn", keys, redraw, scheduler=scheduler)
-    rows = []
-    for (of_place, name, *_), values in zip(keys, redrawn, strict=True):
-        rows += _powers(of_place, BY_NAME[name], values, sizes, ensembles)
-    columns = ["world", "architecture", "metric", "strength", "images", "models", "power", "draws"]
+    rows: list[tuple[object, ...]] = []
+    for (models, name, *_), values in zip(keys, parallel.stored("dial-redrawn", keys, redraw), strict=True):
+        if np.isnan(values).all():
+            continue
+        risk = BY_NAME[name].sign * values  # (sizes, draws, trials)
+        strengths = np.array([trial.strength for trial in models])
+        reference = risk[..., strengths == 0]
+        for strength in sorted(set(strengths) - {0.0}):
+            biased = risk[..., strengths == strength]
+            for count in ENSEMBLES:
+                power = detection_power(
+                    shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1],
+                    models=count, spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1),
+                    confidence=1 - LEVEL,
+                )  # fmt: skip
+                for size, drawn in zip(SIZES, power, strict=True):
+                    defined = drawn[~np.isnan(drawn)]
+                    mean = float(defined.mean()) if len(defined) else float("nan")
+                    rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
+    columns = [*_PLACE, "metric", "strength", "images", "models", "power", "draws"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def redraw(key: Key) -> np.ndarray:
+def redraw(key: tuple[tuple[Trial, ...], str, tuple[int, ...], int, int]) -> np.ndarray:
     """(sizes, draws, trials) of one metric on redrawn test images; NaN where it is undefined."""
     trials, name, sizes, draws, seed = key
-    found, rng = _held(trials), np.random.default_rng(seed)
-    total = len(found[0].truth)
+    models, rng = _measured_once(trials), np.random.default_rng(seed)
+    total = len(models[0].truth)
     return np.array(
-        [[BY_NAME[name].value(found, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
+        [[BY_NAME[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _held(trials: tuple[Trial, ...]) -> list[Measured]:
-    """The models of one place, which its metrics share."""
-    return measured(trials)
-
-
-def powers_as_record(table: pd.DataFrame, *, digits: int = 3) -> pd.DataFrame:
-    """The table of `powers` with one column a strength, rounded: what a record holds."""
+def powers_as_record(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of `powers` with one column a strength, to 3 decimals: what a record holds."""
     wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False)
-    return wide.round(digits).reset_index().rename_axis(columns=None)
+    return wide.round(3).reset_index().rename_axis(columns=None)
 
 
 def powers_from_record(wide: pd.DataFrame) -> pd.DataFrame:
@@ -162,74 +161,63 @@ def family_powers(table: pd.DataFrame) -> pd.Series:
 
     A family that is measured in an easy world only would lead otherwise.
 
-    Args:
-        table: of `powers`, of one number of images and of models.
-
     Returns:
-        Family -> mean power in [0, 1]; a family without a metric that every world has is not there.
+        Family -> mean power in [0, 1]; a family without a metric that every world has is not there. The table is of
+        `powers`, of one number of images and of models.
     """
     everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
     families = table["metric"].map(lambda name: BY_NAME[name].family).rename("family")
     return table[everywhere].groupby(families[everywhere])["power"].mean()
 
 
-def smallest_strengths(table: pd.DataFrame, *, share: float = POWER) -> pd.DataFrame:
-    """From which strength on the power is at least `share`: world, architecture, metric, images, models, strength.
+def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
+    """From which strength on the power is at least `POWER`: world, architecture, metric, images, models, strength.
 
     NaN where it is not even at the greatest strength.
     """
-    keys = ["world", "architecture", "metric", "images", "models"]
     rows = [
-        (*key, noticed_from(list(part["strength"]), list(part["power"]), share=share))
-        for key, part in table.groupby(keys, sort=False)
+        (*key, detection_threshold(list(part["strength"]), list(part["power"]), share=POWER))
+        for key, part in table.groupby(_AUDIT, sort=False)
     ]
-    return pd.DataFrame(rows, columns=[*keys, "strength"])
+    return pd.DataFrame(rows, columns=[*_AUDIT, "strength"])
 
 
-def alarms(table: pd.DataFrame, *, level: float = LEVEL) -> pd.DataFrame:
-    """How often each metric accuses an unbiased model, when each is audited with all the others as its twins.
-
-    Args:
-        table: of `numbers`.
-        level: of the tests.
+def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
+    """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
 
     Returns:
-        A row a world, architecture and metric: `audits` (unbiased models), `alarms` (single tests at the level) and
-        `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each
-        place a row with metric "any", in which an audit counts where at least one metric accuses.
+        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `LEVEL`)
+        and `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each
+        place a row with metric "any", in which an audit counts where at least one metric reports.
     """
     rows: list[tuple[object, ...]] = []
-    calm = table[(table["strength"] == 0) & (table["metric"] != EXACT.name)]
-    for (world, architecture), part in calm.groupby(["world", "architecture"], sort=False):
-        values = part.pivot_table(index="model", columns="metric", values="feared")[list(part["metric"].unique())]
-        p = np.array([_against_the_others(column.to_numpy()) for _, column in values.items()])  # (metrics, models)
+    reference = table[(table["strength"] == 0) & (table["metric"] != EXACT.name)]
+    for place, part in reference.groupby(_PLACE, sort=False):
+        scores = part.pivot_table(index="model", columns="metric", values="risk_score")[list(part["metric"].unique())]
+        p = np.array([_p_against_others(column.to_numpy()) for _, column in scores.items()])  # (metrics, models)
         adjusted = np.array([holm(audit) for audit in p.T]).T
-        for name, single, corrected in zip(values.columns, p < level, adjusted < level, strict=True):
-            rows.append((world, architecture, name, len(values), int(single.sum()), int(corrected.sum())))
-        any_of = [int(found.any(axis=0).sum()) for found in (p < level, adjusted < level)]
-        rows.append((world, architecture, "any", len(values), *any_of))
-    return pd.DataFrame(rows, columns=["world", "architecture", "metric", "audits", "alarms", "corrected"])
+        for name, single, corrected in zip(scores.columns, p < LEVEL, adjusted < LEVEL, strict=True):
+            rows.append((*place, name, len(scores), int(single.sum()), int(corrected.sum())))
+        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < LEVEL, adjusted < LEVEL)]
+        rows.append((*place, "any", len(scores), *any_metric))
+    return pd.DataFrame(rows, columns=[*_PLACE, "metric", "audits", "false_positives", "corrected"])
 
 
-def alarm_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """The alarms of all places together: metric, alarms and corrected, both Intervals (Wilson).
+def false_positive_rates(counts: pd.DataFrame) -> pd.DataFrame:
+    """The `false_positive_counts` of all places together, as Intervals (Wilson): metric, false_positives and corrected.
 
-    The audits of one place share their twins, so that the intervals are somewhat too narrow.
+    The audits of one place share their reference models, so that the intervals are somewhat too narrow.
     """
-    sums = table.groupby("metric", sort=False)[["audits", "alarms", "corrected"]].sum()
+    kinds = ["false_positives", "corrected"]
+    sums = counts.groupby("metric", sort=False)[["audits", *kinds]].sum()
     rows = [
-        (
-            name,
-            share_interval(int(row["alarms"]), int(row["audits"])),
-            share_interval(int(row["corrected"]), int(row["audits"])),
-        )
-        for name, row in sums.iterrows()
+        (name, *(share_interval(int(row[kind]), int(row["audits"])) for kind in kinds)) for name, row in sums.iterrows()
     ]
-    return pd.DataFrame(rows, columns=["metric", "alarms", "corrected"])
+    return pd.DataFrame(rows, columns=["metric", *kinds])
 
 
 def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Kendall's tau of each metric, turned to the feared side, with the true causal effect, over models.
+    """Kendall's tau of each metric's risk score with the true causal effect, over models.
 
     Returns:
         A row a metric: `across`, over the models of all worlds together, and one column a world; Intervals, bootstrap
@@ -239,69 +227,83 @@ def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     rows = []
     for name, part in table.groupby("metric", sort=False):
         within = [part[part["world"] == world] for world in worlds]
-        taus = [kendall(one["feared"], one["effect"], seed=seed) for one in (part, *within)]
-        rows.append((name, *taus))
+        rows.append((name, *(kendall(some["risk_score"], some["effect"], seed=seed) for some in (part, *within))))
     return pd.DataFrame(rows, columns=["metric", "across", *worlds])
 
 
-def against_twins(table: pd.DataFrame) -> pd.DataFrame:
+def against_reference(table: pd.DataFrame) -> pd.DataFrame:
     """For each model how far every metric is from the unbiased models of its place, in their standard deviations.
 
-    Unbiased models are compared with all the others. Columns of `numbers` and `far` (on the feared side, in standard
-    deviations of the twins), `p` (`detection.p_value`) and `reported` (single test).
+    Unbiased models are compared with all the others. Columns of `numbers` and `distance` (in standard deviations of the
+    reference models, above 0 where the risk score is larger than theirs) and `p` (`detection.p_value`, a single test).
     """
     parts = []
-    for _, part in table.groupby(["world", "architecture", "metric"], sort=False):
-        calm = part[part["strength"] == 0]
-        rows = part.copy()
-        others = [calm.loc[calm["model"] != model, "feared"].to_numpy() for model in part["model"]]
-        found = part["feared"].to_numpy()
-        rows["far"] = [_distance(value, twins) for value, twins in zip(found, others, strict=True)]
-        rows["p"] = [p_value([value], twins, side="above") for value, twins in zip(found, others, strict=True)]
-        rows["reported"] = [bool(beyond([v], twins, side="above")[0]) for v, twins in zip(found, others, strict=True)]
-        parts.append(rows)
+    for _, part in table.groupby([*_PLACE, "metric"], sort=False):
+        unbiased = part[part["strength"] == 0]
+        references = [unbiased.loc[unbiased["model"] != model, "risk_score"].to_numpy() for model in part["model"]]
+        compared = list(zip(part["risk_score"].to_numpy(), references, strict=True))
+        distances = [_distance(score, reference) for score, reference in compared]
+        p = [p_value([score], reference, side="above") for score, reference in compared]
+        parts.append(part.assign(distance=distances, p=p))
     return pd.concat(parts).sort_index()
 
 
-def _by_place(trials: Sequence[Trial]) -> dict[tuple[str, str], list[Trial]]:
-    groups: dict[tuple[str, str], list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault((trial.world, trial.architecture or trial.place.architecture), []).append(trial)
-    return groups
+def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFrame) -> pd.DataFrame:
+    """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
+
+    Returns:
+        A row a measure: `table` (of an audit) and `measure`; `accused`, `low`, `high` and `n`: the share of unbiased
+        models that it reports alone, by the rule of `statistics.detection`; and a column a world with the strength
+        from which on 1,000 test images show the bias in 80 % of audits, in words.
+    """
+    counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
+    rates = false_positive_rates(counts).set_index("metric")["false_positives"]
+    thresholds = detection_thresholds(on_usual_architecture(powers_from_record(recorded_powers)))
+    audits = thresholds[(thresholds["images"] == AUDIT_IMAGES) & (thresholds["models"] == 1)]
+    smallest = audits.set_index(["metric", "world"])["strength"]
+
+    def words(strength: float | None) -> str:
+        if strength is None:
+            return "not measured"
+        return "at no strength" if np.isnan(strength) else f"from {strength:g} on"
+
+    return pd.DataFrame(
+        [
+            {
+                "table": name,
+                "measure": measure,
+                "accused": rates[metric].estimate,
+                "low": rates[metric].low,
+                "high": rates[metric].high,
+                "n": rates[metric].n,
+                **{world: words(smallest.get((metric, world), None)) for world in PLACES},
+            }
+            for name, (measure, metric) in AUDIT_MEASURES.items()
+            if metric in rates
+        ]
+    )
 
 
-def _powers(
-    trials: Sequence[Trial], metric: Metric, values: np.ndarray, sizes: Sequence[int], ensembles: Sequence[int]
-) -> list[tuple[object, ...]]:
-    """Rows of `powers` for one metric of one place, from values (sizes, draws, trials)."""
-    if np.isnan(values).all():
-        return []
-    feared = values if metric.side == "above" else -values
-    strengths = np.array([trial.strength for trial in trials])
-    first = trials[0]
-    rows: list[tuple[object, ...]] = []
-    twins = feared[..., strengths == 0]
-    for strength in sorted(set(strengths) - {0.0}):
-        biased = feared[..., strengths == strength]
-        shift = biased.mean(axis=-1) - twins.mean(axis=-1)  # (sizes, draws)
-        spreads = [side.std(axis=-1, ddof=1) for side in (biased, twins)]
-        for k in ensembles:
-            found = power(
-                shift=shift, twins=twins.shape[-1], models=k, spread=spreads[0], twin_spread=spreads[1],
-                confidence=1 - LEVEL,
-            )  # fmt: skip
-            for size, of_draws in zip(sizes, found, strict=True):
-                some = of_draws[~np.isnan(of_draws)]
-                mean = float(some.mean()) if len(some) else float("nan")
-                place = (first.world, first.architecture or first.place.architecture)
-                rows.append((*place, metric.name, strength, size, k, mean, len(some)))
-    return rows
+def _with_risk_scores(table: pd.DataFrame) -> pd.DataFrame:
+    metrics = table["metric"].map(BY_NAME)
+    families, signs = metrics.map(lambda metric: metric.family), metrics.map(lambda metric: metric.sign)
+    return table.assign(family=families, risk_score=signs * table["value"]).reset_index(drop=True)
 
 
-def _against_the_others(feared: np.ndarray) -> np.ndarray:
-    return np.array([p_value([value], np.delete(feared, at), side="above") for at, value in enumerate(feared)])
+def _place(trial: Trial) -> tuple[str, str]:
+    return trial.world, trial.architecture or trial.place.architecture
 
 
-def _distance(value: float, twins: np.ndarray) -> float:
-    spread = twins.std(ddof=1) if len(twins) > 1 else np.nan
-    return float((value - twins.mean()) / spread) if spread > 0 else float("nan")
+@functools.lru_cache(maxsize=1)
+def _measured_once(trials: tuple[Trial, ...]) -> list[Measured]:
+    """The models of one place, which its metrics share."""
+    return measured(trials)
+
+
+def _p_against_others(scores: np.ndarray) -> np.ndarray:
+    return np.array([p_value([score], np.delete(scores, place), side="above") for place, score in enumerate(scores)])
+
+
+def _distance(score: float, reference: np.ndarray) -> float:
+    spread = reference.std(ddof=1) if len(reference) > 1 else np.nan
+    return float((score - reference.mean()) / spread) if spread > 0 else float("nan")

@@ -1,4 +1,4 @@
-"""Whether audited models stand out from unbiased twins: one rule for every metric, its false alarms, its power."""
+"""Whether audited models stand out from unbiased reference models: one rule for every metric, and how often it errs."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,22 +12,22 @@ Side = Literal["above", "below"]
 Values = Sequence[float] | np.ndarray
 
 
-def limit(twins: Values, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
+def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
     r"""What the mean of further unbiased models would stay within, with this confidence: a one-sided prediction limit.
 
     $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
 
-    for m twins with mean x and standard deviation s and k further models, were their values normal (Hahn and Meeker
-    1991, section 4.7).
+    for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
+    Meeker 1991, section 4.7).
 
     Args:
-        twins: (m,) the same number of each unbiased model; NaN is left out.
+        reference: (m,) the same number of each reference model; NaN is left out.
         side: "above" for the upper limit, "below" for the lower one.
         confidence: from 0.5 to below 1.
         models: k, how many audited models are judged by their mean.
 
     Returns:
-        The limit; NaN with fewer than two twins.
+        The limit; NaN with fewer than two reference models.
 
     Raises:
         BiaslibError: for another side, a confidence out of range, or no model.
@@ -35,113 +35,119 @@ def limit(twins: Values, *, side: Side, confidence: float = 0.95, models: int = 
     _check(side=side, models=models)
     if not 0.5 <= confidence < 1:
         raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
-    m, mean, deviation = _moments(twins)
+    m, mean, deviation = _moments(reference)
     if m < 2:
         return float("nan")
     width = scipy.stats.t.ppf(confidence, m - 1) * deviation * np.sqrt(1 / models + 1 / m)
     return float(mean + (width if side == "above" else -width))
 
 
-def beyond(values: Values, twins: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which models an auditor would report: those on the feared side of what unbiased twins do.
+def flagged(values: Values, reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+    """Which models an auditor would report: those beyond the limit on the side where a biased model is expected.
 
     Args:
         values: (M,) one number for each audited model.
-        twins: (m,) the same number of each unbiased model.
+        reference: (m,) the same number of each reference model.
         side: where a biased model is expected.
-        confidence: of `limit`.
+        confidence: of `prediction_limit`.
 
     Returns:
         (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
     """
-    bound = limit(twins, side=side, confidence=confidence)
-    found = np.asarray(values, dtype=float)
-    return np.asarray(found > bound if side == "above" else found < bound)
+    bound = prediction_limit(reference, side=side, confidence=confidence)
+    audited = np.asarray(values, dtype=float)
+    return np.asarray(audited > bound if side == "above" else audited < bound)
 
 
-def p_value(values: Values, twins: Values, *, side: Side) -> float:
-    r"""How often the mean of as many unbiased models would be at least as far on the feared side; one-sided.
+def p_value(values: Values, reference: Values, *, side: Side) -> float:
+    r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
-    The p at which `limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1 degrees of
-    freedom. The audited models lend the test no variance: a biased one may spread as it likes.
+    The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
+    degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
 
     Args:
         values: (k,) the number of each audited model, judged together; NaN is left out.
-        twins: (m,) the same number of each unbiased model; NaN is left out.
+        reference: (m,) the same number of each reference model; NaN is left out.
         side: where a biased model is expected.
 
     Returns:
-        In [0, 1]; NaN without a value or with fewer than two twins. Twins that are all alike give 0 for any value
-        beyond them and 1 for any other.
+        In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give
+        0 for any value beyond them and 1 for any other.
 
     Raises:
         BiaslibError: for another side.
     """
     _check(side=side)
     k, audited, _ = _moments(values)
-    m, mean, deviation = _moments(twins)
+    m, mean, deviation = _moments(reference)
     if k < 1 or m < 2:
         return float("nan")
-    far = (audited - mean) if side == "above" else (mean - audited)
+    shift = (audited - mean) if side == "above" else (mean - audited)
     if deviation == 0:
-        return 0.0 if far > 0 else 1.0
-    return float(scipy.stats.t.sf(far / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
+        return 0.0 if shift > 0 else 1.0
+    return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
-def false_alarms(twins: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the same rule reports when each is audited with all the others as its twins, (m,) bool."""
-    values = np.asarray(twins, dtype=float)
-    others = [np.delete(values, place) for place in range(len(values))]
-    return np.array(
-        [bool(beyond(values[[place]], rest, side=side, confidence=confidence)[0]) for place, rest in enumerate(others)]
-    )
+def false_positives(reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+    """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
+    values = np.asarray(reference, dtype=float)
+    audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
+    return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
 
 
-def power(
-    *, shift: Any, twins: int, models: int = 1, spread: Any = 1.0, twin_spread: Any = 1.0, confidence: float = 0.95
+def detection_power(
+    *,
+    shift: Any,
+    n_reference: int,
+    models: int = 1,
+    spread: Any = 1.0,
+    reference_spread: Any = 1.0,
+    confidence: float = 0.95,
 ) -> Any:
     r"""How often the rule reports biased models, were values normal in either kind of model.
 
-    The mean of k biased models lies $\Delta$ beyond the unbiased mean on the feared side and varies by $s_1/\sqrt k$;
-    the limit is drawn from m twins that vary by $s_0$. With $v^2 = s_1^2/k + s_0^2/m$ and the limit's factor
-    $c = t_{m-1} \sqrt{1/k + 1/m}$, the rule reports with probability
+    The mean of k biased models lies $\Delta$ beyond the unbiased mean on the expected side and varies by
+    $s_1/\sqrt k$; the limit is drawn from m reference models that vary by $s_0$. With $v^2 = s_1^2/k + s_0^2/m$ and the
+    limit's factor $c = t_{m-1} \sqrt{1/k + 1/m}$, the rule reports with probability
 
     $$P\Bigl(\frac{Z + \Delta / v}{\sqrt{\chi^2_{m-1} / (m-1)}} > \frac{c\, s_0}{v}\Bigr),$$
 
     the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
     Args:
-        shift: (...) how far the biased mean lies on the feared side, in the unit of the spreads; below 0 for a model
+        shift: (...) how far the biased mean lies on the expected side, in the unit of the spreads; below 0 for a model
             that moves to the other side.
-        twins: m >= 2.
+        n_reference: m >= 2 reference models.
         models: k >= 1, judged by their mean.
         spread: (...) standard deviation of biased models, >= 0.
-        twin_spread: (...) standard deviation of unbiased ones, >= 0.
-        confidence: of `limit`.
+        reference_spread: (...) standard deviation of the reference models, >= 0.
+        confidence: of `prediction_limit`.
 
     Returns:
         (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
 
     Raises:
-        BiaslibError: for fewer than two twins, no model, or a negative spread.
+        BiaslibError: for fewer than two reference models, no model, or a negative spread.
     """
     _check(side="above", models=models)
-    if twins < 2:
-        raise BiaslibError(f"a limit needs at least 2 unbiased twins, not {twins}.")
-    moved, biased, calm = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (shift, spread, twin_spread)))
-    if (biased < 0).any() or (calm < 0).any():
+    if n_reference < 2:
+        raise BiaslibError(f"a limit needs at least 2 unbiased reference models, not {n_reference}.")
+    moved, biased, unbiased = np.broadcast_arrays(
+        *(np.asarray(argument, dtype=float) for argument in (shift, spread, reference_spread))
+    )
+    if (biased < 0).any() or (unbiased < 0).any():
         raise BiaslibError("a spread is a standard deviation, 0 or more: give the values' own.")
-    v = np.sqrt(biased**2 / models + calm**2 / twins)
-    factor = scipy.stats.t.ppf(confidence, twins - 1) * np.sqrt(1 / models + 1 / twins)
-    some = v > 0
-    safe = np.where(some, v, 1.0)
+    v = np.sqrt(biased**2 / models + unbiased**2 / n_reference)
+    factor = scipy.stats.t.ppf(confidence, n_reference - 1) * np.sqrt(1 / models + 1 / n_reference)
+    varies = v > 0
+    safe = np.where(varies, v, 1.0)
     # beyond a shift of 30 the tail is 1 to the last digit, where the noncentral t is slow and may fail
-    found = scipy.stats.nct.sf(factor * calm / safe, twins - 1, np.clip(moved / safe, -30.0, 30.0))
-    sure = np.where(np.isnan(moved + biased + calm), np.nan, (moved > 0).astype(float))
-    return np.where(some, np.clip(found, 0.0, 1.0), sure)[()]
+    tail = scipy.stats.nct.sf(factor * unbiased / safe, n_reference - 1, np.clip(moved / safe, -30.0, 30.0))
+    certain = np.where(np.isnan(moved + biased + unbiased), np.nan, (moved > 0).astype(float))
+    return np.where(varies, np.clip(tail, 0.0, 1.0), certain)[()]
 
 
-def noticed_from(strengths: Sequence[float], shares: Sequence[float], *, share: float = 1.0) -> float:
+def detection_threshold(strengths: Sequence[float], shares: Sequence[float], *, share: float = 1.0) -> float:
     """The strength from which on at least this share of models is reported, there and at every greater strength.
 
     Args:
@@ -152,12 +158,12 @@ def noticed_from(strengths: Sequence[float], shares: Sequence[float], *, share: 
     Returns:
         One of the strengths; NaN where there is none, not even the greatest.
     """
-    found = np.nan
+    threshold = np.nan
     for strength, reported in sorted(zip(strengths, shares, strict=True), reverse=True):
         if not reported >= share:
             break
-        found = strength
-    return found
+        threshold = strength
+    return threshold
 
 
 def _moments(values: Values) -> tuple[int, float, float]:

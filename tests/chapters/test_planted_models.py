@@ -7,8 +7,9 @@ import pytest
 from scipy.special import softmax
 
 from biaslib import attribution, models, recipes, training
+from biaslib.attribution import METHODS
 from biaslib.chapters import planted_maps, planted_models, planted_scores
-from biaslib.chapters.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
+from biaslib.chapters.planted_maps import ALL_METHODS, TOOLBOX, Evaluation
 from biaslib.chapters.planted_models import USE_CASES, Setting
 from biaslib.chapters.planted_scores import Outline
 from biaslib.errors import BiaslibError

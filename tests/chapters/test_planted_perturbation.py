@@ -5,8 +5,9 @@ import pytest
 from scipy.special import softmax
 
 from biaslib import metrics, training
+from biaslib.attribution import METHODS
 from biaslib.chapters import planted_models
-from biaslib.chapters.planted_maps import METHODS, Evaluation
+from biaslib.chapters.planted_maps import Evaluation
 from biaslib.chapters.planted_models import USE_CASES, Setting
 from biaslib.chapters.planted_perturbation import (
     CUE,

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from biaslib import attribution, metrics, models, training
+from biaslib.attribution import METHODS
 from biaslib.chapters import planted_models
-from biaslib.chapters.planted_maps import METHODS, Evaluation
+from biaslib.chapters.planted_maps import Evaluation
 from biaslib.chapters.planted_models import Setting
 from biaslib.chapters.planted_verdict import (
     LIBRARY,
@@ -17,7 +18,7 @@ from biaslib.chapters.planted_verdict import (
     twin_likeness,
 )
 from biaslib.errors import BiaslibError
-from biaslib.statistics.detection import false_alarms, limit
+from biaslib.statistics.detection import false_positives, prediction_limit
 
 TINY = Setting(images=64, size=32, epochs=1)
 FEW = Evaluation(images=8)
@@ -50,11 +51,11 @@ def test_an_odd_twin_does_not_lower_its_own_limit():
     pairs[1, 2] = pairs[2, 1] = 0.81
     pairs[0, 1:] = pairs[1:, 0] = [0.7, 0.72, 0.5]
     # by hand: the other three among themselves are 0.805, 0.805 and 0.8, the odd one is 0.64 like them
-    assert limit([0.805, 0.805, 0.8], side="below") > 0.64
+    assert prediction_limit([0.805, 0.805, 0.8], side="below") > 0.64
     assert likeness_alarms(pairs)[0]
     # left in, its likeness spreads the others' values so far that nothing is odd
     apart = np.where(np.eye(4, dtype=bool), np.nan, pairs)
-    assert not false_alarms(np.nanmean(apart, axis=1), side="below").any()
+    assert not false_positives(np.nanmean(apart, axis=1), side="below").any()
     np.testing.assert_array_equal(likeness_alarms(pairs + np.diag([9, 9, np.nan, 9])), likeness_alarms(pairs))
     np.testing.assert_array_equal(likeness_alarms(pairs[::-1, ::-1]), likeness_alarms(pairs)[::-1])
     assert not likeness_alarms(np.full((4, 4), np.nan)).any()

@@ -34,7 +34,9 @@ def test_families_are_compared_on_metrics_that_every_world_has(values):
 
 
 def test_holm_is_not_said_to_hold_where_its_interval_reaches_far_above_the_level(values):
-    rates = verdicts.alarm_rates(verdicts.alarms(verdicts.from_record(values["numbers"]))).set_index("metric")
+    rates = verdicts.false_positive_rates(
+        verdicts.false_positive_counts(verdicts.from_record(values["numbers"]))
+    ).set_index("metric")
     corrected = rates.loc["any", "corrected"]
     assert round(corrected.estimate, 3) == 0.125
     assert corrected.high > 0.25

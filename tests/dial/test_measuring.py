@@ -4,7 +4,7 @@ import pytest
 from biaslib import metrics, training, worlds
 from biaslib.dial import measuring
 from biaslib.dial.catalogue import BY_NAME, METRICS
-from biaslib.dial.measuring import balanced, measured
+from biaslib.dial.measuring import MapScore, balanced, measured
 from biaslib.dial.trials import Trial, network
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -70,9 +70,9 @@ def test_every_metric_is_a_number_of_its_paper_or_missing(found, world):
 def test_amplification_is_the_metric_of_its_module(found):
     one, _ = found["scenes"]
     direct = metrics.bias_amplification(
-        one.train, one.own, one.said, kind="attribute_to_group", max_size=1, absolute=False, n_groups=2
+        one.train, one.test, one.predicted, kind="attribute_to_group", max_size=1, absolute=False, n_groups=2
     ).mean
-    everything = np.arange(len(one.own))
+    everything = np.arange(len(one.test))
     assert BY_NAME["Amplification, attribute → group"].value([one], everything)[0] == pytest.approx(direct)
 
 
@@ -80,5 +80,6 @@ def test_images_drawn_twice_count_twice(found):
     one, _ = found["birds"]
     rows = np.array([0, 0, 0, 1])
     value = BY_NAME["Mask score of the object"].value([one], rows)[0]
-    assert value == pytest.approx((3 * one.scores["mask score, object"][0] + one.scores["mask score, object"][1]) / 4)
+    scores = one.scores[MapScore("mask score", "object")]
+    assert value == pytest.approx((3 * scores[0] + scores[1]) / 4)
     assert np.isnan(BY_NAME["Accuracy gap"].value([one], np.flatnonzero(one.truth == one.cue))[0])

@@ -13,13 +13,13 @@ FAMILY = {WORST: "answers", GAP: "answers", RMA: "attribution", MASK: "attention
 
 
 def table(values, *, world="birds", strengths=None, first=0):
-    """Rows as of `verdicts.numbers`, from metric -> feared value of each model."""
+    """Rows as of `verdicts.numbers`, from metric -> risk score of each model."""
     return pd.DataFrame(
         [
             {
                 "world": world, "architecture": "small", "strength": 0.0 if strengths is None else strengths[model],
                 "seed": model, "model": first + model, "metric": metric, "family": FAMILY[metric], "value": value,
-                "feared": value, "effect": values[EXACT.name][model],
+                "risk_score": value, "effect": values[EXACT.name][model],
             }
             for metric, row in values.items() for model, value in enumerate(row) if np.isfinite(value)
         ]
@@ -34,7 +34,7 @@ def drawn(n=12, seed=0, metrics=(WORST, GAP, RMA, MASK, EXACT.name), **options):
 
 def test_tau_by_hand():
     # pairs: (0, 1) agree, (0, 2) disagree, (1, 2) disagree
-    found = ranks.agreement(table({EXACT.name: [1, 2, 3], GAP: [5, 6, 4]}))
+    found = ranks.rank_agreement(table({EXACT.name: [1, 2, 3], GAP: [5, 6, 4]}))
     assert found.loc[EXACT.name, GAP] == pytest.approx(-1 / 3)
     assert found.loc[GAP, GAP] == 1
     assert list(found.index) == [EXACT.name, GAP]  # the true effect first
@@ -43,7 +43,7 @@ def test_tau_by_hand():
 def test_tau_is_scipys_also_with_ties_and_missing_models():
     some = drawn()
     some = some[~((some["metric"] == RMA) & some["model"].isin([2, 5]))]
-    found, wide = ranks.agreement(some), some.pivot_table(index="model", columns="metric", values="feared")
+    found, wide = ranks.rank_agreement(some), some.pivot_table(index="model", columns="metric", values="risk_score")
     for first in found.index:
         for second in found.columns:
             both = wide[[first, second]].dropna().to_numpy()
@@ -52,16 +52,18 @@ def test_tau_is_scipys_also_with_ties_and_missing_models():
 
 def test_the_whole_is_the_mean_of_the_worlds_that_have_both():
     here, there = drawn(), drawn(seed=1, world="pets", metrics=(WORST, GAP, EXACT.name), first=100)
-    found = ranks.agreement(pd.concat([here, there]))
-    each = [ranks.agreement(one).loc[GAP, EXACT.name] for one in (here, there)]
+    found = ranks.rank_agreement(pd.concat([here, there]))
+    each = [ranks.rank_agreement(one).loc[GAP, EXACT.name] for one in (here, there)]
     assert found.loc[GAP, EXACT.name] == pytest.approx(np.mean(each))
-    assert found.loc[GAP, RMA] == pytest.approx(ranks.agreement(here).loc[GAP, RMA])
+    assert found.loc[GAP, RMA] == pytest.approx(ranks.rank_agreement(here).loc[GAP, RMA])
 
 
 def test_no_order_depends_on_the_scale_of_a_metric():
     some = drawn()
-    stretched = some.assign(feared=np.where(some["metric"] == GAP, np.exp(3 * some["feared"]), some["feared"]))
-    pd.testing.assert_frame_equal(ranks.agreement(some), ranks.agreement(stretched))
+    stretched = some.assign(
+        risk_score=np.where(some["metric"] == GAP, np.exp(3 * some["risk_score"]), some["risk_score"])
+    )
+    pd.testing.assert_frame_equal(ranks.rank_agreement(some), ranks.rank_agreement(stretched))
 
 
 def test_a_weight_is_a_model_that_many_times():
@@ -74,20 +76,20 @@ def test_a_weight_is_a_model_that_many_times():
             for k in range(n)
         ]
     )
-    found = ranks.tau(ranks.orders(some)[0], weights=weights)
-    np.testing.assert_allclose(found, ranks.tau(ranks.orders(copies)[0]))
+    found = ranks.tau(ranks.pair_signs(some)[0], weights=weights)
+    np.testing.assert_allclose(found, ranks.tau(ranks.pair_signs(copies)[0]))
 
 
 def test_what_only_the_strength_orders_is_gone_at_the_same_strength():
     # between strengths both rise; within one they are opposed
     some = table({EXACT.name: [0, 1, 10, 11], GAP: [1, 0, 11, 10]}, strengths=[0, 0, 1, 1])
-    assert ranks.agreement(some).loc[GAP, EXACT.name] == pytest.approx(2 / 6)
-    assert ranks.agreement(some, kind="same strength").loc[GAP, EXACT.name] == -1
+    assert ranks.rank_agreement(some).loc[GAP, EXACT.name] == pytest.approx(2 / 6)
+    assert ranks.rank_agreement(some, kind="same strength").loc[GAP, EXACT.name] == -1
 
 
 def test_partial_tau_is_the_correlation_of_residuals_of_the_signs():
-    one = ranks.orders(drawn(n=15))[0]
-    found = ranks.partial(ranks.tau(one))
+    one = ranks.pair_signs(drawn(n=15))[0]
+    found = ranks.partial_tau(ranks.tau(one))
     held, *others = one.signs
     # no ties here but by chance: a least-squares fit of the signs of all pairs, taken both ways
     residuals = [row - held * (row @ held) / (held @ held) for row in others]
@@ -99,11 +101,11 @@ def test_partial_tau_is_the_correlation_of_residuals_of_the_signs():
 
 def test_a_metric_that_is_the_truth_has_no_agreement_beyond_it():
     some = table({EXACT.name: [1, 2, 3, 4], GAP: [1, 2, 3, 4], RMA: [2, 1, 3, 4]})
-    assert np.isnan(ranks.agreement(some, kind="given the effect").loc[GAP, RMA])
+    assert np.isnan(ranks.rank_agreement(some, kind="given the effect").loc[GAP, RMA])
 
 
 def test_a_metric_that_says_the_same_of_all_agrees_with_none():
-    found = ranks.agreement(table({EXACT.name: [1, 2, 3], GAP: [1, 1, 1], RMA: [1, 2, 3]}))
+    found = ranks.rank_agreement(table({EXACT.name: [1, 2, 3], GAP: [1, 1, 1], RMA: [1, 2, 3]}))
     assert found.loc[GAP].isna().all()
     assert found.loc[RMA, EXACT.name] == 1
 
@@ -111,7 +113,7 @@ def test_a_metric_that_says_the_same_of_all_agrees_with_none():
 def test_medians_of_families_with_intervals_that_hold_them():
     some = drawn(n=16, strengths=np.repeat([0.0, 0.5, 1.0, 0.2], 4))
     found = ranks.between_families(some, resamples=60).set_index(["first", "second"])
-    taus = ranks.agreement(some)
+    taus = ranks.rank_agreement(some)
     assert found.loc[("answers", "answers"), "pairs"] == 1
     assert found.loc[("answers", "answers"), "tau"].estimate == pytest.approx(taus.loc[WORST, GAP])
     of_truth = found.loc[("truth", "answers"), "tau"]
@@ -129,21 +131,21 @@ def test_the_same_seed_draws_the_same_models():
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_standings_run_from_calm_to_feared_within_a_world():
+def test_normalised_ranks_run_from_0_to_1_within_a_world():
     both = pd.concat([
         table({EXACT.name: [0, 1, 2], GAP: [3, 3, 9]}), table({EXACT.name: [70, 50]}, world="pets", first=3)
     ])  # fmt: skip
-    found = ranks.standings(both)
-    assert list(found.loc[(found["metric"] == GAP), "standing"]) == [0.25, 0.25, 1.0]
-    assert list(found.loc[found["world"] == "pets", "standing"]) == [1.0, 0.0]
+    found = ranks.normalised_ranks(both)
+    assert list(found.loc[(found["metric"] == GAP), "rank"]) == [0.25, 0.25, 1.0]
+    assert list(found.loc[found["world"] == "pets", "rank"]) == [1.0, 0.0]
 
 
 def test_the_most_disputed_model_comes_first():
     values = {EXACT.name: [0, 1, 2], GAP: [0, 1, 2], RMA: [0, 2, 1], WORST: [0, 1, 2], MASK: [0, 2, 1]}
-    found = ranks.disagreement(table(values))
+    found = ranks.rank_spread(table(values))
     assert list(found["model"]) == [1, 2, 0]
     assert list(found["spread"]) == [0.5, 0.5, 0.0]
-    assert list(found["standing"]) == [0.5, 1.0, 0.0]
+    assert list(found["rank"]) == [0.5, 1.0, 0.0]
     assert set(found["metrics"]) == {4}  # the true effect is no party
 
 
@@ -151,6 +153,6 @@ def test_wrong_input_is_named():
     with pytest.raises(
         BiaslibError, match="kind must be one of all models, same strength, given the effect, not 'all'"
     ):
-        ranks.agreement(drawn(), kind="all")
+        ranks.rank_agreement(drawn(), kind="all")
     with pytest.raises(BiaslibError, match="lacks 'Sensitivity, exact counterfactuals'"):
-        ranks.agreement(drawn(metrics=(WORST, EXACT.name)).query("metric == @WORST"))
+        ranks.rank_agreement(drawn(metrics=(WORST, EXACT.name)).query("metric == @WORST"))

@@ -5,67 +5,76 @@ import pytest
 
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm
-from biaslib.statistics.detection import beyond, false_alarms, limit, noticed_from, p_value, power
+from biaslib.statistics.detection import (
+    detection_power,
+    detection_threshold,
+    false_positives,
+    flagged,
+    p_value,
+    prediction_limit,
+)
 
 
 def test_the_limit_by_hand():
-    # three twins 1, 2, 3: mean 2, standard deviation 1, t(2) at 95 % is 2.92
-    assert limit([1, 2, 3], side="above") == pytest.approx(2 + 2.919986 * math.sqrt(4 / 3), abs=1e-5)
-    assert limit([1, 2, 3], side="below") == pytest.approx(2 - 2.919986 * math.sqrt(4 / 3), abs=1e-5)
-    assert limit([1, np.nan, 2, 3], side="above") == limit([1, 2, 3], side="above")
-    assert np.isnan(limit([1.0], side="above"))
-    assert limit([0.3, 0.3, 0.3], side="above") == pytest.approx(0.3)
+    # three reference models 1, 2, 3: mean 2, standard deviation 1, t(2) at 95 % is 2.92
+    assert prediction_limit([1, 2, 3], side="above") == pytest.approx(2 + 2.919986 * math.sqrt(4 / 3), abs=1e-5)
+    assert prediction_limit([1, 2, 3], side="below") == pytest.approx(2 - 2.919986 * math.sqrt(4 / 3), abs=1e-5)
+    assert prediction_limit([1, np.nan, 2, 3], side="above") == prediction_limit([1, 2, 3], side="above")
+    assert np.isnan(prediction_limit([1.0], side="above"))
+    assert prediction_limit([0.3, 0.3, 0.3], side="above") == pytest.approx(0.3)
 
 
-def test_one_more_twin_is_reported_as_often_as_the_confidence_says():
+def test_one_more_reference_model_is_reported_as_often_as_the_confidence_says():
     rng = np.random.default_rng(0)
     for side in ("above", "below"):
-        hits = [beyond(values[4:], values[:4], side=side, confidence=0.9)[0] for values in rng.normal(size=(4000, 5))]
+        hits = [flagged(values[4:], values[:4], side=side, confidence=0.9)[0] for values in rng.normal(size=(4000, 5))]
         assert np.mean(hits) == pytest.approx(0.1, abs=0.015)
 
 
 def test_a_change_of_unit_changes_no_verdict():
     rng = np.random.default_rng(1)
-    twins, values = rng.normal(size=4), 3 * rng.normal(size=50)
+    reference, values = rng.normal(size=4), 3 * rng.normal(size=50)
     np.testing.assert_array_equal(
-        beyond(values, twins, side="above"), beyond(-7 * values + 2, -7 * twins + 2, side="below")
+        flagged(values, reference, side="above"), flagged(-7 * values + 2, -7 * reference + 2, side="below")
     )
 
 
 def test_no_value_and_no_twins_report_nothing():
-    assert beyond([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
-    assert beyond([9.0], [1.0], side="above").tolist() == [False]
-    assert false_alarms([1.0, 2.0], side="above").tolist() == [False, False]
+    assert flagged([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
+    assert flagged([9.0], [1.0], side="above").tolist() == [False]
+    assert false_positives([1.0, 2.0], side="above").tolist() == [False, False]
 
 
-def test_false_alarms_leave_each_twin_out():
-    twins = [0.10, 0.11, 0.12, 0.13, 0.90]
-    assert false_alarms(twins, side="above").tolist() == [False, False, False, False, True]
-    assert false_alarms(twins, side="below").tolist() == [False] * 5
+def test_false_positives_leave_each_reference_model_out():
+    reference = [0.10, 0.11, 0.12, 0.13, 0.90]
+    assert false_positives(reference, side="above").tolist() == [False, False, False, False, True]
+    assert false_positives(reference, side="below").tolist() == [False] * 5
 
 
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [([0, 1, 1], 0.5), ([1, 1, 1], 0.0), ([0, 0, 1], 1.0), ([1, 0.5, 1], 1.0), ([1, 1, 0.5], None)],
 )
-def test_noticed_from_the_strength_above_which_nothing_is_missed(shares, expected):
-    found = noticed_from([0.0, 0.5, 1.0], shares)
+def test_the_detection_threshold_is_the_strength_above_which_nothing_is_missed(shares, expected):
+    found = detection_threshold([0.0, 0.5, 1.0], shares)
     assert np.isnan(found) if expected is None else found == expected
-    assert found == noticed_from([1.0, 0.0, 0.5], [shares[2], shares[0], shares[1]]) or expected is None
+    assert found == detection_threshold([1.0, 0.0, 0.5], [shares[2], shares[0], shares[1]]) or expected is None
 
 
 def test_the_limit_of_a_mean_of_models_is_nearer():
-    assert limit([1, 2, 3], side="above", models=3) == pytest.approx(2 + 2.919986 * math.sqrt(1 / 3 + 1 / 3), abs=1e-5)
+    assert prediction_limit([1, 2, 3], side="above", models=3) == pytest.approx(
+        2 + 2.919986 * math.sqrt(1 / 3 + 1 / 3), abs=1e-5
+    )
 
 
 def test_p_is_the_confidence_at_which_the_limit_meets_the_values():
-    twins, values = [1.0, 2.0, 4.0, 4.5], [5.0, 6.5]
+    reference, values = [1.0, 2.0, 4.0, 4.5], [5.0, 6.5]
     for side in ("above", "below"):
-        p = p_value(values, twins, side=side)
+        p = p_value(values, reference, side=side)
         confidence = max(p, 1 - p)
-        met = limit(twins, side="above", confidence=confidence, models=2)
+        met = prediction_limit(reference, side="above", confidence=confidence, models=2)
         assert met == pytest.approx(5.75)
-    assert p_value(values, twins, side="above") + p_value(values, twins, side="below") == pytest.approx(1)
+    assert p_value(values, reference, side="above") + p_value(values, reference, side="below") == pytest.approx(1)
 
 
 def test_p_without_values_or_spread():
@@ -78,7 +87,7 @@ def test_p_without_values_or_spread():
 
 def test_p_values_of_unbiased_models_are_uniform_and_holm_keeps_the_family_at_its_level():
     rng = np.random.default_rng(2)
-    draws = rng.normal(size=(3000, 6, 7))  # audits x metrics x (one model and six twins)
+    draws = rng.normal(size=(3000, 6, 7))  # audits x metrics x (one model and six reference models)
     p = np.array([[p_value(one[:1], one[1:], side="above") for one in audit] for audit in draws])
     for level in (0.05, 0.2, 0.5):
         assert np.mean(p < level) == pytest.approx(level, abs=0.012)
@@ -91,39 +100,43 @@ def test_p_values_of_unbiased_models_are_uniform_and_holm_keeps_the_family_at_it
 )
 def test_power_is_what_a_simulation_finds(shift, spread, models):
     rng = np.random.default_rng(3)
-    twins = rng.normal(size=(20_000, 5))
+    reference = rng.normal(size=(20_000, 5))
     audited = (shift + spread * rng.normal(size=(20_000, models))).mean(axis=1)
-    factor = limit([0.0, 1.0, 2.0, 3.0, 4.0], side="above", models=models) - 2.0
-    bounds = twins.mean(axis=1) + factor / np.std(range(5), ddof=1) * twins.std(axis=1, ddof=1)
+    factor = prediction_limit([0.0, 1.0, 2.0, 3.0, 4.0], side="above", models=models) - 2.0
+    bounds = reference.mean(axis=1) + factor / np.std(range(5), ddof=1) * reference.std(axis=1, ddof=1)
     found = np.mean(audited > bounds)
-    assert power(shift=shift, spread=spread, twins=5, models=models) == pytest.approx(found, abs=0.012)
+    assert detection_power(shift=shift, spread=spread, n_reference=5, models=models) == pytest.approx(found, abs=0.012)
 
 
 def test_power_at_its_ends():
-    assert power(shift=0.0, twins=4) == pytest.approx(0.05)
-    assert power(shift=[0.0, 0.1, -0.1], spread=0.0, twin_spread=0.0, twins=4).tolist() == [0, 1, 0]
-    assert np.isnan(power(shift=np.nan, twins=4))
-    assert power(shift=1e9, twins=4) == 1
-    assert power(shift=-1e9, twins=4) == 0
-    many = power(shift=np.linspace(0, 8, 30), twins=6)
+    assert detection_power(shift=0.0, n_reference=4) == pytest.approx(0.05)
+    assert detection_power(shift=[0.0, 0.1, -0.1], spread=0.0, reference_spread=0.0, n_reference=4).tolist() == [
+        0,
+        1,
+        0,
+    ]
+    assert np.isnan(detection_power(shift=np.nan, n_reference=4))
+    assert detection_power(shift=1e9, n_reference=4) == 1
+    assert detection_power(shift=-1e9, n_reference=4) == 0
+    many = detection_power(shift=np.linspace(0, 8, 30), n_reference=6)
     assert (np.diff(many) > 0).all()
 
 
-def test_noticed_from_a_share():
-    assert noticed_from([0.2, 0.6, 1.0], [0.3, 0.8, 0.9], share=0.8) == 0.6
-    assert np.isnan(noticed_from([0.2, 0.6, 1.0], [0.9, 0.9, 0.7], share=0.8))
-    assert np.isnan(noticed_from([0.2, 1.0], [0.9, np.nan], share=0.8))
+def test_the_detection_threshold_of_a_share():
+    assert detection_threshold([0.2, 0.6, 1.0], [0.3, 0.8, 0.9], share=0.8) == 0.6
+    assert np.isnan(detection_threshold([0.2, 0.6, 1.0], [0.9, 0.9, 0.7], share=0.8))
+    assert np.isnan(detection_threshold([0.2, 1.0], [0.9, np.nan], share=0.8))
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
-        (lambda: limit([1, 2], side="above", confidence=1.0), "confidence must be from 0.5 to below 1"),
-        (lambda: limit([1, 2], side="above", models=0), "at least one model is audited, not 0"),
+        (lambda: prediction_limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
+        (lambda: prediction_limit([1, 2], side="above", confidence=1.0), "confidence must be from 0.5 to below 1"),
+        (lambda: prediction_limit([1, 2], side="above", models=0), "at least one model is audited, not 0"),
         (lambda: p_value([1], [1, 2], side="up"), "side must be above or below, not 'up'"),
-        (lambda: power(shift=1.0, twins=1), "at least 2 unbiased twins, not 1"),
-        (lambda: power(shift=1.0, twins=3, spread=-1.0), "a spread is a standard deviation"),
+        (lambda: detection_power(shift=1.0, n_reference=1), "at least 2 unbiased reference models, not 1"),
+        (lambda: detection_power(shift=1.0, n_reference=3, spread=-1.0), "a spread is a standard deviation"),
     ],
 )
 def test_wrong_arguments(call, sentence):

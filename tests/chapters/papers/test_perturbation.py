@@ -1,5 +1,5 @@
+from biaslib.attribution import METHODS
 from biaslib.chapters.papers import perturbation
-from biaslib.chapters.planted_maps import METHODS
 from biaslib.chapters.planted_perturbation import RANDOM
 
 

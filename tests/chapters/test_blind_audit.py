@@ -3,8 +3,9 @@ import pandas as pd
 import pytest
 
 from biaslib import worlds
-from biaslib.dial import envelopes, trials
-from biaslib.dial.envelopes import NONE, Guess
+from biaslib.chapters import blind_audit
+from biaslib.chapters.blind_audit import NONE, Guess
+from biaslib.dial import trials
 from biaslib.dial.measuring import Measured, balanced
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -32,31 +33,31 @@ def table():
 
 
 def test_every_candidate_is_a_column_of_its_world_and_the_cue_is_one():
-    for world, columns in envelopes.CANDIDATES.items():
+    for world, columns in blind_audit.CANDIDATES.items():
         drawn = worlds.get(world).factors(40, strength=0.0, seed=0)
         assert set(columns.values()) <= set(drawn.columns)
         assert worlds.get(world).cue in columns.values()
         assert worlds.get(world).target not in columns.values()
-    assert set(envelopes.CANDIDATES) == set(PLACES)
+    assert set(blind_audit.CANDIDATES) == set(PLACES)
 
 
 def test_each_number_is_one_model_and_all_numbers_are_all_models():
-    dealt = envelopes.deal(ZOO, range(len(ZOO)), seed=3)
+    dealt = blind_audit.assign(ZOO, range(len(ZOO)), seed=3)
     assert set(dealt) == set(ZOO)
     assert dealt != ZOO  # the number does not give the strength away
-    assert envelopes.deal(ZOO, [4, 1], seed=3) == [dealt[4], dealt[1]]
-    assert envelopes.deal(ZOO, range(len(ZOO)), seed=4) != dealt
+    assert blind_audit.assign(ZOO, [4, 1], seed=3) == [dealt[4], dealt[1]]
+    assert blind_audit.assign(ZOO, range(len(ZOO)), seed=4) != dealt
 
 
 @pytest.mark.parametrize("numbers", [[0, 10], [-1], [2, 2]])
 def test_a_number_without_a_model_of_its_own_is_refused(numbers):
     with pytest.raises(BiaslibError, match="different whole numbers from 0 to 9"):
-        envelopes.deal(ZOO, numbers)
+        blind_audit.assign(ZOO, numbers)
 
 
 def test_a_model_that_answers_by_a_candidate_is_seen_to(table):
     facing = table["facing"].to_numpy() > 0
-    found = envelopes.followed(model(facing)).set_index("candidate")
+    found = blind_audit.cue_dependence(model(facing)).set_index("candidate")
     row = found.loc["facing right"]
     assert row["agree"].estimate == 1
     assert row["oppose"].estimate == 0
@@ -66,7 +67,7 @@ def test_a_model_that_answers_by_a_candidate_is_seen_to(table):
     assert row["p_holm"] < 1e-6
     others = found.drop(index="facing right")
     assert (others["p_holm"] > 0.05).all()
-    assert envelopes.by_answers(envelopes.followed(model(facing))) == Guess("facing right", 1.0)
+    assert blind_audit.guess_from_answers(blind_audit.cue_dependence(model(facing))) == Guess("facing right", 1.0)
 
 
 def test_gaps_by_hand(table):
@@ -74,7 +75,7 @@ def test_gaps_by_hand(table):
     tone = table["tone"].to_numpy()
     warm = tone > np.median(tone)
     wrong = truth & ~warm  # only waterbirds without a warm plumage are missed
-    row = envelopes.followed(model(truth & ~wrong)).set_index("candidate").loc["a warm plumage"]
+    row = blind_audit.cue_dependence(model(truth & ~wrong)).set_index("candidate").loc["a warm plumage"]
     agree = warm == truth
     assert row["agree"].estimate == 1
     assert row["oppose"].estimate == pytest.approx(1 - wrong.sum() / (~agree).sum())
@@ -85,51 +86,51 @@ def test_gaps_by_hand(table):
 
 
 def test_who_is_always_right_follows_nothing(table):
-    found = envelopes.followed(model(table["waterbird"].to_numpy(bool)))
+    found = blind_audit.cue_dependence(model(table["waterbird"].to_numpy(bool)))
     assert [gap.estimate for gap in found["gap"]] == [0] * len(found)
-    assert envelopes.by_answers(found) == Guess(NONE, 0.0)
+    assert blind_audit.guess_from_answers(found) == Guess(NONE, 0.0)
 
 
 def test_one_answer_for_all_has_no_correlation(table):
-    found = envelopes.followed(model(np.ones(len(table))))
+    found = blind_audit.cue_dependence(model(np.ones(len(table))))
     assert all(np.isnan(value.estimate) for value in found["mcc"])
 
 
-def test_points():
+def test_the_score_of_a_guess():
     biased, calm = Trial(world="pets", strength=0.5), Trial(world="pets", strength=0.0)
-    assert envelopes.points(Guess("a ball beside it", 0.5), biased)["total"] == 6
-    assert envelopes.points(Guess("a garden", 0.75), biased) == {"biased": 2, "cue": 0, "strength": 1, "total": 3}
-    assert envelopes.points(Guess(NONE, 0.0), biased)["total"] == 0
-    assert envelopes.points(Guess(NONE, 0.0), calm)["total"] == 6
-    assert envelopes.points(Guess("a garden", 0.25), calm) == {"biased": 0, "cue": 0, "strength": 1, "total": 1}
+    assert blind_audit.score(Guess("a ball beside it", 0.5), biased)["total"] == 6
+    assert blind_audit.score(Guess("a garden", 0.75), biased) == {"biased": 2, "cue": 0, "strength": 1, "total": 3}
+    assert blind_audit.score(Guess(NONE, 0.0), biased)["total"] == 0
+    assert blind_audit.score(Guess(NONE, 0.0), calm)["total"] == 6
+    assert blind_audit.score(Guess("a garden", 0.25), calm) == {"biased": 0, "cue": 0, "strength": 1, "total": 1}
 
 
 @pytest.mark.parametrize("guess", [Guess("a cloud", 0.5), Guess(NONE, 1.5)])
 def test_a_guess_that_is_none_is_refused(guess):
     with pytest.raises(BiaslibError, match="A guess is one of a ball beside it"):
-        envelopes.points(guess, Trial(world="pets", strength=0.5))
+        blind_audit.score(guess, Trial(world="pets", strength=0.5))
 
 
 def test_attention_is_of_each_region():
     one = model(np.ones(20))
-    found = envelopes.attention(one)
+    found = blind_audit.attention(one, ["bird", "background"])
     assert set(found) == {"bird", "background"}
     assert found["background"] > found["bird"]  # an even map is more like the larger region
-    assert envelopes.attention(one, ["bird"]) == {"bird": found["bird"]}
+    assert blind_audit.attention(one, ["bird"]) == {"bird": found["bird"]}
 
 
 def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_path):
     """A stand-in that answers by the picture's mean brightness: light moves it, and facing does not."""
     trial = Trial(world="birds", strength=1.0, size=32, test_images=20, explained=10)
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path))
-    monkeypatch.setattr(envelopes, "network", lambda trial: None)
+    monkeypatch.setattr(blind_audit, "network", lambda trial: None)
 
     def bright(_, images):
         light = images.mean(axis=(1, 2, 3)) / 25.0
         return np.stack([np.zeros(len(images)), light - 4.0], axis=1)
 
-    monkeypatch.setattr(envelopes.training, "predict", bright)
-    found = dict(zip(envelopes.CANDIDATES["birds"], envelopes.run(trial), strict=True))
+    monkeypatch.setattr(blind_audit.training, "predict", bright)
+    found = dict(zip(blind_audit.CANDIDATES["birds"], blind_audit.run(trial), strict=True))
     table = balanced(trial)
     for words, column in (("water behind the bird", "background"), ("bright light", "light")):
         ends = (0, 1) if column == "background" else np.quantile(table[column], (0.1, 0.9))
@@ -146,10 +147,10 @@ def test_a_table_of_effects_has_an_interval_for_each_candidate(monkeypatch):
     trial = Trial(world="birds", strength=1.0)
     kept = np.zeros((6, 50, 2))
     kept[1, :, 1] = np.linspace(0.2, 0.4, 50)
-    monkeypatch.setattr(envelopes.parallel, "stored", lambda *_, **__: [kept])
-    found = envelopes.effects([trial])[0]
+    monkeypatch.setattr(blind_audit.parallel, "stored", lambda *_, **__: [kept])
+    found = blind_audit.effects([trial])[0]
     assert isinstance(found, pd.DataFrame)
-    assert list(found["candidate"]) == list(envelopes.CANDIDATES["birds"])
+    assert list(found["candidate"]) == list(blind_audit.CANDIDATES["birds"])
     effect = found["effect"][1]
     assert isinstance(effect, Interval)
     assert effect.estimate == pytest.approx(0.3)

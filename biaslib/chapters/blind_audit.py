@@ -1,4 +1,4 @@
-"""A game for a class: models without their names, the cues they may lean on, and what is in the envelopes."""
+"""The blind audit, a game for a class: unnamed models, the cues they may lean on, guesses and their score."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from biaslib.dial.measuring import Measured, balanced, pictures, probability
 from biaslib.dial.trials import Trial, network
 from biaslib.errors import BiaslibError
 from biaslib.metrics.correlation import matthews_correlation
-from biaslib.statistics import Comparison, Interval, holm, interval
+from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.proportions import compare_shares, share_interval
 from biaslib.store import parallel
 
@@ -71,11 +71,11 @@ class Guess:
     strength: float
 
 
-def deal(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
+def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
     """The models in the envelopes: the same number is the same model, other numbers are others.
 
     Args:
-        trials: the zoo.
+        trials: all models of the game.
         envelopes: whole numbers >= 0, below the number of models.
         seed: of the shuffle.
 
@@ -91,20 +91,14 @@ def deal(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) ->
     return [trials[order[number]] for number in envelopes]
 
 
-def candidates(trial: Trial) -> dict[str, np.ndarray]:
-    """(N,) bool of each candidate on the balanced test images: there or not, or above the middle of all images."""
-    table = balanced(trial)
-    return {words: _much(table[column].to_numpy()) for words, column in CANDIDATES[trial.world].items()}
-
-
-def followed(one: Measured, *, seed: int = 0) -> pd.DataFrame:
+def cue_dependence(model: Measured, *, seed: int = 0) -> pd.DataFrame:
     """How far the answers follow each candidate: what an auditor sees who has its labels, one forward pass an image.
 
     On balanced images no candidate says anything of the target, so that a model that leans on none is as often right
     where a candidate agrees with the target (both there, or neither) as where it does not.
 
     Args:
-        one: the model.
+        model: its measurements.
         seed: of the bootstrap over images.
 
     Returns:
@@ -115,18 +109,21 @@ def followed(one: Measured, *, seed: int = 0) -> pd.DataFrame:
     """
     rows = []
     rng = np.random.default_rng(seed)
-    for words, there in candidates(one.trial).items():
-        agree = there == one.truth
-        gap = compare_shares(one.correct[agree], one.correct[~agree])
-        sides = [share_interval(int(one.correct[rows_].sum()), int(rows_.sum())) for rows_ in (agree, ~agree)]
+    factors = balanced(model.trial)
+    for candidate, column in CANDIDATES[model.trial.world].items():
+        values = factors[column].to_numpy()
+        there = values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
+        agree = there == model.truth
+        gap = compare_shares(model.correct[agree], model.correct[~agree])
+        sides = [share_interval(int(model.correct[side].sum()), int(side.sum())) for side in (agree, ~agree)]
         rows.append(
             {
-                "candidate": words,
+                "candidate": candidate,
                 "agree": sides[0],
                 "oppose": sides[1],
-                "gap": _interval_of(gap),
-                "worst": _worst(one, there),
-                "mcc": _mcc(one.answer, there, rng),
+                "gap": Interval(gap.difference, gap.low, gap.high, sum(gap.n)),
+                "worst": _worst(model, there),
+                "mcc": _mcc(model.answer, there, rng),
                 "p": gap.p,
             }
         )
@@ -134,28 +131,24 @@ def followed(one: Measured, *, seed: int = 0) -> pd.DataFrame:
     return table.assign(p_holm=holm(table["p"]))
 
 
-def effects(trials: Sequence[Trial], *, scheduler: str | None = None) -> list[pd.DataFrame]:
+def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
     """What is in the envelopes: the true effect of every candidate on each model's answer.
 
     Each of some balanced images is drawn with little and with much of the candidate, and all else the same.
-
-    Args:
-        trials: the models.
-        scheduler: see `parallel.workers`.
 
     Returns:
         For each model a row a candidate: `candidate` and `effect`, mean of P(target | much) - P(target | little), an
         Interval over images.
     """
-    found = parallel.stored("dial-candidates", list(trials), run, scheduler=scheduler)
+    probabilities = parallel.stored("dial-candidates", list(trials), run)
     return [
         pd.DataFrame(
             {
                 "candidate": list(CANDIDATES[trial.world]),
-                "effect": [interval(row[:, 1] - row[:, 0], bounds=(-1, 1)) for row in values],
+                "effect": [interval(pair[:, 1] - pair[:, 0], bounds=(-1, 1)) for pair in values],
             }
         )
-        for trial, values in zip(trials, found, strict=True)
+        for trial, values in zip(trials, probabilities, strict=True)
     ]
 
 
@@ -164,21 +157,21 @@ def run(trial: Trial) -> np.ndarray:
     return np.asarray(parallel.single_threaded(_run, trial))
 
 
-def attention(one: Measured, regions: Sequence[str] | None = None) -> dict[str, float]:
-    """Mean mask score of the model's maps with each region of its world; NaN where no image has region and map."""
-    samples = pictures(one.trial)
-    scores = {region: metrics.mask_score(one.map, samples.masks[region]) for region in regions or samples.masks}
+def attention(model: Measured, regions: Sequence[str]) -> dict[str, float]:
+    """Mean mask score of the model's maps with each of these regions; NaN where no image has region and map."""
+    masks = pictures(model.trial).masks
+    scores = {region: metrics.mask_score(model.map, masks[region]) for region in regions}
     return {
         region: float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
         for region, values in scores.items()
     }
 
 
-def points(guess: Guess, trial: Trial) -> dict[str, float]:
+def score(guess: Guess, trial: Trial) -> dict[str, float]:
     """What a guess is worth: 2 points for whether the model was biased, 2 for the cue, 2 for the strength.
 
-    The last are 2 (1 - 2 |guess - strength|), none where it is off by a half or more. Who says `NONE` gets all six
-    where that is true and nothing where it is not, but what the strength 0 is worth.
+    The last are 2 (1 - 2 |guess - strength|), none where it is off by a half or more. A guess of `NONE` gets all six
+    where that is true; where it is not, it gets only what the strength 0 is worth.
 
     Args:
         guess: as it was written down.
@@ -196,12 +189,12 @@ def points(guess: Guess, trial: Trial) -> dict[str, float]:
             f"A guess is one of {', '.join(known)} and a strength from 0 to 1, not {guess.cue!r} and {guess.strength}."
         )
     cue = answer(trial).cue
-    found = {
+    points = {
         "biased": 2.0 * ((guess.cue == NONE) == (cue == NONE)),
         "cue": 2.0 * (guess.cue == cue),
         "strength": 2.0 * max(0.0, 1 - 2 * abs(guess.strength - trial.strength)),
     }
-    return found | {"total": sum(found.values())}
+    return points | {"total": sum(points.values())}
 
 
 def answer(trial: Trial) -> Guess:
@@ -210,8 +203,8 @@ def answer(trial: Trial) -> Guess:
     return Guess(own if trial.strength > 0 else NONE, trial.strength)
 
 
-def by_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
-    """The guess of a player who reads nothing but `followed`.
+def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
+    """The guess of a player who reads the table of `cue_dependence` and nothing else.
 
     The candidate with the widest gap, where the corrected test reports it, with the size of its correlation with the
     answers as the strength.
@@ -223,34 +216,27 @@ def by_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
 
 
 def _run(trial: Trial) -> np.ndarray:
-    model, table = network(trial), balanced(trial).head(EDITED)
-    found = []
+    model, factors = network(trial), balanced(trial)
+    table = factors.head(EDITED)
+    probabilities = []
     for column in CANDIDATES[trial.world].values():
         values = table[column].to_numpy()
-        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(balanced(trial)[column], _ENDS)
+        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], _ENDS)
         edited = [table.assign(**{column: np.full(len(table), end).astype(values.dtype)}) for end in ends]
-        images = [trial.drawn_by.render(one, size=trial.size).images for one in edited]
-        found.append([probability(trial.world, training.predict(model, some)) for some in images])
-    return np.array(found).transpose(0, 2, 1)
+        images = [trial.drawn_by.render(rows, size=trial.size).images for rows in edited]
+        probabilities.append([probability(trial.world, training.predict(model, some)) for some in images])
+    return np.array(probabilities).transpose(0, 2, 1)
 
 
-def _much(values: np.ndarray) -> np.ndarray:
-    return values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
-
-
-def _interval_of(compared: Comparison) -> Interval:
-    return Interval(compared.difference, compared.low, compared.high, sum(compared.n))
-
-
-def _worst(one: Measured, there: np.ndarray) -> Interval:
-    found = metrics.group_accuracy(one.correct, 2 * one.truth + there)
-    lowest = found.iloc[int(found["accuracy"].to_numpy().argmin())]
+def _worst(model: Measured, there: np.ndarray) -> Interval:
+    groups = metrics.group_accuracy(model.correct, 2 * model.truth + there)
+    lowest = groups.iloc[int(groups["accuracy"].to_numpy().argmin())]
     return Interval(float(lowest["accuracy"]), float(lowest["low"]), float(lowest["high"]), int(lowest["n"]))
 
 
 def _mcc(answers: np.ndarray, there: np.ndarray, rng: np.random.Generator) -> Interval:
     drawn = rng.integers(len(answers), size=(_RESAMPLES, len(answers)))
     values = matthews_correlation(answers[drawn], there[drawn])
-    some = values[np.isfinite(values)]
-    low, high = np.quantile(some, (0.025, 0.975)) if len(some) else (np.nan, np.nan)
+    defined = values[np.isfinite(values)]
+    low, high = np.quantile(defined, (0.025, 0.975)) if len(defined) else (np.nan, np.nan)
     return Interval(float(matthews_correlation(answers, there)), float(low), float(high), len(answers))

@@ -1,0 +1,120 @@
+"""The detection matrix: for every metric and world, how often it notices the bias at each strength."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from biaslib import worlds
+from biaslib.dial.catalogue import METRICS
+from biaslib.dial.trials import PLACES
+from biaslib.figures import theme
+from biaslib.figures.svg import tooltip
+
+TRUTH: Final = "True causal effect"
+_CORNERS: Final = np.array([(-0.46, -0.43), (0.46, -0.43), (0.46, 0.43), (-0.46, 0.43)])
+_GAP, _LEFT, _HEAD, _ROW = 0.9, 11.5, 6.0, 0.0255  # columns, columns, rows, and a row's height by the page's width
+_EXAMPLE: Final = 11  # seed of the pictures over the blocks
+
+
+class _Square(NamedTuple):
+    """A place of the matrix, how far its square is filled, from 0 to 1, and the words of its tooltip."""
+
+    x: float
+    y: float
+    value: float
+    colour: str
+    words: str
+
+
+def detection_matrix(
+    powers: pd.DataFrame, false_positives: pd.DataFrame, effects: pd.DataFrame, *, images: int
+) -> Figure:
+    """Rows of metrics, blocks of worlds, columns of strengths: the fuller a square, the surer the bias is noticed.
+
+    Over each block an image without its cue and with it; the first row is the truth that metrics are tried against; the
+    column of strength 0 holds false positives.
+
+    Args:
+        powers: of `verdicts.powers`, for one architecture a world; one audited model is shown.
+        false_positives: of `verdicts.false_positive_counts`, likewise.
+        effects: columns world, strength and effect (mean true effect).
+        images: test images that the auditor has.
+    """
+    shown = [world for world in PLACES if world in set(powers["world"])]
+    strengths = [0.0, *sorted(powers["strength"].unique())]
+    starts = {world: place * (len(strengths) + _GAP) for place, world in enumerate(shown)}
+    rows = _rows(set(powers["metric"]))
+    foot = max(rows.values())
+    figure, ax = theme.new(aspect=_ROW * (_HEAD + foot + 2))
+    ax.set(xlim=(-_LEFT, max(starts.values()) + len(strengths) - 0.4), ylim=(foot + 1.4, -_HEAD))
+    theme.bare(ax)
+    audits = powers[(powers["images"] == images) & (powers["models"] == 1) & powers["power"].notna()]
+    for world, start in starts.items():
+        _pictures(ax, world, start, len(strengths))
+        squares: list[_Square] = []
+        true = effects[effects["world"] == world].set_index("strength")["effect"]
+        for place, s in enumerate(strengths):
+            if s in true:
+                words = f"{world}, strength {s:g}: true effect {true[s]:.2f}"
+                squares.append(_Square(start + place, 0.0, abs(float(true[s])), "green", words))
+        counts = false_positives[(false_positives["world"] == world) & false_positives["metric"].isin(rows)]
+        for metric, flagged, of in zip(counts["metric"], counts["false_positives"], counts["audits"], strict=True):
+            words = f"{metric}, {world}: {flagged} of {of} unbiased models accused"
+            squares.append(_Square(start, rows[metric], flagged / of, "orange", words))
+        noticed = audits[audits["world"] == world]
+        for metric, s, power in zip(noticed["metric"], noticed["strength"], noticed["power"], strict=True):
+            words = f"{metric}, {world}, strength {s:g}: noticed in {power:.0%} of audits"
+            squares.append(_Square(start + strengths.index(s), rows[metric], power, "blue", words))
+        _draw(ax, squares)
+        for place in sorted({0, len(strengths) // 2, len(strengths) - 1}):  # there is no room for more
+            _write(ax, start + place, foot + 0.7, f"{strengths[place]:g}", ha="center", va="top", fontsize=6.5)
+    for name, height in rows.items():
+        _write(ax, -0.9, height, name, ha="right", va="center", fontsize=7.2, color=theme.INK)
+    _write(ax, -0.9, foot + 0.7, "strength of the bias", ha="right", va="top", fontsize=6.5)
+    return figure
+
+
+def _rows(known: set[str]) -> dict[str, float]:
+    """Where the truth and every metric that was measured stand, with a gap between families."""
+    rows, place, last = {TRUTH: 0.0}, 0.0, ""
+    for metric in METRICS:
+        if metric.name in known:
+            place += 1.0 if metric.family == last else 1.5
+            rows[metric.name], last = place, metric.family
+    return rows
+
+
+def _draw(ax: Axes, squares: Sequence[_Square]) -> None:
+    """A pale square for all that was measured, filled as far as the value says."""
+    corners = [_CORNERS + np.array([square.x, square.y]) for square in squares]
+    ax.add_collection(PolyCollection(corners, facecolors=[(*to_rgb(theme.GRID), 0.55)], linewidths=0))
+    hues = [(*to_rgb(theme.COLOURS[square.colour]), float(np.clip(square.value, 0, 1))) for square in squares]
+    filled = ax.add_collection(PolyCollection(corners, facecolors=hues, linewidths=0))
+    tooltip(filled, [square.words for square in squares])
+
+
+def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
+    """One image of the world without the cue and with it, over its block."""
+    drawn_by, width = worlds.get(world), min(columns / 2, 3.0)
+    table = drawn_by.factors(40, strength=0.0, seed=_EXAMPLE)
+    row = table[table[drawn_by.target].astype(bool)].head(1)
+    limits = ax.get_xlim(), ax.get_ylim()
+    for at, cue in enumerate((0, 1)):
+        value = np.full(1, cue).astype(table[drawn_by.cue].to_numpy().dtype)
+        picture = drawn_by.render(row.assign(**{drawn_by.cue: value}), size=128).images[0]
+        left = start - 0.5 + at * width
+        ax.imshow(picture, extent=(left + 0.04, left + width - 0.04, -1.0, -_HEAD + 1.3), aspect="auto")
+    ax.set(xlim=limits[0], ylim=limits[1])
+    place = PLACES[world]
+    _write(ax, start - 0.46, -_HEAD + 0.2, world, va="bottom", fontsize=8.5, fontweight="bold", color=theme.INK)
+    _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.8)
+
+
+def _write(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
+    ax.text(x, y, text, **{"color": theme.MUTED, **style})
