@@ -13,19 +13,9 @@ import scipy.stats
 from scipy.special import expit
 
 from biaslib import training
-from biaslib.chapters import attribute_models, face_generators
+from biaslib.chapters import attribute_models, face_generators, latent
 from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment, Key, keyed, known
-from biaslib.chapters.latent import (
-    WAYS,
-    CodeRequest,
-    attribute_probabilities,
-    audit_directions,
-    code_request,
-    generator_of,
-    nuisance_regressor,
-    size_of,
-)
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import freed, random_directions
@@ -82,8 +72,8 @@ class DirectionAudit:
     seed: int = 0  # of all codes and directions
 
     def __post_init__(self) -> None:
-        if self.way not in WAYS:
-            raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {self.way!r}.")
+        if self.way not in latent.WAYS:
+            raise BiaslibError(f"way must be {' or '.join(latent.WAYS)}, not {self.way!r}.")
         if not {STEP, -STEP} <= set(self.steps):
             raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
         if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
@@ -133,7 +123,7 @@ def direction_audits(audits: Sequence[DirectionAudit]) -> list[DirectionAuditRes
     keys = []
     for audit in audits:
         judges = audit.attribute_classifiers
-        request = code_request(audit.generator, judges, way=audit.way, count=audit.fitted, seed=audit.seed)
+        request = latent.code_request(audit.generator, judges, way=audit.way, count=audit.fitted, seed=audit.seed)
         keys.append((audit, tuple(keyed(audit.target_classifiers)), tuple(keyed(judges)), request))
     results = parallel.stored("face-sensitivity", keys, _audited)
     return [_result(audit, arrays) for audit, arrays in zip(audits, results, strict=True)]
@@ -219,12 +209,12 @@ def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, facto
 
 @parallel.one_thread
 def _audited(
-    audit: DirectionAudit, target_keys: tuple[Key, ...], attribute_keys: tuple[Key, ...], request: CodeRequest
+    audit: DirectionAudit, target_keys: tuple[Key, ...], attribute_keys: tuple[Key, ...], request: latent.CodeRequest
 ) -> dict[str, np.ndarray]:
-    generator = generator_of(audit.generator).generator
-    factors_of = nuisance_regressor(size=size_of(generator))
+    generator = latent.generator_of(audit.generator).generator
+    factors_of = latent.nuisance_regressor(size=latent.size_of(generator))
     targets, judges = [known(key) for key in target_keys], [known(key) for key in attribute_keys]
-    directions = audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
+    directions = latent.audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
     vectors = directions.vectors
     controls = freed(
         random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed), directions.named
@@ -234,7 +224,9 @@ def _audited(
         return np.stack([expit(training.predict(model, images)[:, 0]) for model in targets], axis=1)
 
     def judge(images: np.ndarray) -> pd.DataFrame:
-        return pd.concat([attribute_probabilities(judges, images), factors_of(images)], axis=1).astype(np.float32)
+        return pd.concat([latent.attribute_probabilities(judges, images), factors_of(images)], axis=1).astype(
+            np.float32
+        )
 
     start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
     before = predict(draw(generator, start))

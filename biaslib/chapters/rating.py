@@ -21,9 +21,9 @@ from biaslib.statistics import Interval
 from biaslib.statistics.crossed import crossed_interval
 from biaslib.statistics.intervals import percentile_ends
 
-TRIAL: Final = ["moved", "asked", "pair"]
-COLUMNS: Final = ["rater", *TRIAL, "swapped", "answer"]
-ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
+_TRIAL: Final = ["moved", "asked", "pair"]
+COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
+_ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
 _SYNTHETIC: Final = "synthetic"
 # of synthetic raters: the typical threshold, around which their own lie by a factor of about 1.5, and the standard
 # deviation of what they see around what is there; both in the unit of the changes
@@ -44,7 +44,7 @@ def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -
     if not rows:
         raise BiaslibError("There is nothing to ask: give at least one direction, one attribute and one pair.")
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame(rows, columns=TRIAL).iloc[rng.permutation(len(rows))].reset_index(drop=True)
+    table = pd.DataFrame(rows, columns=_TRIAL).iloc[rng.permutation(len(rows))].reset_index(drop=True)
     return table.assign(swapped=rng.random(len(rows)) < 0.5)
 
 
@@ -108,7 +108,7 @@ def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
     out. 1: all agree; 0: as by chance; below 0: less than that. The interval is over trials, n is their number. NaN
     where no trial has two raters, or all answers are the same.
     """
-    units = _checked(ratings, "the table of ratings").groupby(TRIAL, sort=False)["answer"]
+    units = _checked(ratings, "the table of ratings").groupby(_TRIAL, sort=False)["answer"]
     parts = pd.DataFrame(
         {"n": units.size(), "sum": units.sum(), "squares": units.agg(lambda answers: (answers**2).sum())}
     )
@@ -148,7 +148,7 @@ def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 
         lapsed = rng.random(len(changes)) < lapses
         answer[lapsed] = rng.integers(-1, 2, lapsed.sum())
         tables.append(
-            changes[TRIAL].assign(
+            changes[_TRIAL].assign(
                 rater=f"{_SYNTHETIC}-{number + 1}", swapped=rng.random(len(changes)) < 0.5, answer=answer.astype(int)
             )
         )
@@ -204,15 +204,15 @@ class Session:
 
     def answer(self, word: str) -> None:
         """Writes the answer to the next trial, about the image on the right compared with the one on the left."""
-        if word not in ANSWERS:
-            raise BiaslibError(f"An answer is {', '.join(ANSWERS)}, not {word!r}.")
+        if word not in _ANSWERS:
+            raise BiaslibError(f"An answer is {', '.join(_ANSWERS)}, not {word!r}.")
         with FileLock(f"{self.path}.lock"):
             left = self.left()
             if left.empty:
                 raise BiaslibError(f"{self.rater} has answered all {len(self.plan)} trials.")
             trial = left.iloc[0]
-            answer = -ANSWERS[word] if trial["swapped"] else ANSWERS[word]
-            row = pd.DataFrame([{**trial[[*TRIAL, "swapped"]], "rater": self.rater, "answer": answer}])
+            answer = -_ANSWERS[word] if trial["swapped"] else _ANSWERS[word]
+            row = pd.DataFrame([{**trial[[*_TRIAL, "swapped"]], "rater": self.rater, "answer": answer}])
             table = pd.concat([self._table(), row[COLUMNS]], ignore_index=True)
             with store.replacing(self.path) as partial:
                 table.to_csv(partial, index=False)
@@ -238,7 +238,7 @@ def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
             raise BiaslibError(f"The plan asks about pairs along {moved} that are not among the pictures.")
     left, right = (widgets.Image(format="png", width=_SIDE, height=_SIDE) for _ in range(2))
     question, progress = widgets.HTML(), widgets.HTML()
-    buttons = [widgets.Button(description=word) for word in ANSWERS]
+    buttons = [widgets.Button(description=word) for word in _ANSWERS]
     faces, row = widgets.HBox([left, right]), widgets.HBox(buttons)
 
     def show() -> None:
@@ -267,15 +267,15 @@ def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
 
 
 def _keys(table: pd.DataFrame) -> list[tuple[str, str, int]]:
-    return list(table[TRIAL].itertuples(index=False, name=None))
+    return list(table[_TRIAL].itertuples(index=False, name=None))
 
 
 def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
     if missing := [column for column in COLUMNS if column not in table.columns]:
         raise BiaslibError(f"{name} has no column {missing[0]!r}: ratings have {', '.join(COLUMNS)}.")
-    if table[COLUMNS].isna().any(axis=None) or not table["answer"].isin(ANSWERS.values()).all():
+    if table[COLUMNS].isna().any(axis=None) or not table["answer"].isin(_ANSWERS.values()).all():
         raise BiaslibError(f"{name} has an answer that is not -1, 0 or 1, or an empty cell: mend or remove its row.")
-    twice = table.duplicated(["rater", *TRIAL])
+    twice = table.duplicated(["rater", *_TRIAL])
     if twice.any():
         rater = table[twice].iloc[0]["rater"]
         raise BiaslibError(f"{name} has two answers of {rater} to one trial: remove one of them.")
