@@ -1,6 +1,6 @@
 from biaslib.attribution import METHODS
 from biaslib.chapters.papers import perturbation
-from biaslib.chapters.planted_perturbation import RANDOM
+from biaslib.chapters.perturbation import RANDOM
 
 
 def test_cells_of_tables_3_and_5_read_off_the_page():
