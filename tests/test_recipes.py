@@ -158,9 +158,7 @@ print(json.dumps(changed))
 def test_an_edit_trains_again_what_depends_on_it_and_nothing_else(tmp_path):
     package = tmp_path / "biaslib"
     shutil.copytree(Path(biaslib.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run(
-        [sys.executable, "-c", KEYS, package, *EDITS], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", KEYS, package, *EDITS], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     changed = json.loads(done.stdout)
     assert len(changed["training/loop.py"]) == 5

@@ -10,14 +10,15 @@ import pandas as pd
 from scipy.special import expit
 
 from biaslib import attribution, datasets, training
-from biaslib.chapters.attribute_models import Experiment, Key, keyed, known, trained
+from biaslib.chapters.attribute_models import Experiment
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, causal_effect, mask_score, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation
+from biaslib.recipes import load, train
 from biaslib.samples import Samples
 from biaslib.statistics import Interval, interval
 from biaslib.statistics.crossed import crossed_interval
-from biaslib.store import fingerprint, parallel
+from biaslib.store import fingerprint, stored
 from biaslib.worlds.faces import STRENGTH, Faces
 
 
@@ -97,10 +98,9 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 
     Raises and warns as `attribute_models.trained` does.
     """
-    trained(experiments)
+    train.many([experiment.recipe for experiment in experiments])
     pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
-    keys = [(key, evaluation, pictures[key[0].size]) for key in keyed(experiments)]
-    results = parallel.stored("attribute-maps", keys, _maps)
+    results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
     labels = {size: evaluation.samples(size=size).labels for size in pictures}
     return [
         Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
@@ -118,9 +118,9 @@ def effects(
     """
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
-    trained(experiments)
-    keys = [(tuple(keyed(experiments)), evaluation, cause) for cause in causes]
-    return dict(zip(causes, parallel.stored("attribute-effects", keys, _effects), strict=True))
+    train.many([experiment.recipe for experiment in experiments])
+    results = _effects.many([(tuple(experiments), evaluation, cause) for cause in causes])
+    return dict(zip(causes, results, strict=True))
 
 
 def per_attribute(models: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame:
@@ -219,33 +219,33 @@ def where_drawn(
     return changes
 
 
-@parallel.one_thread
-def _maps(key: Key, evaluation: EvaluationFaces, pictures: str) -> dict[str, np.ndarray]:
+@stored("attribute-maps")
+def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) -> dict[str, np.ndarray]:
     """`logits` (N, T) and `maps` (N, T, h, w) of one model; the fingerprint of the pictures is for the store alone."""
-    model, images = known(key), evaluation.samples(size=key[0].size).images
-    maps = attribution.grad_cam(model, images, np.arange(len(key[0].outputs)), absolute=True)
+    model, images = load(experiment.recipe), evaluation.samples(size=experiment.size).images
+    maps = attribution.grad_cam(model, images, np.arange(len(experiment.outputs)), absolute=True)
     return {"logits": training.predict(model, images), "maps": maps.numpy()}
 
 
-@parallel.one_thread
-def _effects(keys: tuple[Key, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
-    size = keys[0][0].size
+@stored("attribute-effects")
+def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
+    size = experiments[0].size
     effect = causal_effect(
-        functools.partial(_probabilities, keys), Faces(), evaluation.factors(), cue=cause, size=size,
-        as_drawn=_as_drawn(keys, evaluation),
+        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause, size=size,
+        as_drawn=_as_drawn(experiments, evaluation),
     )  # fmt: skip
     return np.moveaxis(np.asarray(effect, np.float32), 2, 1)
 
 
 @functools.lru_cache(maxsize=2)
-def _as_drawn(keys: tuple[Key, ...], evaluation: EvaluationFaces) -> np.ndarray:
+def _as_drawn(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces) -> np.ndarray:
     """Kept in a worker's memory for the next cause."""
-    return _probabilities(keys, _rendered(evaluation, keys[0][0].size).images)
+    return _probabilities(experiments, _rendered(evaluation, experiments[0].size).images)
 
 
-def _probabilities(keys: tuple[Key, ...], images: np.ndarray) -> np.ndarray:
+def _probabilities(experiments: tuple[Experiment, ...], images: np.ndarray) -> np.ndarray:
     """(models, T, N)."""
-    return np.stack([expit(training.predict(known(key), images)).T for key in keys])
+    return np.stack([expit(training.predict(load(experiment.recipe), images)).T for experiment in experiments])
 
 
 @functools.lru_cache(maxsize=2)

@@ -10,7 +10,7 @@ from torch import nn
 from biaslib import datasets, models
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
-from biaslib.recipes import CelebA, Drawn, Recipe, Setup, Subset, load, load_many
+from biaslib.recipes import CelebA, Drawn, Recipe, Setup, Subset, load_many
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
@@ -115,9 +115,6 @@ class Experiment(Setup):
         )
 
 
-Key = tuple[Experiment, str]
-
-
 def known_attributes(source: str) -> tuple[str, ...]:
     """All attributes of a source of faces, the protected one among them."""
     return Faces.attributes if source == "generated" else ATTRIBUTES
@@ -140,12 +137,3 @@ def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) 
         DatasetWarning: what is known to be wrong with CelebA, where its faces are used.
     """
     return load_many([experiment.recipe for experiment in experiments], scheduler=scheduler)
-
-
-def keyed(experiments: Sequence[Experiment]) -> list[Key]:
-    return [(one, "") for one in experiments]
-
-
-def known(key: Key) -> nn.Module:
-    """The model of one experiment, for use inside a worker; trained here where the store lacks it."""
-    return load(key[0].recipe)

@@ -14,7 +14,7 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.proportions import compare_shares, share_interval
-from biaslib.store import parallel
+from biaslib.store import stored
 
 # what a picture shows -> the column of the world's table that draws it; the world's own cue is one of them
 CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -140,7 +140,7 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
         For each model a row a candidate: `candidate` and `effect`, mean of P(target | much) - P(target | little), an
         Interval over images.
     """
-    probabilities = parallel.stored("dial-candidates", list(trials), run)
+    probabilities = run.many(trials)
     return [
         pd.DataFrame(
             {
@@ -150,11 +150,6 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
         )
         for trial, values in zip(trials, probabilities, strict=True)
     ]
-
-
-def run(trial: Trial) -> np.ndarray:
-    """(candidates, images, 2) probability of the target with little and with much of each; on one thread."""
-    return np.asarray(parallel.single_threaded(_run, trial))
 
 
 def attention(model: Measured, regions: Sequence[str]) -> dict[str, float]:
@@ -215,7 +210,9 @@ def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
     return Guess(widest["candidate"], min(1.0, abs(widest["mcc"].estimate)))
 
 
-def _run(trial: Trial) -> np.ndarray:
+@stored("dial-candidates")
+def run(trial: Trial) -> np.ndarray:
+    """(candidates, images, 2) probability of the target with little and with much of each."""
     model, factors = network(trial), balanced(trial)
     table = factors.head(EDITED)
     probabilities = []

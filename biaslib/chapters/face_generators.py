@@ -18,13 +18,13 @@ import torch
 
 from biaslib import store
 from biaslib.book import project
-from biaslib.chapters.attribute_models import celeba
 from biaslib.errors import BiaslibError
 from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
 from biaslib.gan.networks import Generator
 from biaslib.gan.training import GanConfig, grow
-from biaslib.store import fingerprint, parallel, provenance
-from biaslib.worlds.faces import STRENGTH, Faces
+from biaslib.recipes import CelebA, Drawn
+from biaslib.store import fingerprint, parallel, provenance, stored
+from biaslib.worlds.faces import STRENGTH
 
 State = dict[str, torch.Tensor]
 
@@ -33,7 +33,7 @@ LOG: Final = ("images", "level", "alpha", "critic", "generator")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class GeneratorSetup:
     """One generator, the encoder of its images, and the faces it is trained on.
 
     Attributes:
@@ -65,50 +65,48 @@ class Experiment:
                 f"the encoder {len(self.gan.widths) - 1} widths."
             )
 
-    def pictures(self) -> np.ndarray:
-        """The faces it is trained on, (images, size, size, 3) uint8.
-
-        Raises:
-            BiaslibError: where CelebA's files are missing.
-        """
+    @property
+    def data(self) -> Drawn | CelebA:
+        """The faces it is trained on."""
         if self.source == "celeba":
-            return celeba("train", size=self.gan.size).images[: self.images]
-        world = Faces()
-        table = world.factors(self.images, strength=self.strength, seed=self.gan.seed, detail=self.detail)
-        return world.render(table, size=self.gan.size, regions=()).images
+            return CelebA(size=self.gan.size, images=self.images)
+        return Drawn(
+            world="faces", images=self.images, strength=self.strength, seed=self.gan.seed, size=self.gan.size,
+            options=(("detail", self.detail),),
+        )  # fmt: skip
+
+    def fingerprint(self) -> str:
+        """Hash of the code and the photographs that the faces depend on."""
+        return self.data.fingerprint()
 
 
-def _recipe(seed: int) -> Experiment:
+def _recipe(seed: int) -> GeneratorSetup:
     """32 pixels, in widths of which two generators with their encoders have room in the repository."""
     gan = GanConfig(
         widths=(96, 96, 64, 32), growth=((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), images=160_000,
         decay=0.25, seed=seed,
     )  # fmt: skip
-    return Experiment(gan=gan, encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed))
+    return GeneratorSetup(gan=gan, encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed))
 
 
 # what `biaslib grow` trains and keeps
 RECIPES: Final = {f"faces-{seed}": _recipe(seed) for seed in range(2)}
 
 
-def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Experiment:
+def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
     """32 pixels within minutes on two cores: another loss and a penalty at every fourth step, for a first look.
 
     Args:
         images: shown to the generator; its encoder is shown half as many.
         seed: of everything.
-        threads: see `Experiment`; two are 1.7 times as fast as one, unless another generator has the other core.
+        threads: see `GeneratorSetup`; two are 1.7 times as fast as one, unless another generator has the other core.
     """
     gan = GanConfig(
         widths=(96, 96, 64, 32), images=images, loss="r1", penalty=0.5, penalty_every=4, learning_rate=2e-3,
         decay=0.25, chunks=30, seed=seed,
     )  # fmt: skip
     encoder = EncoderConfig(widths=(48, 96, 96), images=images // 2, seed=seed)
-    return Experiment(gan=gan, encoder=encoder, threads=threads)
-
-
-# what the store knows a training by: the experiment and, of photographs, their fingerprint
-Key = tuple[Experiment, str]
+    return GeneratorSetup(gan=gan, encoder=encoder, threads=threads)
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class Trained:
     latent_correlation: np.ndarray
 
 
-def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[Trained]:
+def trained(setups: Sequence[GeneratorSetup]) -> list[Trained]:
     """The generators, in this order, trained side by side where the store lacks them.
 
     A training that was killed goes on where it was, the generator's and the encoder's: their checkpoints are removed
@@ -139,16 +137,16 @@ def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) 
     Raises:
         BiaslibError: where CelebA's files are missing.
     """
-    keys = [(one, fingerprint.of_value(one.pictures()) if one.source == "celeba" else "") for one in experiments]
-    states = parallel.stored("face-generator", keys, train, scheduler=scheduler)
-    for key in keys:
-        shutil.rmtree(_checkpoints(key), ignore_errors=True)
-    return [_restored(one, state) for one, state in zip(experiments, states, strict=True)]
+    states = train.many(setups)
+    for setup in setups:
+        shutil.rmtree(_checkpoints(setup), ignore_errors=True)
+    return [_restored(setup, state) for setup, state in zip(setups, states, strict=True)]
 
 
-def train(key: Key) -> State:
-    """All tensors of one generator and its encoder, trained on the experiment's threads: cores do not change them."""
-    return parallel.on_threads(key[0].threads, _train, key)
+@stored("face-generator")
+def train(setup: GeneratorSetup) -> State:
+    """All tensors of one generator and its encoder, trained on the set-up's threads: cores do not change them."""
+    return parallel.on_threads(setup.threads, _train, setup)
 
 
 def kept(name: str) -> tuple[Trained, dict[str, Any]]:
@@ -203,14 +201,13 @@ def keep(name: str) -> Path:
     """
     if name not in RECIPES:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(RECIPES)}.")
-    experiment, start = RECIPES[name], perf_counter()
-    key = (experiment, "")
-    state = store.get_or_compute("face-generator", key, lambda: train(key), code=train)
-    shutil.rmtree(_checkpoints(key), ignore_errors=True)
+    setup, start = RECIPES[name], perf_counter()
+    state = train(setup)
+    shutil.rmtree(_checkpoints(setup), ignore_errors=True)
     record = {
         "command": f"biaslib grow {name}",
         "preset": name,
-        "experiment": dataclasses.asdict(experiment),
+        "experiment": dataclasses.asdict(setup),
         "device": provenance.device(),
         "date": provenance.now(),
         "commit": provenance.commit(project.find().root),
@@ -224,17 +221,17 @@ def keep(name: str) -> Path:
     return weights
 
 
-def _checkpoints(key: Key) -> Path:
+def _checkpoints(setup: GeneratorSetup) -> Path:
     """The folder of what a training leaves when it is killed."""
-    name = fingerprint.of_value([key, fingerprint.of_code(train)])
+    name = fingerprint.of_value([setup, fingerprint.of_code(_train)])
     return store.root() / "checkpoints" / f"face-generator-{name}"
 
 
-def _train(key: Key) -> State:
-    experiment, folder = key[0], _checkpoints(key)
-    grown = grow(experiment.pictures(), experiment.gan, checkpoint=folder / "generator.pt")
-    print(f"the generator is grown; its encoder is next ({experiment.encoder.images:,} images)", file=sys.stderr)
-    encoder = train_encoder(grown.generator, experiment.encoder, checkpoint=folder / "encoder.pt")
+def _train(setup: GeneratorSetup) -> State:
+    folder = _checkpoints(setup)
+    grown = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
+    print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
+    encoder = train_encoder(grown.generator, setup.encoder, checkpoint=folder / "encoder.pt")
     return {
         **{f"generator.{name}": tensor for name, tensor in grown.generator.state_dict().items()},
         **{f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()},
@@ -244,9 +241,9 @@ def _train(key: Key) -> State:
     }
 
 
-def _restored(experiment: Experiment, state: State) -> Trained:
-    generator = Generator(latent=experiment.gan.latent, widths=experiment.gan.widths)
-    encoder = Encoder(latent=experiment.gan.latent, size=experiment.gan.size, widths=experiment.encoder.widths)
+def _restored(setup: GeneratorSetup, state: State) -> Trained:
+    generator = Generator(latent=setup.gan.latent, widths=setup.gan.widths)
+    encoder = Encoder(latent=setup.gan.latent, size=setup.gan.size, widths=setup.encoder.widths)
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         network.load_state_dict(own)

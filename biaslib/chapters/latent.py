@@ -1,6 +1,5 @@
 """Codes of generated faces, directions along which attributes come, and what says which attributes a face has."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,17 +9,18 @@ import pandas as pd
 from scipy.special import expit
 from torch import nn
 
-from biaslib import store, training
-from biaslib.chapters import attribute_models, face_generators
-from biaslib.chapters.attribute_models import Experiment, Key, keyed, known, known_attributes
+from biaslib import training
+from biaslib.chapters import face_generators
+from biaslib.chapters.attribute_models import Experiment, known_attributes
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.gan.encoder import encoded
 from biaslib.gan.networks import Generator
+from biaslib.recipes import load, train
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.store import fingerprint, parallel
+from biaslib.store import fingerprint, stored
 from biaslib.worlds.faces import STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
@@ -122,7 +122,7 @@ class NuisanceRegressor:
 
 def nuisance_regressor(*, size: int = 32, count: int = 6000) -> NuisanceRegressor:
     """The regression of `UNLABELLED_FACTORS` on rendered faces, of which a fifth are kept back for R²."""
-    fit = store.get_or_compute("face-looks", (size, count), functools.partial(_fitted, (size, count)))
+    fit = _fitted(size, count)
     r2 = pd.Series(fit["r2"], index=list(UNLABELLED_FACTORS))
     return NuisanceRegressor(size, r2, fit["weights"], fit["offset"])
 
@@ -131,16 +131,18 @@ def nuisance_regressor(*, size: int = 32, count: int = 6000) -> NuisanceRegresso
 class CodeRequest:
     """All that codes and their labels depend on; made by `code_request`."""
 
-    generator: str | face_generators.Experiment  # the name of one that comes with the book, or one to be trained
+    generator: str | face_generators.GeneratorSetup  # the name of one that comes with the book, or one to be trained
     weights: str  # a fingerprint of its weights and of its encoder's
-    classifiers: tuple[Key, ...]  # who label generated faces; () for encoded ones, which have labels of their own
+    classifiers: tuple[
+        Experiment, ...
+    ]  # who label generated faces; () for encoded ones, which have labels
     way: str
     count: int
     seed: int  # of the faces or codes
 
 
 def code_request(
-    generator: str | face_generators.Experiment,
+    generator: str | face_generators.GeneratorSetup,
     classifiers: Sequence[Experiment],
     *,
     way: str,
@@ -156,14 +158,13 @@ def code_request(
         raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {way!r}.")
     if count < 1:
         raise BiaslibError(f"count must be at least 1, not {count}.")
-    if way == "generated":
-        attribute_models.trained(classifiers)
-    keys = tuple(keyed(classifiers)) if way == "generated" else ()
+    labelling = tuple(classifiers) if way == "generated" else ()
+    train.many([classifier.recipe for classifier in labelling])
     networks = generator_of(generator)
     states = [network.state_dict() for network in (networks.generator, networks.encoder)]
     # another training under the same name is another generator
     weights = fingerprint.of_value([{name: tensor.numpy() for name, tensor in state.items()} for state in states])
-    return CodeRequest(generator, weights, keys, way, count, seed)
+    return CodeRequest(generator, weights, labelling, way, count, seed)
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
@@ -171,11 +172,11 @@ def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
 
     The columns are bool: the attributes, and for each unlabelled factor whether it is above rendered faces' mean.
     """
-    arrays = dict(store.get_or_compute("face-codes", request, functools.partial(_labelled, (request,))))
+    arrays = dict(_labelled(request))
     return arrays.pop("codes"), pd.DataFrame(arrays)
 
 
-def generator_of(generator: str | face_generators.Experiment) -> face_generators.Trained:
+def generator_of(generator: str | face_generators.GeneratorSetup) -> face_generators.Trained:
     """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
     if isinstance(generator, str):
         return face_generators.kept(generator)[0]
@@ -255,7 +256,7 @@ def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, I
     return _over_codes(own, count), _over_codes(others, count), _over_codes(share, count)
 
 
-@parallel.one_thread
+@stored("face-looks")
 def _fitted(size: int, count: int) -> dict[str, np.ndarray]:
     from sklearn.linear_model import Ridge
 
@@ -271,14 +272,14 @@ def _fitted(size: int, count: int) -> dict[str, np.ndarray]:
     return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
 
 
-@parallel.one_thread
+@stored("face-codes")
 def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
     networks = generator_of(request.generator)
     size = size_of(networks.generator)
     if request.way == "encoded":
         codes, labels, images = _encoded_faces(networks, size, request.count, _FACES_SEED + request.seed)
     else:
-        classifiers = [known(key) for key in request.classifiers]
+        classifiers = [load(classifier.recipe) for classifier in request.classifiers]
         codes, labels, images = _generated_faces(
             networks.generator, classifiers, request.count, _CODES_SEED + request.seed
         )

@@ -13,14 +13,15 @@ import scipy.stats
 from scipy.special import expit
 
 from biaslib import training
-from biaslib.chapters import attribute_models, face_generators, latent
+from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attention import EvaluationFaces
-from biaslib.chapters.attribute_models import Experiment, Key, keyed, known
+from biaslib.chapters.attribute_models import Experiment
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import freed, random_directions
+from biaslib.recipes import load, train
 from biaslib.statistics import holm
-from biaslib.store import parallel
+from biaslib.store import stored
 from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
@@ -59,7 +60,7 @@ def target_classifiers(
 class DirectionAudit:
     """An audit with one generator."""
 
-    generator: str | face_generators.Experiment  # the name of one that comes with the book, or one to be trained
+    generator: str | face_generators.GeneratorSetup  # the name of one that comes with the book, or one to be trained
     target_classifiers: tuple[Experiment, ...]  # under audit, of one output each
     attribute_classifiers: tuple[Experiment, ...]  # models of all attributes, which say what else a direction changes
     attributes: tuple[str, ...]  # along whose directions faces are moved
@@ -119,13 +120,13 @@ def direction_audits(audits: Sequence[DirectionAudit]) -> list[DirectionAuditRes
         BiaslibError: for an unknown generator, or faces of too few kinds to fit a direction.
     """
     everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
-    attribute_models.trained(list(dict.fromkeys(model for several in everyone for model in several)))
+    train.many([model.recipe for several in everyone for model in several])
     keys = []
     for audit in audits:
         judges = audit.attribute_classifiers
         request = latent.code_request(audit.generator, judges, way=audit.way, count=audit.fitted, seed=audit.seed)
-        keys.append((audit, tuple(keyed(audit.target_classifiers)), tuple(keyed(judges)), request))
-    results = parallel.stored("face-sensitivity", keys, _audited)
+        keys.append((audit, request))
+    results = _audited.many(keys)
     return [_result(audit, arrays) for audit, arrays in zip(audits, results, strict=True)]
 
 
@@ -202,18 +203,18 @@ def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, facto
     A row a model of one output, a column a factor of the world's table: the change of the probability for one standard
     deviation more of the factor, taken between its quartiles.
     """
-    attribute_models.trained(experiments)
-    keys = [(tuple(keyed(experiments)), evaluation, name) for name in factors]
-    return pd.DataFrame(dict(zip(factors, parallel.stored("face-slopes", keys, _slope), strict=True)))
+    train.many([experiment.recipe for experiment in experiments])
+    results = _slope.many([(tuple(experiments), evaluation, name) for name in factors])
+    return pd.DataFrame(dict(zip(factors, results, strict=True)))
 
 
-@parallel.one_thread
-def _audited(
-    audit: DirectionAudit, target_keys: tuple[Key, ...], attribute_keys: tuple[Key, ...], request: latent.CodeRequest
-) -> dict[str, np.ndarray]:
+@stored("face-sensitivity")
+def _audited(audit: DirectionAudit, request: latent.CodeRequest) -> dict[str, np.ndarray]:
     generator = latent.generator_of(audit.generator).generator
     factors_of = latent.nuisance_regressor(size=latent.size_of(generator))
-    targets, judges = [known(key) for key in target_keys], [known(key) for key in attribute_keys]
+    targets, judges = (
+        [load(model.recipe) for model in several] for several in (audit.target_classifiers, audit.attribute_classifiers)
+    )
     directions = latent.audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
     vectors = directions.vectors
     controls = freed(
@@ -254,14 +255,14 @@ def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> DirectionAu
     return DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
 
 
-@parallel.one_thread
-def _slope(keys: tuple[Key, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
-    networks, table = [known(key) for key in keys], evaluation.factors()
+@stored("face-slopes")
+def _slope(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
+    networks, table = [load(experiment.recipe) for experiment in experiments], evaluation.factors()
     low, high = table[name].quantile([0.25, 0.75])
 
     def probabilities(value: float) -> np.ndarray:
         column = np.full(len(table), value).astype(table[name].to_numpy().dtype)
-        images = Faces().render(table.assign(**{name: column}), size=keys[0][0].size, regions=()).images
+        images = Faces().render(table.assign(**{name: column}), size=experiments[0].size, regions=()).images
         return np.stack([expit(training.predict(model, images)[:, 0]).mean() for model in networks])
 
     return np.asarray((probabilities(high) - probabilities(low)) / ((high - low) / table[name].std(ddof=0)))

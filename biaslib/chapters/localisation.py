@@ -9,17 +9,17 @@ from typing import Final
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting, known, trained
+from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting
 from biaslib.datasets import fruits360, registry
 from biaslib.errors import BiaslibError
+from biaslib.recipes import load, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import Side, flagged
-from biaslib.store import parallel
+from biaslib.store import stored
 from biaslib.worlds.photos.regions import boxes_of_masks, masks_of_boxes
 
 Arrays = dict[str, np.ndarray]
@@ -69,8 +69,8 @@ def maps(settings: Sequence[Setting], evaluation: EvaluationImages) -> list[Arra
 
     Beside them `logits` (N, classes), `truth` (N,) and `explained` (N,), the class that the maps explain.
     """
-    trained(settings)
-    return parallel.stored("planted-maps", [(setting, evaluation) for setting in settings], _maps)
+    train.many([setting.recipe for setting in settings])
+    return _maps.many([(setting, evaluation) for setting in settings])
 
 
 def further_maps(settings: Sequence[Setting], evaluation: EvaluationImages, *, plain: int) -> list[Arrays]:
@@ -79,7 +79,7 @@ def further_maps(settings: Sequence[Setting], evaluation: EvaluationImages, *, p
     For each model (N, h, w) maps of the evaluation's images under each name of `LIBRARY`; maps of images without the
     cue under each name of both, with "plain: " before it; and `plain truth` and `plain answers`, (plain,) classes.
     """
-    return parallel.stored("planted-looks", [(setting, evaluation, plain) for setting in settings], _further_maps)
+    return _further_maps.many([(setting, evaluation, plain) for setting in settings])
 
 
 def scores(settings: Sequence[Setting], evaluation: EvaluationImages, outline: Outline | None = None) -> pd.DataFrame:
@@ -90,8 +90,7 @@ def scores(settings: Sequence[Setting], evaluation: EvaluationImages, outline: O
     object takes, which is what a map that knows nothing scores) and `correct` (whether the model is right).
     """
     maps(settings, evaluation)
-    keys = [(setting, evaluation, outline or Outline()) for setting in settings]
-    tables = parallel.stored("planted-scores", keys, _scores)
+    tables = _scores.many([(setting, evaluation, outline or Outline()) for setting in settings])
     return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
 
 
@@ -192,12 +191,12 @@ def _mean(values: np.ndarray) -> float:
     return float(defined.mean()) if len(defined) else float("nan")
 
 
-@parallel.one_thread
+@stored("planted-maps")
 def _maps(setting: Setting, evaluation: EvaluationImages) -> Arrays:
     return _explained(setting, evaluation, _WITH_TOOLBOX)
 
 
-@parallel.one_thread
+@stored("planted-looks")
 def _further_maps(setting: Setting, evaluation: EvaluationImages, plain: int) -> Arrays:
     made = _explained(setting, evaluation, LIBRARY)
     without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")
@@ -211,7 +210,7 @@ def _further_maps(setting: Setting, evaluation: EvaluationImages, plain: int) ->
 
 def _explained(setting: Setting, evaluation: EvaluationImages, methods: Mapping[str, Method]) -> Arrays:
     """The maps of one model by these methods, and what `maps` has beside them; inside a worker."""
-    samples, model = evaluation.samples(setting), known(setting)
+    samples, model = evaluation.samples(setting), load(setting.recipe)
     logits = training.predict(model, samples.images)
     truth = samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)
     targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
@@ -220,10 +219,10 @@ def _explained(setting: Setting, evaluation: EvaluationImages, methods: Mapping[
     return made | {"logits": logits, "truth": truth, "explained": targets}
 
 
-def _scores(key: tuple[Setting, EvaluationImages, Outline]) -> pd.DataFrame:
+@stored("planted-scores")
+def _scores(setting: Setting, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
     """The rows of one model."""
-    setting, evaluation, outline = key
-    made = parallel.stored("planted-maps", [(setting, evaluation)], _maps)[0]
+    made = _maps(setting, evaluation)
     correct = made["logits"].argmax(axis=1) == made["truth"]
     tables = []
     for name, (rows, masks) in regions(setting.use_case, evaluation.samples(setting), outline).items():

@@ -10,13 +10,14 @@ import torch
 from scipy.special import softmax
 
 from biaslib import attribution, metrics, models, training
-from biaslib.chapters import localisation
 from biaslib.attribution import METHODS
+from biaslib.chapters import localisation
 from biaslib.chapters.localisation import Arrays, EvaluationImages
-from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting, known, trained, world_of
+from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting, world_of
 from biaslib.errors import BiaslibError
+from biaslib.recipes import load, train
 from biaslib.samples import Samples
-from biaslib.store import parallel
+from biaslib.store import stored
 
 RANDOM: Final = "Random"
 # orders that need no map: the mask of the part that is all that counts
@@ -123,8 +124,8 @@ def cue_logits(settings: Sequence[Setting], *, images: int = 600, seed: int = TE
     A test at any strength needs no more: the images are the same, and the cue comes or goes. Models are trained where
     the store lacks them.
     """
-    trained(settings)
-    results = parallel.stored("planted-answers", [(setting, images, seed) for setting in settings], _cue_logits)
+    train.many([setting.recipe for setting in settings])
+    results = _cue_logits.many([(setting, images, seed) for setting in settings])
     return [CueLogits(setting, seed=seed, **arrays) for setting, arrays in zip(settings, results, strict=True)]
 
 
@@ -134,8 +135,7 @@ def curves(settings: Sequence[Setting], evaluation: EvaluationImages, destructio
     The first of the evaluation's images of either kind are destroyed.
     """
     localisation.maps(settings, evaluation)
-    keys = [(setting, evaluation, destruction) for setting in settings]
-    results = parallel.stored("planted-curves", keys, _curves)
+    results = _curves.many([(setting, evaluation, destruction) for setting in settings])
     named = ("favoured", "correct", "cue_regions")
     return [
         Curves(setting, orders={order: arrays[order] for order in ORDERS}, **{name: arrays[name] for name in named})
@@ -148,8 +148,7 @@ def exchanges(settings: Sequence[Setting], evaluation: EvaluationImages, destruc
 
     Of the destruction count the noise, which stands in for everything, its seed, and the output.
     """
-    keys = [(setting, evaluation, destruction) for setting in settings]
-    results = parallel.stored("planted-exchanges", keys, _exchanges)
+    results = _exchanges.many([(setting, evaluation, destruction) for setting in settings])
     return [Exchanges(setting, **arrays) for setting, arrays in zip(settings, results, strict=True)]
 
 
@@ -179,9 +178,9 @@ def exchanged(setting: Setting, evaluation: EvaluationImages) -> dict[str, Sampl
     return {name: world.render(edited, size=setting.size) for name, edited in tables.items()}
 
 
-@parallel.one_thread
+@stored("planted-answers")
 def _cue_logits(setting: Setting, images: int, seed: int) -> Arrays:
-    model = known(setting)
+    model = load(setting.recipe)
     with_cue, without = (_cued(setting.use_case, setting.source, images, cue, setting.size, seed) for cue in (1, 0))
     return {
         "truth": _truth(setting, without),
@@ -196,14 +195,14 @@ def _cued(use_case: str, source: str, images: int, cue: int, size: int, seed: in
     return world.render(world.factors(images, strength=0.0, seed=seed).assign(**{world.cue: cue}), size=size)
 
 
-@parallel.one_thread
+@stored("planted-curves")
 def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruction) -> Arrays:
     case = USE_CASES[setting.use_case]
     samples, maps = evaluation.samples(setting), localisation.maps([setting], evaluation)[0]
     truth, favoured = maps["truth"], maps["truth"] == case.favoured
     rows = np.concatenate([np.flatnonzero(kind)[: destruction.images] for kind in (favoured, ~favoured)])
     correct = maps["logits"][rows].argmax(axis=1) == truth[rows]
-    model = known(setting)
+    model = load(setting.recipe)
     model = attribution.lean(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
@@ -243,9 +242,9 @@ def _regions_touched(mask: np.ndarray, region: int) -> int:
     return len(set(zip(rows // region, columns // region, strict=True)))
 
 
-@parallel.one_thread
+@stored("planted-exchanges")
 def _exchanges(setting: Setting, evaluation: EvaluationImages, destruction: Destruction) -> Arrays:
-    model, samples = known(setting), exchanged(setting, evaluation)
+    model, samples = load(setting.recipe), exchanged(setting, evaluation)
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])
     rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)

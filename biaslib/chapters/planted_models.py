@@ -8,12 +8,12 @@ from torch import nn
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.recipes import Drawn, Recipe, Setup, load, load_many, target_of_world
+from biaslib.recipes import Drawn, Recipe, Setup, load_many, target_of_world
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
+from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
-from biaslib.worlds.base import World
 
 SOURCES: Final = ("generated", "photos")
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
@@ -159,11 +159,6 @@ def grid(
 def trained(settings: Sequence[Setting], *, scheduler: str | None = None) -> list[nn.Module]:
     """The models of the settings, in their order, trained side by side where the store lacks them."""
     return load_many([setting.recipe for setting in settings], scheduler=scheduler)
-
-
-def known(setting: Setting) -> nn.Module:
-    """The model of one setting, for use inside a worker; trained here where the store lacks it."""
-    return load(setting.recipe)
 
 
 def data_of(

@@ -14,7 +14,7 @@ from biaslib import attribution, metrics, models, training, worlds
 from biaslib.dial.trials import Trial, network, train
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
-from biaslib.store import parallel
+from biaslib.store import stored
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.scenes import OBJECTS, Scenes
@@ -102,14 +102,7 @@ class Measured:
 def measured(trials: Sequence[Trial]) -> list[Measured]:
     """What each model does, in this order; models are trained where the store lacks them."""
     train(trials)
-    stored = parallel.stored("dial", trials, run)
-    return [_measured(trial, arrays) for trial, arrays in zip(trials, stored, strict=True)]
-
-
-def run(trial: Trial) -> Arrays:
-    """The arrays of one trial; on one thread."""
-    arrays: Arrays = parallel.single_threaded(_run, trial)
-    return arrays
+    return [_measured(trial, arrays) for trial, arrays in zip(trials, run.many(trials), strict=True)]
 
 
 def balanced(trial: Trial) -> pd.DataFrame:
@@ -145,7 +138,9 @@ def labels(world: str, table: pd.DataFrame) -> Labels:
     return Labels(table[list(names)].to_numpy(bool), table[group].to_numpy(int), names)
 
 
-def _run(trial: Trial) -> Arrays:
+@stored("dial")
+def run(trial: Trial) -> Arrays:
+    """The arrays of one trial."""
     model, samples = network(trial), pictures(trial)
     pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]
     answers = [probability(trial.world, training.predict(model, images)) for images in pairs]

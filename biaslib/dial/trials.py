@@ -12,8 +12,8 @@ from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint
-from biaslib.worlds.faces import Faces
 from biaslib.worlds.base import World
+from biaslib.worlds.faces import Faces
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 

@@ -17,7 +17,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import holm, interval, kendall
 from biaslib.statistics.detection import detection_power, detection_threshold, p_value
 from biaslib.statistics.proportions import share_interval
-from biaslib.store import parallel
+from biaslib.store import stored
 
 SIZES: Final = (100, 300, 1000, 5000)  # of test sets
 ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
@@ -112,7 +112,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         for metric in METRICS
     ]
     rows: list[tuple[object, ...]] = []
-    for (models, name, *_), values in zip(keys, parallel.stored("dial-redrawn", keys, redraw), strict=True):
+    for (models, name, *_), values in zip(keys, redraw.many(keys), strict=True):
         if np.isnan(values).all():
             continue
         risk = BY_NAME[name].sign * values  # (sizes, draws, trials)
@@ -134,9 +134,9 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
     return pd.DataFrame(rows, columns=columns)
 
 
-def redraw(key: tuple[tuple[Trial, ...], str, tuple[int, ...], int, int]) -> np.ndarray:
+@stored("dial-redrawn")
+def redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
     """(sizes, draws, trials) of one metric on redrawn test images; NaN where it is undefined."""
-    trials, name, sizes, draws, seed = key
     models, rng = _measured_once(trials), np.random.default_rng(seed)
     total = len(models[0].truth)
     return np.array(

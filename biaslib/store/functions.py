@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 
 
 class Stored(Generic[Key, Result]):
-    """A function of one key, with its results in the store; made by `stored`.
+    """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
     Attributes:
         kind: what the results are, a folder of the store.
     """
 
-    def __init__(self, function: Callable[[Key], Result], kind: str, code: Sequence[ModuleType] | None) -> None:
+    def __init__(self, function: Callable[..., Result], kind: str, code: Sequence[ModuleType] | None) -> None:
         functools.update_wrapper(self, function)
         self.kind, self._function, self._code = kind, function, code
 
@@ -31,11 +31,13 @@ class Stored(Generic[Key, Result]):
 
     def compute(self, key: Key) -> Result:
         """The result, computed here and not stored; on one thread, so that the number of cores does not change it."""
-        result: Result = parallel.single_threaded(self._function, key)
+        arguments = key if isinstance(key, tuple) else (key,)
+        result: Result = parallel.single_threaded(self._function, *arguments)
         return result
 
-    def __call__(self, key: Key) -> Result:
+    def __call__(self, *arguments: Any) -> Result:
         """The result from the store; computed here where it lacks."""
+        key: Any = arguments if len(arguments) > 1 else arguments[0]
         return self._looked_up(key, functools.partial(self.compute, key))
 
     def many(self, keys: Sequence[Key], *, scheduler: str | None = None) -> list[Result]:
@@ -74,8 +76,8 @@ class Stored(Generic[Key, Result]):
 
 def stored(
     kind: str, *, code: Sequence[ModuleType] | None = None
-) -> Callable[[Callable[[Key], Result]], Stored[Key, Result]]:
-    """Keeps the results of a function of one key: `@stored("maps")` above `def maps(key)`.
+) -> Callable[[Callable[..., Result]], Stored[Any, Result]]:
+    """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
     A result is found again as long as the key is the same (`fingerprint.of_value`) and so is the code.
 

@@ -7,12 +7,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from biaslib.errors import BiaslibError
 from biaslib.store import results as store
@@ -61,16 +59,6 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
         _ONE_AT_A_TIME.release()
 
 
-def one_thread(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """The function as one of a tuple of its arguments, on one thread: what `stored` computes its results with."""
-
-    @functools.wraps(function)
-    def compute(key: Any) -> Any:
-        return single_threaded(function, *key)
-
-    return compute
-
-
 @contextlib.contextmanager
 def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
     """An executor for independent work, and how many pieces it does at once.
@@ -85,36 +73,6 @@ def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
     address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
     with _dask(address) if address else _processes() as found:
         yield found
-
-
-def stored(kind: str, keys: Sequence[Any], compute: Callable[[Any], Any], *, scheduler: str | None = None) -> list[Any]:
-    """`compute(key)` for every key, from the store; what it lacks is computed side by side.
-
-    Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it computes
-    one after the other, there.
-
-    Args:
-        kind: what the results are, see `store.get_or_compute`.
-        keys: everything each result depends on; they go to the workers and name the entries.
-        compute: a function of a module, so that a worker can import it.
-        scheduler: see `workers`.
-
-    Returns:
-        The results in the keys' order.
-    """
-    missing = [key for key in dict.fromkeys(keys) if not store.contains(kind, key, functools.partial(compute, key))]
-    # a worker, which comes here for what it needs first, starts no workers of its own
-    if missing and multiprocessing.parent_process() is None:
-        with workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
-
-            def one(key: Any) -> Any:
-                # timed by the worker, so that its queue does not count
-                return store.get_or_compute(
-                    kind, key, lambda: executor.submit(store.timed, compute, key).result(), code=compute
-                )
-
-            list(tqdm(waiting.map(one, missing), total=len(missing), desc=f"computing {kind}", unit="run"))
-    return [store.get_or_compute(kind, key, functools.partial(compute, key)) for key in keys]
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from biaslib.metrics import (
     mean_average_precision,
     set_average_precision,
 )
-from biaslib.store import parallel
+from biaslib.store import stored
 from biaslib.worlds.scenes import OBJECTS
 
 # method -> how its model is trained, and the rule that reads a domain-independent one
@@ -119,7 +119,7 @@ def measured(settings: list[Setting], *, scheduler: str | None = None) -> pd.Dat
     """The rows of `run` for all settings, with columns method, makers and seed before them; through the store."""
     # first the models, side by side
     outcomes([one for s in settings for one in (s.experiment(), s.original)], scheduler=scheduler)
-    found = parallel.stored("scenes-mitigation", settings, run, scheduler=scheduler)
+    found = run.many(settings, scheduler=scheduler)
     return pd.concat(
         [
             table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
@@ -129,6 +129,7 @@ def measured(settings: list[Setting], *, scheduler: str | None = None) -> pd.Dat
     )
 
 
+@stored("scenes-mitigation")
 def run(setting: Setting) -> pd.DataFrame:
     """Everything that is measured of one method and model.
 
