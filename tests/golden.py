@@ -43,7 +43,7 @@ from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
 from biaslib.mitigation import resampling, subsampling
-from biaslib.statistics import crossed, detection, power, proportions
+from biaslib.statistics import crossed, detection, proportions
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
 
 FILE = Path(__file__).with_name("golden.json")
@@ -237,8 +237,8 @@ def tests() -> Values:
         "kendall": [statistics.kendall(x, x.round() + y), statistics.kendall(x, x + y, clusters=clusters)],
         "holm": statistics.holm([0.01, 0.04, 0.03, 0.2]),
         "minimum_detectable_gap": statistics.minimum_detectable_gap(0.9, 120, 80),
-        "power": [power.gap_power(0.9, 50, 0.7, 40), power.images_needed(0.9, 0.1)],
-        "share_p_values": power.share_p_values([5, 9], 20, [9, 9], 18),
+        "power": [proportions.gap_power(0.9, 50, 0.7, 40), proportions.images_needed(0.9, 0.1)],
+        "share_p_values": proportions.share_p_values([5, 9], 20, [9, 9], 18),
         "proportions": [proportions.compare_shares(yes[:50, 0], yes[50:, 0]), proportions.share_interval(3, 20)],
         "detection": [
             detection.limit(x, side="above"), detection.beyond(x * 3, y, side="below"),
