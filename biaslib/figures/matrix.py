@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.svg import tooltip
+from biaslib.figures.pieces import tooltip
 from biaslib.figures.table import number
 
 UP, DOWN = "vermillion", "blue"

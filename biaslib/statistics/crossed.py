@@ -9,7 +9,6 @@ import scipy.stats
 from biaslib.errors import BiaslibError
 from biaslib.statistics.intervals import Comparison, Interval, check_confidence, widened
 
-
 _RESAMPLES = 2000  # of a bootstrap
 
 
@@ -136,9 +135,10 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
         b: (M_b, N), other models on the same images.
 
     Returns:
-        Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in standard deviations
-        of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the difference is NaN
-        with fewer than two models of a kind, fewer than two images that both kinds have values of, or no variance.
+        Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
+        standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
+        difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or
+        no variance.
 
     Raises:
         BiaslibError: for shapes that do not fit.

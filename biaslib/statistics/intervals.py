@@ -223,8 +223,8 @@ def sign_flip(differences: Values, *, confidence: float = 0.95, seed: int = 0) -
         p = float(np.mean(np.abs(flips @ data) / n >= least))
     else:
         rng = np.random.default_rng(seed)
-        flips = (rng.choice([-1.0, 1.0], (size, n)) for size in _blocks(n, _FLIPS))
-        p = (1 + sum(int((np.abs(flip @ data) / n >= least).sum()) for flip in flips)) / (1 + _FLIPS)
+        drawn = (rng.choice([-1.0, 1.0], (size, n)) for size in _blocks(n, _FLIPS))
+        p = (1 + sum(int((np.abs(flip @ data) / n >= least).sum()) for flip in drawn)) / (1 + _FLIPS)
     if n < 2 or np.ptp(data) == 0:
         return Comparison(mean, np.nan, np.nan, np.nan, mean, p, (n, n))
     deviation = float(data.std(ddof=1))
