@@ -197,7 +197,7 @@ def measures() -> Values:
         "resize_masks": metrics.resize_masks(mask, (5, 7)),
         "relevance_mass_accuracy": metrics.relevance_mass_accuracy(a, mask),
         "relevance_rank_accuracy": metrics.relevance_rank_accuracy(a, mask),
-        "expanded": exact(metrics.expanded(mask)), "at_size": metrics.at_size(a, 24, 20),
+        "expanded": exact(metrics.dilate_to_area(mask)), "at_size": metrics.upsample_maps(a, 24, 20),
         "perturbation": [curves, metrics.aopc(curves)],
         "group_accuracy": [metrics.group_accuracy(correct, groups), metrics.worst_group_accuracy(correct, groups)],
         "normalized_average_precision": metrics.normalized_average_precision(truth.T, scores.T, 40),
@@ -209,7 +209,7 @@ def measures() -> Values:
             lambda pixels: bright(pixels)[:, 0], pets, pets.factors(4, strength=0.5, seed=0), cue=pets.cue, size=32
         ),
         "calibrated_thresholds": metrics.calibrated_thresholds(truth, scores),
-        "independent_errors": exact(metrics.independent_errors(test, said, rng=np.random.default_rng(0)).attributes),
+        "independent_errors": exact(metrics.permutation_baseline(test, said, rng=np.random.default_rng(0)).attributes),
         "domain_scores": [
             mitigation.domain_scores(scores, "conditional", n_groups=2, groups=test.groups),
             *(mitigation.domain_scores(scores, f"sum_of_{what}", n_groups=2) for what in ("probabilities", "logits")),

@@ -25,14 +25,7 @@ def page_of(project: Project, notebook: str) -> Path:
 
 
 def write(project: Project) -> Path:
-    """Makes the pages in a clean folder and puts them in the place of the old ones; nothing where nothing changed.
-
-    Returns:
-        The front page.
-
-    Raises:
-        PageError: where a page gives a warning or an error; the old pages are kept.
-    """
+    """Makes the pages in a clean folder and puts them in the place of the old ones; nothing where nothing changed."""
     missing = _stubs(project)
     _fragments(project)
     key = _key(project)

@@ -19,7 +19,7 @@ from biaslib.chapters.face_codes import WAYS, Request, generator_of, labelled, r
 from biaslib.chapters.face_directions import BALANCED_ON, Looks, answers, directions, looks
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
-from biaslib.gan.directions import Direction, as_matrix, freed, orthogonalised, random_directions
+from biaslib.gan.directions import Direction, as_matrix, orthogonalised, project_out, random_directions
 from biaslib.store import parallel
 
 TARGET: Final = "Smiling"
@@ -210,7 +210,7 @@ def _run(walk: Walk, models: tuple[Key, ...], judges: tuple[Key, ...], asked: Re
     networks, judge_networks = [known(key) for key in models], [known(key) for key in judges]
     found = bearings(asked, walk.attributes, orthogonal=walk.orthogonal)
     vectors = found.vectors
-    controls = freed(random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed), found.named)
+    controls = project_out(random_directions(walk.random, generator.latent, seed=_RANDOM_SEED + walk.seed), found.named)
 
     def predict(images: np.ndarray) -> np.ndarray:
         return np.stack([expit(training.predict(model, images)[:, 0]) for model in networks], axis=1)

@@ -205,12 +205,12 @@ def _curves(setting: Setting, evaluation: Evaluation, destruction: Destruction) 
                            np.flatnonzero(truth != case.favoured)[: destruction.images]])  # fmt: skip
     correct = found["logits"][rows].argmax(axis=1) == truth[rows]
     model = known(setting)
-    model = attribution.lean(model, models.to_tensor(samples.images[:2], model=model))
+    model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
 
     predict = functools.partial(_scores, model, destruction.output)
     height, width = samples.images.shape[1:3]
     relevance: dict[str, np.ndarray | None] = {
-        method: metrics.at_size(found[method][rows], height, width) for method in METHODS
+        method: metrics.upsample_maps(found[method][rows], height, width) for method in METHODS
     }
     relevance[RANDOM] = None
     relevance[OBJECT] = _of(samples, _object_region(setting), rows)

@@ -90,7 +90,7 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
         if case.boxed if outline.boxes is None else outline.boxes:
             masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
         if region in case.small:
-            masks = metrics.expanded(masks, share=outline.extension)
+            masks = metrics.dilate_to_area(masks, share=outline.extension)
         found[name] = (rows, masks)
     return found
 
@@ -98,7 +98,7 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
 def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
     times = size[0] // coarse.shape[1]
     if not cells or times * coarse.shape[1] != size[0]:
-        return metrics.at_size(coarse, *size)
+        return metrics.upsample_maps(coarse, *size)
     return coarse.repeat(times, axis=1).repeat(times, axis=2)
 
 

@@ -132,7 +132,7 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
     right = correct[rows]
     if not right.any():
         return float("nan"), float("nan")
-    fine = metrics.at_size(maps[rows[right]], *masks.shape[1:])
+    fine = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:])
     mass = metrics.relevance_mass_accuracy(fine, masks[right])
     rank = metrics.relevance_rank_accuracy(fine, masks[right])
     return _mean(mass), _mean(rank)

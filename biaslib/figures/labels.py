@@ -26,11 +26,7 @@ def line_height(size: float | None = None) -> float:
 
 
 def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
-    """Positions moved apart until neighbours are at least `gap` apart, each as near to its own place as its block lets.
-
-    Returns:
-        (N,) positions in the order given.
-    """
+    """Positions moved apart until neighbours are at least `gap` apart, in all as little as is possible."""
     wanted = np.asarray(positions, dtype=float)
     order = np.argsort(wanted, kind="stable")
     steps = gap * np.arange(len(wanted))
@@ -75,13 +71,7 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
 
 
 def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str]) -> None:
-    """Writes names beside some of the points, where they cover neither a point nor another name.
-
-    Args:
-        ax: where the points are already drawn.
-        points: (N, 2) data coordinates of all points.
-        names: index of a point -> its name.
-    """
+    """Writes names beside some of the points, where they cover neither a point nor another name."""
     size = theme.STYLE["font.size"] - 0.5
     with mpl.rc_context(theme.STYLE):
         theme.figure_of(ax).draw_without_rendering()

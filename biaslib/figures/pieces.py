@@ -123,11 +123,7 @@ def frame(
 
 
 def words(text: str) -> str:
-    """A caption as HTML: escaped, and what stands between backticks set as code.
-
-    Raises:
-        BiaslibError: for a link in Markdown or a backtick without its other half, which would be printed as they are.
-    """
+    """A caption as HTML: escaped, and what stands between backticks set as code."""
     shown = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
     if raw_markup(shown):
         raise BiaslibError(f"the caption {text!r} holds a link or a lone backtick: name the page in words.")

@@ -226,11 +226,7 @@ def axes_of(ax: Axes | None, *, width: Width, aspect: float) -> Axes:
 
 
 def as_float(values: Any, what: str) -> np.ndarray:
-    """The values as a float array.
-
-    Raises:
-        BiaslibError: where they are no numbers.
-    """
+    """The values as a float array."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:

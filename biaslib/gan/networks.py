@@ -16,16 +16,7 @@ _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, it
 
 
 class EqualizedLinear(nn.Module):
-    r"""A linear layer whose weights are drawn from N(0, 1) and scaled at run time by $gain / \sqrt{inputs}$.
-
-    So all layers learn at one speed whatever their width, and inputs of unit variance give outputs of variance gain²
-    (Karras et al. 2018, section 4.1).
-
-    Args:
-        inputs: features in.
-        outputs: features out.
-        gain: see above.
-    """
+    r"""A linear layer; weights from N(0, 1), scaled at run time by $gain / \sqrt{inputs}$ (Karras et al., sec. 4.1)."""
 
     def __init__(self, inputs: int, outputs: int, *, gain: float = 1.0) -> None:
         super().__init__()
@@ -78,15 +69,7 @@ def pixel_norm(features: torch.Tensor) -> torch.Tensor:
 
 
 def with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
-    """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness.
-
-    The new channel holds one number for each group of images: the standard deviation over the group, averaged over
-    channels and places; 0 for images that are all alike (Karras et al. 2018, section 3).
-
-    Args:
-        features: of N images.
-        group: images in a group; where N is no multiple of it, all N are one group.
-    """
+    """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness."""
     n, channels, height, width = features.shape
     size = group if n % group == 0 else n
     parts = features.reshape(size, n // size, channels, height, width)
@@ -182,11 +165,7 @@ class Critic(nn.Module):
         self.last = EqualizedLinear(widths[0], 1)
 
     def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
-        """(N, 3, size, size) -> (N,); level and alpha as the generator's.
-
-        Raises:
-            BiaslibError: for images that do not have the level's size.
-        """
+        """(N, 3, size, size) -> (N,); level and alpha as the generator's."""
         level = checked_level(level, len(self.widths))
         size = 4 * 2**level
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
@@ -201,11 +180,7 @@ class Critic(nn.Module):
 
 
 def checked_level(level: int | None, levels: int) -> int:
-    """The level asked for, of so many; None is the last.
-
-    Raises:
-        BiaslibError: for a level that there is not.
-    """
+    """The level asked for, of so many; None is the last."""
     chosen = levels - 1 if level is None else level
     if not 0 <= chosen < levels:
         raise BiaslibError(f"The network has levels 0 to {levels - 1}, not {level}.")

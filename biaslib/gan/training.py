@@ -17,7 +17,8 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
 from biaslib.store import fingerprint
-from biaslib.training.loop import autocast, resumed, save_checkpoint
+from biaslib.training.checkpoints import resumed, save_checkpoint
+from biaslib.training.steps import autocast
 
 Answers = Callable[[torch.Tensor], torch.Tensor]
 

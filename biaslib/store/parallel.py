@@ -22,11 +22,7 @@ _ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs fi
 
 
 def cores() -> int:
-    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants).
-
-    Raises:
-        BiaslibError: where BIASLIB_CORES is not a whole number of at least 1.
-    """
+    """The number of cores this process may use ($BIASLIB_CORES, else what the system grants)."""
     chosen = os.environ.get("BIASLIB_CORES")
     if chosen:
         if not chosen.isdecimal() or int(chosen) == 0:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.training import augmentation
-from biaslib.training.optimisation import OPTIMISERS, SCHEDULES
+from biaslib.training.steps import AUGMENTATIONS, OPTIMISERS, SCHEDULES
 
 LOSSES = ("cross_entropy", "binary")
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -71,8 +70,8 @@ class TrainingConfig:
         for name, known in {**choices, "keep": ("last", "best")}.items():
             if getattr(self, name) not in known:
                 raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
-        if unknown := set(self.augmentation) - set(augmentation.KINDS):
-            raise BiaslibError(f"augmentation knows {', '.join(augmentation.KINDS)}, not {', '.join(sorted(unknown))}.")
+        if unknown := set(self.augmentation) - set(AUGMENTATIONS):
+            raise BiaslibError(f"augmentation knows {', '.join(AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
         for name in ("outputs", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")

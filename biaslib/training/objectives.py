@@ -117,11 +117,7 @@ class AttributesAndGroup:
     groups: int
 
     def checked(self, targets: Targets) -> torch.Tensor:
-        """(N, A + 1), float.
-
-        Raises:
-            BiaslibError: for another shape, attributes that are not 0 or 1, or a group that is not 0 ... G - 1.
-        """
+        """(N, A + 1), float."""
         array = np.asarray(targets)
         if array.ndim != 2 or array.shape[1] != self.attributes + 1 or array.dtype.kind not in "bui":
             raise BiaslibError(
@@ -134,11 +130,7 @@ class AttributesAndGroup:
         return torch.tensor(array, dtype=torch.float32)
 
     def check_learnable(self, targets: torch.Tensor) -> None:
-        """Refuses attributes that are the same on every image, and groups that no image is of.
-
-        Raises:
-            BiaslibError: names them.
-        """
+        """Refuses attributes that are the same on every image, and groups that no image is of."""
         check_attributes(targets[:, :-1])
         for group in range(self.groups):
             if not (targets[:, -1] == group).any():
@@ -167,11 +159,7 @@ class Joint(AttributesAndGroup):
 
 
 def check_attributes(targets: torch.Tensor) -> None:
-    """Refuses attributes that are the same on every image.
-
-    Raises:
-        BiaslibError: names the columns.
-    """
+    """Refuses attributes that are the same on every image."""
     share = targets.mean(0)
     if constant := [str(i) for i, value in enumerate(share) if value in (0, 1)]:
         raise BiaslibError(
@@ -180,11 +168,7 @@ def check_attributes(targets: torch.Tensor) -> None:
 
 
 def check_classes(classes: torch.Tensor, outputs: int) -> None:
-    """Refuses class numbers that the model has no output for.
-
-    Raises:
-        BiaslibError: says the range found.
-    """
+    """Refuses class numbers that the model has no output for."""
     if len(classes) and (int(classes.max()) >= outputs or int(classes.min()) < 0):
         raise BiaslibError(
             f"targets go from {int(classes.min())} to {int(classes.max())} but the model has {outputs} outputs: "

@@ -28,19 +28,12 @@ BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class SetCounts:
-    """Counts of n sets of attributes: how often each co-occurs with each group.
+    """Counts of n sets of attributes: how often each co-occurs with each group."""
 
-    Attributes:
-        train: (G, n) int32, in the labels of training.
-        test: (G, n), in the labels of the test images.
-        predicted: (G, n), in the predictions for the test images.
-        members: from numbers of sets (k,) to which attributes they hold, (k, A) bool.
-    """
-
-    train: np.ndarray
+    train: np.ndarray  # (G, n) int32
     test: np.ndarray
     predicted: np.ndarray
-    members: Callable[[np.ndarray], np.ndarray]
+    members: Callable[[np.ndarray], np.ndarray]  # from numbers of sets (k,) to which attributes they hold, (k, A) bool
 
     @property
     def n_sets(self) -> int:
@@ -50,15 +43,10 @@ class SetCounts:
 
 @dataclass(frozen=True)
 class Rows:
-    """The distinct label sets of some images, the empty one left out, and how many images of each group have them.
+    """The distinct label sets of some images, the empty one left out, and how many images of each group have them."""
 
-    Attributes:
-        attributes: (U, A) bool.
-        weights: (U, G) int64.
-    """
-
-    attributes: np.ndarray
-    weights: np.ndarray
+    attributes: np.ndarray  # (U, A) bool
+    weights: np.ndarray  # (U, G)
 
     @classmethod
     def of(cls, labels: Labels, n_groups: int) -> "Rows":
@@ -87,21 +75,7 @@ def count_sets(
     observed: bool,
     method: Method | None = None,
 ) -> SetCounts:
-    """Counts of all sets of `min_size` to `max_size` attributes that occur in both train and test, whatever the group.
-
-    Args:
-        train: labels of training.
-        test: labels of the test images.
-        predicted: as predicted for the test images, or part of it.
-        n_groups: number of groups, all of them with images.
-        min_size: of a set, >= 1.
-        max_size: of a set, at most A.
-        observed: only sets that are the whole label set of a training image.
-        method: which way to count; the cheaper one where not given.
-
-    Raises:
-        BiaslibError: where the sets are too many to count; found out before counting.
-    """
+    """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
     sides = [Rows.of(labels, n_groups) for labels in (train, test, predicted)]
     width = train.attributes.shape[1]
     work = pairs(sides, max_size)
