@@ -14,7 +14,7 @@ from biaslib.figures import theme
 from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
 from biaslib.figures.pieces import Piece, asset, check_alt, frame, jpeg_uri, png_uri
 
-SHEETS = ("figures.css", "interactive.css")
+_SHEETS = ("figures.css", "interactive.css")
 
 
 def explorer(
@@ -176,7 +176,7 @@ def _piece(
         f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
         f'<script type="application/json" class="biaslib-data">{text}</script>'
     )
-    framed = frame(body, alt=alt, caption=caption, name=name, sheets=SHEETS)
+    framed = frame(body, alt=alt, caption=caption, name=name, sheets=_SHEETS)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
     return Piece(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
 

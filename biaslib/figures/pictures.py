@@ -14,7 +14,7 @@ from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
 GAP = 4.0  # points between two pictures
-LINE = 14.0  # points that a line of words takes
+_LINE = 14.0  # points that a line of words takes
 
 
 def contact_sheet(
@@ -65,7 +65,7 @@ def maps_over_images(
     maps = _check_maps(maps, len(images))
     top = float(np.nanmax(maps, initial=0.0))
     pictures = [overlay(image, heat, limit=top) for image, heat in zip(images, maps, strict=True)]
-    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, foot=LINE + 8)
+    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, foot=_LINE + 8)
     if masks is not None:
         _outline(ax, check_masks(masks, images), corners, cell)
     _scale_bar(ax, figure, top, label)
@@ -201,7 +201,7 @@ def _sheet(
         raise BiaslibError(f"columns must be 1 or more, not {columns}.")
     if titles is not None and len(titles) != len(pictures):
         raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
-    head = LINE + 2 if titles is not None else 0.0
+    head = _LINE + 2 if titles is not None else 0.0
     across = theme.WIDTHS["page"] * 72
     w = (across - GAP * (columns - 1)) / columns
     h = w * pictures[0].shape[0] / pictures[0].shape[1]
@@ -226,7 +226,7 @@ def _outline(ax: Axes, masks: np.ndarray, corners: Sequence[tuple[float, float]]
 def _scale_bar(ax: Axes, figure: Figure, top: float, label: str) -> None:
     bottom = figure.get_figheight() * 72
     # the picture of the scale shows what a value looks like where it is drawn, not what it hides
-    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - LINE + 2, 90, 8)
+    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - _LINE + 2, 90, 8)
     _say(ax, 98, bottom - 1.5, f"{label}: 0 to {top:.2g}, one scale for all pictures", va="bottom")
 
 
@@ -248,21 +248,21 @@ def _strip(
     step = (across - left - right) / len(labels)
     w = step - GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
-    head = LINE + 4 + (LINE if axis_label else 0)
-    pictures = head + sum(h + LINE + 8 for h in heights)
+    head = _LINE + 4 + (_LINE if axis_label else 0)
+    pictures = head + sum(h + _LINE + 8 for h in heights)
     plot_height = plot * across
     total = pictures + (plot_height + 48 if plot else 0)
     figure, ax = _canvas(width, total)
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
     if axis_label:
-        _say(ax, left + GAP / 2, LINE, axis_label)
+        _say(ax, left + GAP / 2, _LINE, axis_label)
     y = head
     for (name, row), h in zip(checked.items(), heights, strict=True):
-        _say(ax, left + GAP / 2, y + LINE, name)
+        _say(ax, left + GAP / 2, y + _LINE, name)
         for k, picture in enumerate(row):
-            _put(ax, picture, left + k * step + GAP / 2, y + LINE + 3, w, h)
-        y += h + LINE + 8
+            _put(ax, picture, left + k * step + GAP / 2, y + _LINE + 3, w, h)
+        y += h + _LINE + 8
     if not plot:
         return figure, None
     with mpl.rc_context(theme.STYLE):

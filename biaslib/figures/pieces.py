@@ -26,7 +26,7 @@ from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 
 # A name given to an artist travels into the SVG as the id of its group; these two carry a message to `_rendered`.
-TOOLTIP = "biaslib-tip:"
+_TOOLTIP = "biaslib-tip:"
 SMOOTH = "biaslib-smooth"
 
 _INKS = {theme.INK: "ink", to_hex("black"): "ink", theme.MUTED: "muted", theme.GRID: "grid", theme.PAPER: "paper"}
@@ -94,7 +94,7 @@ def tooltip(artist: Artist, text: str | Sequence[str]) -> None:
     texts = [text] if isinstance(text, str) else list(text)
     if not texts or not all(texts):
         raise BiaslibError("a tooltip needs a text; leave the tooltip away where there is nothing to say.")
-    artist.set_gid(TOOLTIP + json.dumps(texts if not isinstance(text, str) else text))
+    artist.set_gid(_TOOLTIP + json.dumps(texts if not isinstance(text, str) else text))
 
 
 def frame(
@@ -227,9 +227,9 @@ def _add_tooltips(root: minidom.Element) -> None:
     assert document is not None
     for group in _elements(root):
         name = group.getAttribute("id")
-        if not name.startswith(TOOLTIP):
+        if not name.startswith(_TOOLTIP):
             continue
-        texts = json.loads(name.removeprefix(TOOLTIP))
+        texts = json.loads(name.removeprefix(_TOOLTIP))
         if isinstance(texts, str):
             group.insertBefore(_title(document, texts), group.firstChild)
             continue

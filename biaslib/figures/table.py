@@ -13,7 +13,7 @@ from biaslib.errors import BiaslibError
 from biaslib.figures.pieces import Piece, check_name, frame, raw_markup, words
 from biaslib.statistics import Interval
 
-Format = str | Callable[[Any], str]
+_Format = str | Callable[[Any], str]
 
 
 def table(
@@ -21,7 +21,7 @@ def table(
     *,
     caption: str,
     name: str,
-    formats: Mapping[str, Format] | None = None,
+    formats: Mapping[str, _Format] | None = None,
     missing: str = "not available: undefined or not measured for this row",
 ) -> Piece:
     """A data frame as a typeset table, with its raw values to download.
@@ -86,7 +86,7 @@ def quote(name: str, value: Any, digits: int = 2) -> None:
     display({f"{prefix}text/plain": text}, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}}, raw=True)
 
 
-def number(value: Any, spec: Format = ".2f") -> str:
+def number(value: Any, spec: _Format = ".2f") -> str:
     """A value as it is printed: with a true minus sign, thousands apart, an interval in brackets, NaN as "n/a"."""
     if callable(spec):
         return spec(value)
@@ -95,7 +95,7 @@ def number(value: Any, spec: Format = ".2f") -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, Interval):
-        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {bracket(value, spec)}"
+        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if _is_missing(value):
         return "n/a"
     if isinstance(value, (int, np.integer)):
@@ -117,7 +117,7 @@ def p_value(value: float, digits: int = 3) -> str:
     return f"< {10**-digits:.{digits}f}"
 
 
-def bracket(value: Interval, spec: str) -> str:
+def _bracket(value: Interval, spec: str) -> str:
     """The interval's ends: `[0.81, 0.85]`, or that there are none."""
     if _is_missing(value.low) and _is_missing(value.high):
         return "(no interval)"
@@ -147,7 +147,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number, Interval)) and not isinstance(value, (bool, np.bool_))
 
 
-def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, Format], missing: str) -> str:
+def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, _Format], missing: str) -> str:
     cells = []
     for i, (value, column) in enumerate(zip(row, columns, strict=True)):
         spec = formats.get(column, ".2f")
@@ -157,11 +157,11 @@ def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, Format], miss
     return "".join(cells)
 
 
-def _cell(value: Any, spec: Format, missing: str) -> str:
+def _cell(value: Any, spec: _Format, missing: str) -> str:
     if _is_missing(value) or (isinstance(value, Interval) and _is_missing(float(value.estimate))):
         return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
     if isinstance(value, Interval) and not callable(spec):
-        estimate, ends = number(float(value.estimate), spec), bracket(value, spec)
+        estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
         return f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
     return html.escape(number(value, spec))
 

@@ -12,10 +12,10 @@ from sklearn.svm import LinearSVC
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, interval
 
-CLASSIFIERS: Final = ("svm", "logistic")
-PROTECTED: Final = ("Male",)
+_CLASSIFIERS: Final = ("svm", "logistic")
+_PROTECTED: Final = ("Male",)
 # columns of CelebA that are judgements of a person, and no thing that can be seen on a face
-JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
+_JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
 _HELD_OUT: Final = 0.2  # of the codes, on which the accuracy is measured
 
 
@@ -65,8 +65,8 @@ def attribute_direction(
     check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):
         raise BiaslibError(f"codes must be (N, d) for the {len(labels)} rows of labels, not {codes.shape}.")
-    if classifier not in CLASSIFIERS:
-        raise BiaslibError(f"classifier must be {' or '.join(CLASSIFIERS)}, not {classifier!r}.")
+    if classifier not in _CLASSIFIERS:
+        raise BiaslibError(f"classifier must be {' or '.join(_CLASSIFIERS)}, not {classifier!r}.")
     if missing := {attribute, *balanced_on} - set(labels.columns):
         raise BiaslibError(f"labels have no {', '.join(sorted(missing))}: they have {', '.join(labels.columns)}.")
     rng = np.random.default_rng(seed)
@@ -89,12 +89,12 @@ def attribute_direction(
 
 def check_movable(attribute: str) -> None:
     """Refuses an attribute along which no face is moved, whatever the faces are."""
-    if attribute in PROTECTED:
+    if attribute in _PROTECTED:
         raise BiaslibError(
             f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
             "counterfactual of a person (Denton et al. 2019, sections 2 and 5). Compare groups on real images instead."
         )
-    if attribute in JUDGEMENTS:
+    if attribute in _JUDGEMENTS:
         raise BiaslibError(
             f"{attribute} is not manipulated: it is a judgement of a person, not a thing that can be seen on a face. "
             "Compare groups on real images instead."

@@ -68,7 +68,7 @@ def pixel_norm(features: torch.Tensor) -> torch.Tensor:
     return features * (features.square().mean(dim=1, keepdim=True) + 1e-8).rsqrt()
 
 
-def with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
+def _with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
     """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness."""
     n, channels, height, width = features.shape
     size = group if n % group == 0 else n
@@ -132,7 +132,7 @@ class Generator(nn.Module):
                 f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
                 "codes from its own encoder or draw them of its own length."
             )
-        level = checked_level(level, len(self.widths))
+        level = _checked_level(level, len(self.widths))
         features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)
         features = pixel_norm(F.leaky_relu(features, 0.2))
         below = features
@@ -166,7 +166,7 @@ class Critic(nn.Module):
 
     def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
         """(N, 3, size, size) -> (N,); level and alpha as the generator's."""
-        level = checked_level(level, len(self.widths))
+        level = _checked_level(level, len(self.widths))
         size = 4 * 2**level
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
             raise BiaslibError(f"At level {level} images are (N, 3, {size}, {size}), not {tuple(images.shape)}.")
@@ -175,11 +175,11 @@ class Critic(nn.Module):
             features = F.avg_pool2d(self.blocks[number](features), 2)
             if number == level and alpha < 1:
                 features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
-        features = self.blocks[0](with_minibatch_deviation(features))
+        features = self.blocks[0](_with_minibatch_deviation(features))
         return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
 
 
-def checked_level(level: int | None, levels: int) -> int:
+def _checked_level(level: int | None, levels: int) -> int:
     """The level asked for, of so many; None is the last."""
     chosen = levels - 1 if level is None else level
     if not 0 <= chosen < levels:

@@ -15,7 +15,7 @@ from biaslib.metrics.amplification.labels import Labels
 # pairs of an image and a set, each sorted once: about ten minutes
 MOST_PAIRS = 5_000_000_000
 # this many scores of sets at once
-BLOCK = 1 << 22
+_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def set_average_precision(
             "give a smaller max_size, or take sets='observed'."
         )
     log_probability = -np.logaddexp(0, -score)
-    step = max(1, BLOCK // len(truth))
+    step = max(1, _BLOCK // len(truth))
     pieces = (members[start : start + step] for start in range(0, len(members), step))
     values = [value for piece in pieces for value in _average_precisions(piece, truth, log_probability)]
     return MeanPrecision(np.array(values), members)

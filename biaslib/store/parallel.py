@@ -17,7 +17,7 @@ from tqdm import tqdm
 from biaslib.errors import BiaslibError
 from biaslib.store import results as store
 
-PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
+_PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
 _ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs first
 
 
@@ -167,7 +167,7 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=PATIENCE)
+        client = Client(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
         raise BiaslibError(
             f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."

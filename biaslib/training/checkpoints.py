@@ -16,7 +16,7 @@ class DamagedCheckpointWarning(UserWarning):
     """A checkpoint could not be trusted, and the training it belongs to starts anew."""
 
 
-class Resumable(Protocol):
+class _Resumable(Protocol):
     """A training that can take up what a checkpoint holds."""
 
     device: torch.device
@@ -25,7 +25,7 @@ class Resumable(Protocol):
         """Sets everything that training changes to what the state holds."""
 
 
-R = TypeVar("R", bound=Resumable)
+R = TypeVar("R", bound=_Resumable)
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:

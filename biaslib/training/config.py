@@ -6,8 +6,8 @@ from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.training.steps import AUGMENTATIONS, OPTIMISERS, SCHEDULES
 
-LOSSES = ("cross_entropy", "binary")
-PRECISIONS = ("auto", "float32", "bfloat16")
+_LOSSES = ("cross_entropy", "binary")
+_PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,10 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         choices = {
-            "loss": LOSSES,
+            "loss": _LOSSES,
             "optimiser": OPTIMISERS,
             "schedule": SCHEDULES,
-            "precision": PRECISIONS,
+            "precision": _PRECISIONS,
         }
         for name, known in {**choices, "keep": ("last", "best")}.items():
             if getattr(self, name) not in known:

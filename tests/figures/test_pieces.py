@@ -153,7 +153,7 @@ def test_tooltips_reach_the_svg_for_one_artist_and_for_every_point():
     assert html.count("<title>") == 1 + 2 + 30
     assert "<title>the &lt;line&gt;</title>" in html
     assert "<title>set 30 point 29</title>" in html
-    assert pieces.TOOLTIP not in html
+    assert pieces._TOOLTIP not in html
 
 
 def test_an_empty_tooltip_is_refused():

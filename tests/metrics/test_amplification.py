@@ -121,7 +121,7 @@ def test_against_the_formulas(labels: Triple, options: dict[str, Any], data: st.
     expected = by_the_formulas(*labels, **options)
     with pytest.MonkeyPatch.context() as patch:
         for largest_table in (0, 24):  # once level by level (or by a product), once by the table
-            patch.setattr(counting, "LARGEST_TABLE", largest_table)
+            patch.setattr(counting, "_LARGEST_TABLE", largest_table)
             assert measured(*labels, **options) == pytest.approx(expected, nan_ok=True, abs=1e-12)
 
 
@@ -149,7 +149,7 @@ def test_superset_sums_beyond_one_block() -> None:
     rng = np.random.default_rng(0)
     table = rng.integers(0, 9, 1 << 17).astype(np.int32)
     sums = table.copy()
-    counting.superset_sums(sums)
+    counting._superset_sums(sums)
     numbers = np.arange(len(table))
     for some in (0, 1, 5, 0b1_0110_0000_0000_0001, len(table) - 1):
         assert sums[some] == table[numbers & some == some].sum()
@@ -201,7 +201,7 @@ def test_the_table_by_hand() -> None:
 @given(triples(most_attributes=5), st.sampled_from(KINDS), st.booleans())
 def test_the_table_holds_what_the_mean_is_made_of(labels: Triple, kind: Any, levels: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "LARGEST_TABLE", 0 if levels else 24)
+        patch.setattr(counting, "_LARGEST_TABLE", 0 if levels else 24)
         found = bias_amplification(*labels, kind=kind)
     rows = found.table(top=None)
     n_groups = 1 + max(labels[0].groups)
@@ -333,7 +333,7 @@ def test_labels_of_any_kind() -> None:
 def test_a_result_can_be_sent_to_another_process() -> None:
     for largest_table in (0, 24):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(counting, "LARGEST_TABLE", largest_table)
+            patch.setattr(counting, "_LARGEST_TABLE", largest_table)
             found = bias_amplification(*[Labels(SKEWED, GROUPS)] * 3)
         again = pickle.loads(pickle.dumps(found))
         pd.testing.assert_frame_equal(again.table(), found.table())

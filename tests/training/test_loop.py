@@ -305,7 +305,7 @@ def test_an_objective_sees_channels_first_whatever_the_architecture_has():
 
 def test_auto_precision_learns_as_float32_does():
     samples = bright_or_dark()
-    for precision in training_config.PRECISIONS:
+    for precision in training_config._PRECISIONS:
         model = training.fit(samples, samples.labels["bright"], config(precision=precision, epochs=6))
         assert (training.predict(model, samples.images).argmax(1) == samples.labels["bright"]).mean() > 0.95
         assert next(model.parameters()).dtype == torch.float32

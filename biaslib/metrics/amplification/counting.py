@@ -16,14 +16,14 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.metrics.amplification.labels import Labels
 
-Method = Literal["table", "levels"]
+_Method = Literal["table", "levels"]
 
 # counts of three sides and three groups are then 0.6 GB
-LARGEST_TABLE = 24
+_LARGEST_TABLE = 24
 # pairs of an image and a set in it: about a minute and 4 GB
 MOST_PAIRS = 1 << 29
 # this many numbers of a matrix product at once
-BLOCK = 1 << 24
+_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ def count_sets(
     min_size: int,
     max_size: int,
     observed: bool,
-    method: Method | None = None,
+    method: _Method | None = None,
 ) -> SetCounts:
     """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
     sides = [Rows.of(labels, n_groups) for labels in (train, test, predicted)]
     width = train.attributes.shape[1]
     work = pairs(sides, max_size)
     if method is None:
-        method = "table" if width <= LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
+        method = "table" if width <= _LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
     if method == "table":
         return _count_by_table(sides, min_size, max_size, observed)
     if observed:
@@ -113,7 +113,7 @@ def _subsets(size: int, max_size: int) -> int:
 # --- a table over all 2^A sets ---------------------------------------------------------------------------------------
 
 
-def superset_sums(table: np.ndarray) -> None:
+def _superset_sums(table: np.ndarray) -> None:
     """Replaces each entry of (2^A,) by the sum over all numbers that contain its bits, in A passes, in place."""
     low = min(len(table), 1 << 15)  # what fits in a core's cache is summed there
     for block in table.reshape(-1, low):
@@ -135,7 +135,7 @@ def _count_by_table(sides: list[Rows], min_size: int, max_size: int, observed: b
     for side, table in zip(sides, tables, strict=True):
         table[:, side.codes] = side.weights.T
         for one in table:
-            superset_sums(one)
+            _superset_sums(one)
     size = np.bitwise_count(np.arange(1 << width, dtype=np.int32))
     chosen = (size >= min_size) & (size <= max_size)
     if observed:
@@ -166,7 +166,7 @@ def _contained(sets: np.ndarray, side: Rows) -> np.ndarray:
     """(G, n) how many images of each group contain each of the sets (n, A)."""
     counts = np.zeros((side.weights.shape[1], len(sets)), np.int32)
     rows, weights = side.attributes.T.astype(np.float32), side.weights.astype(np.float64)
-    step = max(1, BLOCK // max(1, len(side.attributes)))
+    step = max(1, _BLOCK // max(1, len(side.attributes)))
     for start in range(0, len(sets), step):
         piece = sets[start : start + step].astype(np.float32)
         inside = piece @ rows == piece.sum(axis=1, keepdims=True)
