@@ -7,7 +7,7 @@
 * `library_cam`: any other class activation map of the grad-cam library, by its name.
 
 `METHODS` are the four that Schaaf et al. 2021 compare, with the book's options.
-`lean` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.
+`fold_batchnorm` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.
 """
 
 import functools
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._lean import lean
+from biaslib.attribution._models import fold_batchnorm
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
 from biaslib.attribution.grad_cam import grad_cam
 from biaslib.attribution.integrated_gradients import completeness_gap, integrated_gradients
@@ -30,9 +30,9 @@ __all__ = [
     "Method",
     "completeness_gap",
     "epsilon_lrp",
+    "fold_batchnorm",
     "grad_cam",
     "integrated_gradients",
-    "lean",
     "library_cam",
     "score_cam",
 ]

@@ -133,9 +133,7 @@ class CodeRequest:
 
     generator: str | face_generators.GeneratorSetup  # the name of one that comes with the book, or one to be trained
     weights: str  # a fingerprint of its weights and of its encoder's
-    classifiers: tuple[
-        Experiment, ...
-    ]  # who label generated faces; () for encoded ones, which have labels
+    classifiers: tuple[Experiment, ...]  # who label generated faces; () for encoded ones, which have labels
     way: str
     count: int
     seed: int  # of the faces or codes

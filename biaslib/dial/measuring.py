@@ -197,7 +197,7 @@ def _localisation(
     answered = _answered(trial.world, training.predict(model, explained.images))
     parts = {"object": _union(explained, trial.place.regions), "cue": _union(explained, trial.place.cue_regions)}
     if trial.place.cue_regions == ("ball",):
-        parts["cue"] = metrics.expanded(parts["cue"], share=_BALL_GROWTH)
+        parts["cue"] = metrics.dilate_to_area(parts["cue"], share=_BALL_GROWTH)
     scores: dict[MapScore, np.ndarray] = {}
     for name, method in attribution.METHODS.items():
         if name == "Grad-CAM":
@@ -207,7 +207,7 @@ def _localisation(
             coarse = method(model, pixels, answered[:, None])[:, 0].numpy()
         else:
             continue
-        fine = metrics.at_size(coarse, trial.size, trial.size)
+        fine = metrics.upsample_maps(coarse, trial.size, trial.size)
         for part, masks in parts.items():
             rows = np.asarray(masks.any(axis=(1, 2)))
             mass = metrics.relevance_mass_accuracy(fine[rows], masks[rows])

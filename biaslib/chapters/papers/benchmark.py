@@ -20,8 +20,8 @@ from biaslib.chapters.scene_models import predicted as predicted_by
 from biaslib.metrics import (
     Labels,
     bias_amplification,
-    independent_errors,
     mean_average_precision,
+    permutation_baseline,
     set_average_precision,
 )
 from biaslib.store import stored
@@ -145,7 +145,7 @@ def run(setting: Setting) -> pd.DataFrame:
     it = said(setting)
     one = it.outcome
     dealings = [
-        independent_errors(one.test, it.predicted, rng=np.random.default_rng([one.setup.seed, d]), together=False)
+        permutation_baseline(one.test, it.predicted, rng=np.random.default_rng([one.setup.seed, d]), together=False)
         for d in range(setting.draws)
     ]
     rows = []
