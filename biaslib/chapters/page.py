@@ -1,0 +1,81 @@
+"""What the pages of several chapters have alike: intervals as columns of a plot, a record beside this run, words."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from biaslib import figures
+from biaslib.book import recorded
+from biaslib.statistics import Interval
+
+
+def quotes(digits: int = 2, **values: Any) -> None:
+    """Lends several numbers to the prose: the name of each and its value; see `figures.quote`."""
+    for name, value in values.items():
+        figures.quote(name, value, digits)
+
+
+def unpacked(rows: pd.DataFrame | Iterable[Mapping[str, Any]], column: str = "value") -> pd.DataFrame:
+    """Rows for a plot: the interval in `column` becomes its estimate there, and its ends in `low` and `high`; and `n`.
+
+    Args:
+        rows: a table, or one mapping a row; the column holds an interval in every row.
+        column: its name.
+    """
+    table = pd.DataFrame(rows)
+    spans = list(table[column])
+    return table.assign(
+        **{column: [span.estimate for span in spans]},
+        **{part: [getattr(span, part) for span in spans] for part in ("low", "high", "n")},
+    )
+
+
+def ends(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose intervals are numbers, for plots: each column x of them becomes `x`, `x_low` and `x_high`."""
+    columns: dict[str, list[object]] = {}
+    for name, values in table.items():
+        if len(values) and all(isinstance(value, Interval) for value in values):
+            columns[f"{name}"] = [value.estimate for value in values]
+            columns |= {f"{name}_{end}": [getattr(value, end) for value in values] for end in ("low", "high")}
+        else:
+            columns[f"{name}"] = list(values)
+    return pd.DataFrame(columns, index=table.index)
+
+
+def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
+    """The intervals of a table that has them as numbers: `column`, `column_low` and `column_high`, each of `n` values."""
+    parts = table[[column, f"{column}_low", f"{column}_high"]]
+    return [Interval(*row, n) for row in parts.itertuples(index=False)]
+
+
+def recalled(value: Mapping[str, Any] | None) -> Interval | float:
+    """An interval as a record holds it; NaN where the record has none, so that a table shows "n/a"."""
+    if not value:
+        return math.nan
+    parts = (math.nan if value[part] is None else value[part] for part in ("estimate", "low", "high"))
+    return Interval(*parts, value["n"])
+
+
+def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
+    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where the record has none, or an undefined one."""
+    if not value or math.isnan(value["estimate"]):
+        return missing
+    estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
+    return f"{estimate} [{low}, {high}]"
+
+
+def source(record: Mapping[str, Any] | None) -> str:
+    """The end of a caption: where the recorded numbers beside this run's come from."""
+    return f" Recorded run: {recorded.described(record)}." if record else " No larger run is recorded yet."
+
+
+def signed(number: float, spec: str = "+.2f") -> str:
+    """A number as prose prints it, with a true minus sign."""
+    return f"{number:{spec}}".replace("-", "−")
+
+
+def side(value: Interval) -> str:
+    """On which side of 0 an interval lies, in words; ends that differ from 0 by rounding only do not count."""
+    return "above 0" if value.low > 1e-9 else "below 0" if value.high < -1e-9 else "not to be told from 0"
