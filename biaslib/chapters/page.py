@@ -45,7 +45,7 @@ def ends(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
-    """The intervals of a table that has them as numbers: `column`, `column_low` and `column_high`, each of `n` values."""
+    """The intervals of a table that has them as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
     parts = table[[column, f"{column}_low", f"{column}_high"]]
     return [Interval(*row, n) for row in parts.itertuples(index=False)]
 
@@ -59,7 +59,7 @@ def recalled(value: Mapping[str, Any] | None) -> Interval | float:
 
 
 def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
-    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where the record has none, or an undefined one."""
+    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where it has none."""
     if not value or math.isnan(value["estimate"]):
         return missing
     estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
@@ -79,3 +79,13 @@ def signed(number: float, spec: str = "+.2f") -> str:
 def side(value: Interval) -> str:
     """On which side of 0 an interval lies, in words; ends that differ from 0 by rounding only do not count."""
     return "above 0" if value.low > 1e-9 else "below 0" if value.high < -1e-9 else "not to be told from 0"
+
+
+def readable(attribute: str) -> str:
+    """An attribute's name as one says it: Wavy Hair, 5 o'Clock Shadow."""
+    return attribute.replace("5_o_Clock", "5 o'Clock").replace("_", " ")
+
+
+def short_name(attribute: str) -> str:
+    """The same, shorter, for the labels of a plot: Hat, Mouth open."""
+    return readable(attribute.replace("Wearing_", "").replace("Mouth_Slightly_Open", "Mouth open"))
