@@ -71,7 +71,7 @@ def source(record: Mapping[str, Any] | None) -> str:
     return f" Recorded run: {recorded.described(record)}." if record else " No larger run is recorded yet."
 
 
-def signed(number: float, spec: str = "+.2f") -> str:
+def signed(number: float | Interval, spec: str = "+.2f") -> str:
     """A number as prose prints it, with a true minus sign."""
     return f"{number:{spec}}".replace("-", "−")
 
