@@ -76,18 +76,6 @@ def per_attribute(found: Sequence[Attended], *, confidence: float = 0.95, seed: 
     return pd.DataFrame(rows).set_index("attribute")
 
 
-def ends(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose intervals are numbers, for plots: each column x of them becomes `x`, `x_low` and `x_high`."""
-    columns: dict[str, list[object]] = {}
-    for name, values in table.items():
-        if len(values) and all(isinstance(value, Interval) for value in values):
-            columns[f"{name}"] = [value.estimate for value in values]
-            columns |= {f"{name}_{end}": [getattr(value, end) for value in values] for end in ("low", "high")}
-        else:
-            columns[f"{name}"] = list(values)
-    return pd.DataFrame(columns, index=table.index)
-
-
 def _alike(found: Sequence[Attended]) -> Attended:
     """The first of them, where all are about the same."""
     if not found:

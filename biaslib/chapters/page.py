@@ -2,13 +2,26 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from biaslib import figures
 from biaslib.book import recorded
 from biaslib.statistics import Interval
+
+# what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
+KINDS: Final = {
+    "undirected": "undirected",
+    "group_to_attribute": "group → attributes",
+    "attribute_to_group": "attributes → group",
+}
+USE_CASES: Final = {"pets": "cats and dogs", "fruits": "fruits"}
+NETWORKS: Final = {
+    "small_mobilenet": "small MobileNet",
+    "small_efficientnet": "small EfficientNet",
+    "mobilenetv1_075": "MobileNetV1 × 0.75",
+}
 
 
 def quotes(digits: int = 2, **values: Any) -> None:
@@ -17,7 +30,7 @@ def quotes(digits: int = 2, **values: Any) -> None:
         figures.quote(name, value, digits)
 
 
-def unpacked(rows: pd.DataFrame | Iterable[Mapping[str, Any]], column: str = "value") -> pd.DataFrame:
+def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value") -> pd.DataFrame:
     """Rows for a plot: the interval in `column` becomes its estimate there, and its ends in `low` and `high`; and `n`.
 
     Args:
@@ -45,17 +58,16 @@ def ends(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
-    """The intervals of a table that has them as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
+    """The intervals that a table has as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
     parts = table[[column, f"{column}_low", f"{column}_high"]]
-    return [Interval(*row, n) for row in parts.itertuples(index=False)]
+    return [Interval(estimate, low, high, n) for estimate, low, high in parts.itertuples(index=False)]
 
 
 def recalled(value: Mapping[str, Any] | None) -> Interval | float:
     """An interval as a record holds it; NaN where the record has none, so that a table shows "n/a"."""
     if not value:
         return math.nan
-    parts = (math.nan if value[part] is None else value[part] for part in ("estimate", "low", "high"))
-    return Interval(*parts, value["n"])
+    return Interval(value["estimate"], value["low"], value["high"], value["n"])
 
 
 def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:

@@ -7,10 +7,9 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, ma
 
 from biaslib.chapters.attribute_maps import Attended
 from biaslib.chapters.attribute_models import Experiment
-from biaslib.chapters.attribute_scores import ends, per_attribute
+from biaslib.chapters.attribute_scores import per_attribute
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou
-from biaslib.statistics import Interval
 
 NAMES = ("Bangs", "Clan", "Eyeglasses")
 
@@ -106,13 +105,3 @@ def test_models_that_cannot_be_compared_are_refused():
         per_attribute([one, fewer])
     with pytest.raises(BiaslibError, match="different faces"):
         per_attribute([one, made(one.logits, ~labels, one.maps)])
-
-
-def test_ends_of_intervals_become_columns():
-    table = pd.DataFrame(
-        {"score": [Interval(0.5, 0.4, 0.7, 9)], "models": [3]}, index=pd.Index(["Bangs"], name="attribute")
-    )
-    flat = ends(table)
-    assert list(flat.columns) == ["score", "score_low", "score_high", "models"]
-    assert flat.loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 3]
-    assert flat.index.name == "attribute"
