@@ -22,6 +22,13 @@ NETWORKS: Final = {
     "small_efficientnet": "small EfficientNet",
     "mobilenetv1_075": "MobileNetV1 × 0.75",
 }
+_SHORT_METRICS: Final = {
+    "Integrated gradients": "IG",
+    "Amplification": "Ampl.",
+    "attribute": "attr.",
+    "Correlation of answers and cue": "MCC of answers and cue",
+    "Sensitivity, exact counterfactuals": "True causal effect",
+}
 
 
 def quotes(digits: int = 2, **values: Any) -> None:
@@ -101,3 +108,10 @@ def readable(attribute: str) -> str:
 def short_name(attribute: str) -> str:
     """The same, shorter, for the labels of a plot: Hat, Mouth open."""
     return readable(attribute.replace("Wearing_", "").replace("Mouth_Slightly_Open", "Mouth open"))
+
+
+def short_metric(name: str) -> str:
+    """A metric of the dial, shorter: IG for integrated gradients, the true causal effect for its exact measure."""
+    for long, short in _SHORT_METRICS.items():
+        name = name.replace(long, short)
+    return name

@@ -94,3 +94,8 @@ def test_attributes_have_names_that_read_well():
     assert page.readable("Wearing_Hat") == "Wearing Hat"
     assert page.short_name("Wearing_Hat") == "Hat"
     assert page.short_name("Mouth_Slightly_Open") == "Mouth open"
+
+
+def test_metrics_have_short_names():
+    assert page.short_metric("Integrated gradients, mass in the cue") == "IG, mass in the cue"
+    assert page.short_metric("Sensitivity, exact counterfactuals") == "True causal effect"
