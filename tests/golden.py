@@ -141,7 +141,7 @@ RECIPE = recipes.target_of_world(
     recipes.Drawn(world="birds", strength=0.5, images=64, size=32),
     TrainingConfig(epochs=1, batch=16, augmentation=("crop",)),
 )
-TINY = face_generators.Experiment(
+TINY = face_generators.GeneratorSetup(
     images=40,
     gan=GanConfig(latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.2, 0.3)), images=64, batch=4, chunks=4, average=0.5),
     encoder=EncoderConfig(widths=(8,), images=64, batch=16),
@@ -150,7 +150,7 @@ TINY = face_generators.Experiment(
 
 def generator() -> Values:
     """Its tensors by their kind; not the pictures it draws on the way, which are rounded to bytes."""
-    state = face_generators.train((TINY, ""))
+    state = face_generators.train.compute(TINY)
     kinds = ("generator.", "encoder.", "log", "latent_correlation")
     return {kind: [tensor for name, tensor in state.items() if name.startswith(kind)] for kind in kinds}
 

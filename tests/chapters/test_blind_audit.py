@@ -147,7 +147,7 @@ def test_a_table_of_effects_has_an_interval_for_each_candidate(monkeypatch):
     trial = Trial(world="birds", strength=1.0)
     kept = np.zeros((6, 50, 2))
     kept[1, :, 1] = np.linspace(0.2, 0.4, 50)
-    monkeypatch.setattr(blind_audit.parallel, "stored", lambda *_, **__: [kept])
+    monkeypatch.setattr(blind_audit.run, "many", lambda _: [kept])
     found = blind_audit.effects([trial])[0]
     assert isinstance(found, pd.DataFrame)
     assert list(found["candidate"]) == list(blind_audit.CANDIDATES["birds"])

@@ -12,7 +12,7 @@ import torch
 from biaslib import store
 from biaslib.book import project
 from biaslib.chapters import face_generators
-from biaslib.chapters.face_generators import RECIPES, Experiment, kept, names
+from biaslib.chapters.face_generators import RECIPES, GeneratorSetup, kept, names
 from biaslib.errors import BiaslibError
 from biaslib.gan import encoder
 from biaslib.gan import training as gan
@@ -22,7 +22,7 @@ from biaslib.gan.training import GanConfig
 from biaslib.training import DamagedCheckpointWarning
 from tests.damage import flipped
 
-TINY = Experiment(
+TINY = GeneratorSetup(
     images=40,
     gan=GanConfig(latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.2, 0.3)), images=64, batch=4, chunks=4),
     encoder=EncoderConfig(widths=(8,), images=64, batch=16),
@@ -40,7 +40,7 @@ def book(tmp_path, monkeypatch):
 
 
 def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
-    whole = face_generators._restored(TINY, face_generators.train((TINY, "")))
+    whole = face_generators._restored(TINY, face_generators.train.compute(TINY))
     weights = face_generators.keep("tiny")
     assert names() == ["tiny"]
     assert [path.name for path in sorted(weights.parent.iterdir())] == ["tiny.json", "tiny.safetensors"]
@@ -107,14 +107,14 @@ def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator
 
 
 def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
-    unbroken = face_generators.train((TINY, ""))
+    unbroken = face_generators.train.compute(TINY)
     for part in ("generator", "encoder"):
         monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / part))
-        kill_while_the_encoder_trains(lambda: face_generators.train((TINY, "")))
+        kill_while_the_encoder_trains(lambda: face_generators.train.compute(TINY))
         (file,) = (store.root() / "checkpoints").rglob(f"{part}.pt")
         file.write_bytes(flipped(0)(file.read_bytes()))
         with pytest.warns(DamagedCheckpointWarning, match=f"{part}.pt is damaged"):
-            again = face_generators.train((TINY, ""))
+            again = face_generators.train.compute(TINY)
         assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
 
 
@@ -162,9 +162,9 @@ def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypat
 
 
 def test_the_pictures_are_the_worlds():
-    pictures = TINY.pictures()
+    pictures = TINY.data.samples().images
     assert pictures.shape == (40, 8, 8, 3)
-    assert not np.array_equal(pictures, replace(TINY, gan=replace(TINY.gan, seed=1)).pictures())
+    assert not np.array_equal(pictures, replace(TINY, gan=replace(TINY.gan, seed=1)).data.samples().images)
 
 
 def test_the_quick_recipe_is_half_as_long_for_its_encoder():
@@ -178,7 +178,7 @@ def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
     seen = []
     monkeypatch.setattr(face_generators, "_train", lambda experiment: seen.append(torch.get_num_threads()))
     for threads in (1, 2):
-        face_generators.train((replace(TINY, threads=threads), ""))
+        face_generators.train.compute(replace(TINY, threads=threads))
     assert seen == [1, 2]
     with pytest.raises(BiaslibError, match="threads must be at least 1, not 0"):
         replace(TINY, threads=0)

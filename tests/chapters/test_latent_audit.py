@@ -32,7 +32,7 @@ from biaslib.worlds.faces import Faces
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-TINY = face_generators.Experiment(
+TINY = face_generators.GeneratorSetup(
     images=64,
     gan=GanConfig(
         widths=(4, 4, 4), latent=32, growth=((0.0, 0.3), (0.2, 0.2), (0.1, 0.2)), images=64, batch=16, chunks=2

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslib import attribution, metrics, models, training
+from biaslib import attribution, metrics, models, recipes, training
 from biaslib.chapters import localisation, planted_models
 from biaslib.chapters.localisation import (
     LIBRARY,
@@ -96,7 +96,7 @@ def test_mass_and_rank_are_means_over_right_answers():
 def test_further_maps_are_the_methods_maps_with_and_without_the_cue():
     (found,) = further_maps([TINY], FEW, plain=4)
     assert set(found) == {*LIBRARY, *(f"plain: {name}" for name in METHODS | LIBRARY), "plain truth", "plain answers"}
-    model, samples = planted_models.known(TINY), FEW.samples(TINY)
+    model, samples = recipes.load(TINY.recipe), FEW.samples(TINY)
     answers = training.predict(model, samples.images).argmax(axis=1)
     expected = attribution.library_cam("LayerCAM")(model, models.to_tensor(samples.images), answers[:, None])
     np.testing.assert_allclose(found["LayerCAM"], expected[:, 0].numpy(), rtol=1e-5)
@@ -111,7 +111,7 @@ def test_further_maps_are_the_methods_maps_with_and_without_the_cue():
 
 def test_maps_are_those_of_the_methods_for_the_explained_class():
     (found,) = maps([TINY], FEW)
-    model, samples = planted_models.known(TINY), FEW.samples(TINY)
+    model, samples = recipes.load(TINY.recipe), FEW.samples(TINY)
     np.testing.assert_array_equal(found["explained"], found["logits"].argmax(axis=1))
     np.testing.assert_array_equal(found["truth"], samples.labels["cat"].to_numpy(int))
     pixels, targets = models.to_tensor(samples.images), found["explained"][:, None]
@@ -134,8 +134,8 @@ def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use
     made["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
     made["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
     found = {**made, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
-    monkeypatch.setattr(localisation.parallel, "stored", lambda *_: [found])
-    table = localisation._scores((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
+    monkeypatch.setattr(localisation, "_maps", lambda *_: found)
+    table = localisation._scores.compute((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
     exact = table.loc["Integrated gradients"]
     on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
     np.testing.assert_allclose(on_it[["rma", "rra"]], 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from biaslib import metrics, training
+from biaslib import metrics, recipes, training
 from biaslib.attribution import METHODS
 from biaslib.chapters import planted_models
 from biaslib.chapters.localisation import EvaluationImages
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 def test_curves_are_those_of_the_metric_for_correct_answers_alone(use_case):
     setting, case = replace(TINY, use_case=use_case), USE_CASES[use_case]
     (found,) = curves([setting], FEW, SHORT)
-    samples, model = FEW.samples(setting), planted_models.known(setting)
+    samples, model = FEW.samples(setting), recipes.load(setting.recipe)
     truth = samples.labels[case.world.target].to_numpy(int)
     rows = [*np.flatnonzero(truth == case.favoured)[:8], *np.flatnonzero(truth != case.favoured)[:8]]
     np.testing.assert_array_equal(found.favoured, truth[rows] == case.favoured)
@@ -89,7 +89,7 @@ def test_an_exchange_changes_one_part_and_nothing_else(use_case):
 
 def test_falls_are_differences_of_the_true_classs_probability():
     (found,) = exchanges([TINY], FEW, SHORT)
-    model, images = planted_models.known(TINY), exchanged(TINY, FEW)
+    model, images = recipes.load(TINY.recipe), exchanged(TINY, FEW)
     rows, truth = np.arange(20), images["original"].labels["cat"].to_numpy(int)
     chance = {
         name: softmax(training.predict(model, samples.images), axis=1)[rows, truth] for name, samples in images.items()
@@ -102,7 +102,7 @@ def test_falls_are_differences_of_the_true_classs_probability():
 
 
 def test_everything_is_the_destructions_noise_in_its_output():
-    model = planted_models.known(TINY)
+    model = recipes.load(TINY.recipe)
     (black,) = exchanges([TINY], FEW, replace(SHORT, noise=(0, 0), output="logit"))
     logits = training.predict(model, np.zeros((1, 32, 32, 3), np.uint8))
     np.testing.assert_allclose(black.noise, np.broadcast_to(logits, black.noise.shape), atol=1e-4)
@@ -136,7 +136,7 @@ def test_photos_have_no_exact_exchange():
 def test_answers_with_and_without_the_cue_are_the_causal_effect_and_every_test_set(use_case):
     case, setting = USE_CASES[use_case], replace(TINY, use_case=use_case)
     (found,) = cue_logits([setting], images=24, seed=77)
-    model = planted_models.known(setting)
+    model = recipes.load(setting.recipe)
     factors = case.world.factors(24, strength=0.5, seed=77)
     effect = causal_effect(
         lambda images: softmax(training.predict(model, images), axis=1)[:, case.favoured],

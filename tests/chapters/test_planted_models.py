@@ -31,7 +31,7 @@ def in_this_process(monkeypatch):
 def test_one_setting_one_model_and_each_field_that_makes_another():
     again, other = planted_models.trained([TINY, replace(TINY, seed=1)])
     image = planted_models.pictures("pets", 4, strength=0.0, size=32, seed=5).images
-    np.testing.assert_array_equal(training.predict(planted_models.known(TINY), image), training.predict(again, image))
+    np.testing.assert_array_equal(training.predict(recipes.load(TINY.recipe), image), training.predict(again, image))
     assert (training.predict(again, image) != training.predict(other, image)).any()
     assert not again.training
 
@@ -69,7 +69,7 @@ def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
     monkeypatch.setattr(Drawn, "fingerprint", lambda _: "")
     recipes._photos.cache_clear()
     setting = replace(TINY, source="photos")
-    planted_models.known(setting)
+    recipes.load(setting.recipe)
     cue_logits([setting], images=8)
     assert asked == ["train", "test"]
 

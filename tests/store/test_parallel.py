@@ -110,14 +110,15 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch, t
     assert gone(worker)
 
 
+@store.stored("squares")
 def squared(key):
     return {"value": key**2}
 
 
 def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
-    assert parallel.stored("squares", [3, 1, 3], squared) == [{"value": 9}, {"value": 1}, {"value": 9}]
+    assert squared.many([3, 1, 3]) == [{"value": 9}, {"value": 1}, {"value": 9}]
     monkeypatch.setattr(parallel, "workers", lambda scheduler: pytest.fail("nothing is missing"))
-    assert parallel.stored("squares", [1, 3], squared) == [{"value": 1}, {"value": 9}]
+    assert squared.many([1, 3]) == [{"value": 1}, {"value": 9}]
 
 
 def test_workers_stay_for_the_next_call_and_go_after_an_error(monkeypatch):
@@ -142,21 +143,24 @@ def test_a_dead_worker_is_replaced(monkeypatch):
         assert executor.submit(abs, -3).result() == 3
 
 
+@store.stored("nested")
 def nested(key):
-    inner = parallel.stored("processes", [key, key + 1], process)
+    inner = process.many([key, key + 1])
     return {"own": os.getpid(), "inner": inner[0]["process"]}
 
 
+@store.stored("processes")
 def process(key):
     return {"process": os.getpid()}
 
 
 def test_a_worker_starts_no_workers(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
-    (found,) = parallel.stored("nested", [1], nested)
+    (found,) = nested.many([1])
     assert found["own"] == found["inner"] != os.getpid()
 
 
+@store.stored("nap")
 def napping(key):
     time.sleep(1)
     return {"key": key}
@@ -169,6 +173,6 @@ def test_waiting_for_a_worker_is_not_computing(monkeypatch):
             yield executor, 3
 
     monkeypatch.setattr(parallel, "workers", busy)
-    assert parallel.stored("nap", [1, 2, 3], napping) == [{"key": 1}, {"key": 2}, {"key": 3}]
+    assert napping.many([1, 2, 3]) == [{"key": 1}, {"key": 2}, {"key": 3}]
     assert all(1 <= entry.seconds < 1.5 for entry in store.entries())
     assert len(store.entries()) == 3

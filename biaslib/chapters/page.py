@@ -1,0 +1,117 @@
+"""What the pages of several chapters have alike: intervals as columns of a plot, a record beside this run, words."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from biaslib import figures
+from biaslib.book import recorded
+from biaslib.statistics import Interval
+
+# what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
+KINDS: Final = {
+    "undirected": "undirected",
+    "group_to_attribute": "group → attributes",
+    "attribute_to_group": "attributes → group",
+}
+USE_CASES: Final = {"pets": "cats and dogs", "fruits": "fruits"}
+NETWORKS: Final = {
+    "small_mobilenet": "small MobileNet",
+    "small_efficientnet": "small EfficientNet",
+    "mobilenetv1_075": "MobileNetV1 × 0.75",
+}
+_SHORT_METRICS: Final = {
+    "Integrated gradients": "IG",
+    "Amplification": "Ampl.",
+    "attribute": "attr.",
+    "Correlation of answers and cue": "MCC of answers and cue",
+    "Sensitivity, exact counterfactuals": "True causal effect",
+}
+
+
+def quotes(digits: int = 2, **values: Any) -> None:
+    """Lends several numbers to the prose: the name of each and its value; see `figures.quote`."""
+    for name, value in values.items():
+        figures.quote(name, value, digits)
+
+
+def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value") -> pd.DataFrame:
+    """Rows for a plot: the interval in `column` becomes its estimate there, and its ends in `low` and `high`; and `n`.
+
+    Args:
+        rows: a table, or one mapping a row; the column holds an interval in every row.
+        column: its name.
+    """
+    table = pd.DataFrame(rows)
+    spans = list(table[column])
+    return table.assign(
+        **{column: [span.estimate for span in spans]},
+        **{part: [getattr(span, part) for span in spans] for part in ("low", "high", "n")},
+    )
+
+
+def ends(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose intervals are numbers, for plots: each column x of them becomes `x`, `x_low` and `x_high`."""
+    columns: dict[str, list[object]] = {}
+    for name, values in table.items():
+        if len(values) and all(isinstance(value, Interval) for value in values):
+            columns[f"{name}"] = [value.estimate for value in values]
+            columns |= {f"{name}_{end}": [getattr(value, end) for value in values] for end in ("low", "high")}
+        else:
+            columns[f"{name}"] = list(values)
+    return pd.DataFrame(columns, index=table.index)
+
+
+def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
+    """The intervals that a table has as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
+    parts = table[[column, f"{column}_low", f"{column}_high"]]
+    return [Interval(estimate, low, high, n) for estimate, low, high in parts.itertuples(index=False)]
+
+
+def recalled(value: Mapping[str, Any] | None) -> Interval | float:
+    """An interval as a record holds it; NaN where the record has none, so that a table shows "n/a"."""
+    if not value:
+        return math.nan
+    return Interval(value["estimate"], value["low"], value["high"], value["n"])
+
+
+def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
+    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where it has none."""
+    if not value or math.isnan(value["estimate"]):
+        return missing
+    estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
+    return f"{estimate} [{low}, {high}]"
+
+
+def source(record: Mapping[str, Any] | None) -> str:
+    """The end of a caption: where the recorded numbers beside this run's come from."""
+    return f" Recorded run: {recorded.described(record)}." if record else " No larger run is recorded yet."
+
+
+def signed(number: float | Interval, spec: str = "+.2f") -> str:
+    """A number as prose prints it, with a true minus sign."""
+    return f"{number:{spec}}".replace("-", "−")
+
+
+def side(value: Interval) -> str:
+    """On which side of 0 an interval lies, in words; ends that differ from 0 by rounding only do not count."""
+    return "above 0" if value.low > 1e-9 else "below 0" if value.high < -1e-9 else "not to be told from 0"
+
+
+def readable(attribute: str) -> str:
+    """An attribute's name as one says it: Wavy Hair, 5 o'Clock Shadow."""
+    return attribute.replace("5_o_Clock", "5 o'Clock").replace("_", " ")
+
+
+def short_name(attribute: str) -> str:
+    """The same, shorter, for the labels of a plot: Hat, Mouth open."""
+    return readable(attribute.replace("Wearing_", "").replace("Mouth_Slightly_Open", "Mouth open"))
+
+
+def short_metric(name: str) -> str:
+    """A metric of the dial, shorter: IG for integrated gradients, the true causal effect for its exact measure."""
+    for long, short in _SHORT_METRICS.items():
+        name = name.replace(long, short)
+    return name

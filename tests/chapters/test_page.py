@@ -1,0 +1,101 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib.chapters import page
+from biaslib.figures.table import number
+from biaslib.statistics import Interval
+
+
+def test_several_numbers_are_quoted_in_order(monkeypatch):
+    quoted = []
+    monkeypatch.setattr(page.figures, "quote", lambda *arguments: quoted.append(arguments))
+    page.quotes(accuracy=0.5, models=3)
+    page.quotes(digits=3, accuracy=0.25)
+    assert quoted == [("accuracy", 0.5, 2), ("models", 3, 2), ("accuracy", 0.25, 3)]
+
+
+def test_rows_with_an_interval_become_columns_of_a_plot():
+    rows = [{"kind": "a", "score": Interval(0.5, 0.4, 0.7, 9)}, {"kind": "b", "score": Interval(0.2, 0.1, 0.3, 4)}]
+    expected = pd.DataFrame(
+        {"kind": ["a", "b"], "score": [0.5, 0.2], "low": [0.4, 0.1], "high": [0.7, 0.3], "n": [9, 4]}
+    )
+    for given in (rows, pd.DataFrame(rows), iter(rows)):
+        pd.testing.assert_frame_equal(page.unpacked(given, "score"), expected)
+
+
+def test_a_table_keeps_its_index_where_it_is_unpacked():
+    table = pd.DataFrame({"value": [Interval(0.5, 0.4, 0.7, 9)]}, index=pd.Index(["Bangs"], name="attribute"))
+    assert page.unpacked(table).loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 9]
+
+
+def test_ends_of_intervals_become_columns():
+    table = pd.DataFrame(
+        {"score": [Interval(0.5, 0.4, 0.7, 9)], "models": [3]}, index=pd.Index(["Bangs"], name="attribute")
+    )
+    flat = page.ends(table)
+    assert list(flat.columns) == ["score", "score_low", "score_high", "models"]
+    assert flat.loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 3]
+    assert flat.index.name == "attribute"
+
+
+def test_columns_become_intervals_again():
+    table = pd.DataFrame({"score": [0.5], "score_low": [0.4], "score_high": [0.7]})
+    assert page.spans(table, "score", 9) == [Interval(0.5, 0.4, 0.7, 9)]
+
+
+def test_an_interval_of_a_record_is_read_back():
+    kept = {"estimate": 0.5, "low": 0.4, "high": 0.7, "n": 9, "confidence": 0.95, "undefined": 0}
+    assert page.recalled(kept) == Interval(0.5, 0.4, 0.7, 9)
+    assert np.isnan(page.recalled(None))
+    assert np.isnan(page.recalled({}))
+
+
+@pytest.mark.parametrize("ends", [(0.5, 0.4, 0.7), (-0.123, -1.0, 0.004), (-0.001, -0.004, 0.0)])
+def test_a_recorded_interval_reads_as_one_of_this_run(ends):
+    shown = number(Interval(*(round(end, 2) + 0.0 for end in ends), 9))
+    assert page.in_words(dict(zip(("estimate", "low", "high"), ends, strict=True))) == shown
+
+
+def test_what_the_record_lacks_is_said():
+    nothing = {"estimate": np.nan, "low": np.nan, "high": np.nan}
+    assert page.in_words(None) == "none yet"
+    assert page.in_words(nothing, "not in it") == "not in it"
+
+
+def test_the_source_of_recorded_numbers_is_named():
+    record = {"preset": "real", "data": {"pets": {"models": 3}}, "device": "a GPU", "seconds": 8, "date": "2026-11-22"}
+    assert page.source(record) == " Recorded run: preset real, pets (3 models), a GPU, 8 s, 2026-11-22."
+    assert page.source(None) == " No larger run is recorded yet."
+
+
+def test_numbers_have_a_true_minus_sign():
+    assert page.signed(-0.126) == "−0.13"
+    assert page.signed(2, "+.1f") == "+2.0"
+    assert page.signed(Interval(-0.5, -0.6, -0.4, 3), ".2f") == "−0.50 [−0.60, −0.40]"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.1, 0.2, "above 0"),
+        (-0.2, -0.1, "below 0"),
+        (-0.1, 0.1, "not to be told from 0"),
+        (0.0, 1.0, "not to be told from 0"),
+        (np.nan, np.nan, "not to be told from 0"),
+    ],
+)
+def test_sides_of_zero(low, high, words):
+    assert page.side(Interval(0.0, low, high, 3)) == words
+
+
+def test_attributes_have_names_that_read_well():
+    assert page.readable("5_o_Clock_Shadow") == "5 o'Clock Shadow"
+    assert page.readable("Wearing_Hat") == "Wearing Hat"
+    assert page.short_name("Wearing_Hat") == "Hat"
+    assert page.short_name("Mouth_Slightly_Open") == "Mouth open"
+
+
+def test_metrics_have_short_names():
+    assert page.short_metric("Integrated gradients, mass in the cue") == "IG, mass in the cue"
+    assert page.short_metric("Sensitivity, exact counterfactuals") == "True causal effect"
