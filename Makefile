@@ -48,7 +48,7 @@ $(VENV)/.with-uv:
 INSTALL = VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --compile-bytecode --constraint requirements.lock --editable
 
 $(VENV)/.with-book: $(VENV)/.with-uv pyproject.toml requirements.lock
-	$(INSTALL) .
+	$(INSTALL) '.[book]'
 	@touch $@
 
 $(VENV)/.with-test: $(VENV)/.with-uv pyproject.toml requirements.lock
@@ -56,5 +56,5 @@ $(VENV)/.with-test: $(VENV)/.with-uv pyproject.toml requirements.lock
 	@touch $@ $(VENV)/.with-book
 
 $(VENV)/.with-bench: $(VENV)/.with-uv pyproject.toml requirements.lock
-	$(INSTALL) '.[bench]'
+	$(INSTALL) '.[book,bench]'
 	@touch $@ $(VENV)/.with-book

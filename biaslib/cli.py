@@ -1,5 +1,6 @@
 """The `biaslib` command."""
 
+import importlib.util
 import os
 import sys
 import webbrowser
@@ -13,6 +14,7 @@ from biaslib.errors import BiaslibError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 SHOWN = 10
+BOOK = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
@@ -80,6 +82,7 @@ def build(
     scheduler: Scheduler = None,
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
+    _need_book("build")
     from biaslib.book import building, project
 
     front = _pages(lambda: building.build(
@@ -114,6 +117,7 @@ def run(
 
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
+    _need_book("run")
     from biaslib.book import building, execution, project
 
     if out is not None and (record or open_page):
@@ -140,8 +144,11 @@ def grow(
 
     A training that was stopped goes on where it was.
     """
+    _need_book("grow")
+    from biaslib.book import project
     from biaslib.chapters import face_generators
 
+    project.find()  # before an hour of training, not after it
     print(f"the generator is at {face_generators.keep(name)}")
 
 
@@ -355,6 +362,15 @@ def version() -> None:
 
     for library, number in provenance.versions().items():
         print(f"{library} {number}")
+
+
+def _need_book(command: str) -> None:
+    missing = [name for name in BOOK if importlib.util.find_spec(name) is None]
+    if missing:
+        raise BiaslibError(
+            f"`biaslib {command}` needs a checkout of the book and its libraries: get the repository and run "
+            f"`pip install '.[book]'` in its folder (missing here: {', '.join(missing)})."
+        )
 
 
 def _pages(work: Callable[[], Any]) -> Any:

@@ -1,19 +1,28 @@
-"""NumPy or torch in, the same kind out."""
+"""NumPy or torch in, the same kind out, without importing torch, which takes seconds."""
 
-from typing import Any, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
-import torch
 
-Array = TypeVar("Array", np.ndarray, torch.Tensor)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AnyArray = Union[np.ndarray, "Tensor"]
+Array = TypeVar("Array", np.ndarray, "Tensor")
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether the values are a torch tensor, which nobody has before torch is imported."""
+    return isinstance(values, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def to_numpy(values: Any) -> np.ndarray:
     """The values as a NumPy array, from wherever they are; not a copy where that can be avoided."""
-    if isinstance(values, torch.Tensor):
+    if is_tensor(values):
         values = values.detach().cpu()
         # NumPy has no bfloat16
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
     return np.asarray(values)
 
 
@@ -22,7 +31,9 @@ def like(result: np.ndarray | np.generic, example: Any) -> Any:
 
     Apple's GPU (mps) has no float64: a result for it is float32.
     """
-    if isinstance(example, torch.Tensor):
+    if is_tensor(example):
+        import torch
+
         if example.device.type == "mps" and result.dtype == np.float64:
             result = result.astype(np.float32)
         return torch.as_tensor(result, device=example.device)

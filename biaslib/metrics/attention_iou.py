@@ -3,11 +3,9 @@
 from typing import Literal
 
 import numpy as np
-import torch
-from torch.nn.functional import interpolate
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
 
 
 def attention_iou(a: Array, b: Array) -> Array:
@@ -61,7 +59,7 @@ def attention_iou(a: Array, b: Array) -> Array:
     return like(np.minimum(4 * shared / (own + 2 * shared), 1.0), a)
 
 
-def mask_score(maps: Array, masks: np.ndarray | torch.Tensor, *, absent: Literal["nan", "zero"] = "nan") -> Array:
+def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] = "nan") -> Array:
     """Attention-IoU of maps with a region's masks: is the attention where the region is?
 
     The masks are brought to the maps' grid, not the maps to the masks' (Serianni et al. 2025, section 2, "Bias
@@ -112,6 +110,9 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
         )
     if len(tuple(shape)) != 2 or min(shape) < 1:
         raise BiaslibError(f"The grid must have two sides of at least one cell, not {tuple(shape)}.")
+    import torch  # here and not above, as it takes seconds and no other score needs it
+    from torch.nn.functional import interpolate
+
     flat = fine.reshape(-1, 1, *fine.shape[-2:])
     coarse = np.empty((len(flat), *shape), np.float32)
     # in pieces: as floats the masks of a whole test set would fill the memory
@@ -122,11 +123,11 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
     return like(coarse.reshape(*fine.shape[:-2], *shape), masks)
 
 
-def _grid(maps: np.ndarray | torch.Tensor) -> str:
+def _grid(maps: AnyArray) -> str:
     return " x ".join(map(str, np.shape(maps)[-2:]))
 
 
-def _shares(maps: np.ndarray | torch.Tensor, which: str) -> np.ndarray:
+def _shares(maps: AnyArray, which: str) -> np.ndarray:
     """Each map as one row of shares of its mass, (..., h * w) float64, NaN where it has none."""
     values = to_numpy(maps)
     if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiub":

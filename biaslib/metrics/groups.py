@@ -4,18 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.stats import binomtest
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, is_tensor, like, to_numpy
 
-_GroupLabels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
+_GroupLabels = AnyArray | pd.Series | Sequence[object]
 
 
-def group_accuracy(
-    correct: np.ndarray | torch.Tensor, groups: _GroupLabels, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float = 0.95) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
 
     The interval is about the images of one model; what varies between models is for `statistics.interval`.
@@ -142,7 +139,7 @@ def _outside(shares: np.ndarray) -> bool:
 
 def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
     """The group of each image as 0, 1, ... and the sorted labels."""
-    column = pd.Series(to_numpy(groups) if isinstance(groups, torch.Tensor) else groups).reset_index(drop=True)
+    column = pd.Series(to_numpy(groups) if is_tensor(groups) else groups).reset_index(drop=True)
     if n == 0:
         raise BiaslibError("There are no images to group: give at least one.")
     if len(column) != n:

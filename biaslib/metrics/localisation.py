@@ -3,15 +3,13 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from scipy.ndimage import distance_transform_edt
-from torch.nn.functional import interpolate
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
 
 
-def relevance_mass_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -> Array:
+def relevance_mass_accuracy(relevance: Array, mask: AnyArray) -> Array:
     r"""The share of a map's mass that lies in a region (Osman et al. 2022; Schaaf et al. 2021, eq. 1).
 
     $$\mathrm{RMA} = \frac{\sum_{p \in M} R_p}{\sum_p R_p}$$
@@ -37,7 +35,7 @@ def relevance_mass_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -
     return like(_of_each_pair(_mass, relevance, mask), relevance)
 
 
-def relevance_rank_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -> Array:
+def relevance_rank_accuracy(relevance: Array, mask: AnyArray) -> Array:
     r"""The share of a map's K highest pixels that lie in a region of K pixels (Schaaf et al. 2021, eq. 2).
 
     $$\mathrm{RRA} = \frac{|\mathrm{top}_K(R) \cap M|}{K}, \qquad K = |M|$$
@@ -125,6 +123,9 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
             f"Maps of {_grid(coarse)} cannot be enlarged to {height} x {width}: "
             "give the size of the image, or make the masks smaller with resize_masks."
         )
+    import torch  # here and not above, as it takes seconds and no score needs it
+    from torch.nn.functional import interpolate
+
     dtype = np.float64 if coarse.dtype == np.float64 else np.float32
     cells = torch.from_numpy(np.array(coarse, dtype, order="C").reshape(-1, 1, *coarse.shape[-2:]))
     fine = interpolate(cells, size=(height, width), mode="bilinear", align_corners=False)
@@ -149,8 +150,8 @@ def _rank(values: np.ndarray, region: np.ndarray) -> float:
 
 def _of_each_pair(
     score: Callable[[np.ndarray, np.ndarray], float],
-    relevance: np.ndarray | torch.Tensor,
-    mask: np.ndarray | torch.Tensor,
+    relevance: AnyArray,
+    mask: AnyArray,
 ) -> np.ndarray:
     """The score of every map and region, (...), NaN where the map has no finite mass or the region no pixel."""
     maps, regions = _checked_maps(to_numpy(relevance)), _checked_mask(to_numpy(mask))

@@ -5,17 +5,15 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
-from biaslib.models import cached_batch
+from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
 
 
 def perturbation_curves(
     predict: Callable[[Array], Any],
     images: Array,
-    relevance: np.ndarray | torch.Tensor | None,
+    relevance: AnyArray | None,
     targets: Any,
     *,
     steps: int = 100,
@@ -72,7 +70,10 @@ def perturbation_curves(
             f"An image of {height} x {width} pixels has {available} regions of {region} x {region}, so steps must be "
             f"between 1 and {available}, not {steps}: take fewer steps or smaller regions."
         )
-    batch = cached_batch(height, width) if batch is None else batch
+    if batch is None:
+        from biaslib.models import cached_batch  # here and not above, as it imports torch, which takes seconds
+
+        batch = cached_batch(height, width)
     if repeats < 1 or batch < 1:
         raise BiaslibError(f"repeats and batch must be at least 1, not {repeats} and {batch}.")
     sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)
@@ -139,9 +140,7 @@ def _noise(rng: np.random.Generator, image: np.ndarray, low: float, high: float)
     return rng.uniform(low, high, image.shape).astype(image.dtype)
 
 
-def _region_sums(
-    relevance: np.ndarray | torch.Tensor | None, shape: tuple[int, ...], tops: np.ndarray, lefts: np.ndarray
-) -> np.ndarray:
+def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.ndarray, lefts: np.ndarray) -> np.ndarray:
     """The relevance of every region, (N, rows x columns)."""
     if relevance is None:
         return np.zeros((shape[0], len(tops) * len(lefts)))
@@ -157,7 +156,7 @@ def _region_sums(
     )
 
 
-def _checked_images(images: np.ndarray | torch.Tensor) -> np.ndarray:
+def _checked_images(images: AnyArray) -> np.ndarray:
     pixels = to_numpy(images)
     if (
         pixels.ndim != 4

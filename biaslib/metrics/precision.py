@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import average_precision_score
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
@@ -73,6 +72,8 @@ def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
         MeanPrecision(values=array([0.5, nan]), members=array([[ True, False],
                [False,  True]]))
     """
+    from sklearn.metrics import average_precision_score  # here and not above, as it takes a second
+
     truth, score = _checked(labels, scores)
     values = [
         average_precision_score(has, ranked) if has.any() else np.nan

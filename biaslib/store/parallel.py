@@ -64,7 +64,7 @@ def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
             that is not set either, one process for each core of this machine.
 
     Raises:
-        BiaslibError: where no scheduler answers at the address, or it has no workers.
+        BiaslibError: where no scheduler answers at the address, it has no workers, or Dask is not installed.
     """
     address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
     with _dask(address) if address else _processes() as found:
@@ -132,8 +132,13 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _dask(address: str) -> Iterator[tuple[Executor, int]]:
-    from distributed import Client
-
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise BiaslibError(
+            f"sending work to the scheduler at {address} needs Dask: run `pip install 'dask[distributed]'`, or leave "
+            "--scheduler and $BIASLIB_SCHEDULER out."
+        ) from error
     try:
         client = Client(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:

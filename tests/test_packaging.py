@@ -1,0 +1,310 @@
+"""What `pip install` brings, and what works with it: the instruments alone, the book only with its extra.
+
+`python -m tests.test_packaging` writes environment.yml anew.
+"""
+
+import ast
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+ENVIRONMENT = """\
+# For conda users: conda env create -f environment.yml && conda activate biaslib && biaslib build
+# The list is that of pyproject.toml with the extra [book], written by `python -m tests.test_packaging`. Everything
+# comes through pip, because torch and torchvision only work as a matching pair from one source.
+name: biaslib
+channels:
+  - conda-forge
+dependencies:
+  - python{python}
+  - pip
+  - pip:
+      - --editable .
+{lines}
+"""
+
+# Modules that import what is not declared for them, and why they may.
+BESIDE = {
+    "figures/table.py": {"IPython"},  # `quote` writes to the notebook that runs it, and that is IPython
+    "store/parallel.py": {"dask", "distributed"},  # where a scheduler is asked for; a sentence says what to install
+}
+# Declared, though no module imports them, and why.
+NOT_IMPORTED = {
+    "pyarrow": "pandas reads and writes parquet with it",
+    "ipykernel": "the notebooks run in it",
+    "jupyterlab": "make lab",
+    "jupyter-book": "run as a command; loads the extensions of _config.yml",
+    "sphinx-book-theme": "_config.yml",
+    "sphinx-mathjax-offline": "_config.yml",
+    "sphinx-exercise": "_config.yml",
+    "sphinxcontrib-bibtex": "_config.yml",
+    "myst-nb": "_config.yml",
+}
+
+# Leaves Python's own modules and what a `pip install` of the wheel would bring; nothing else can be found.
+BLOCKER = """\
+import os, sys
+from importlib.machinery import PathFinder
+
+class Installed(PathFinder):
+    absent = frozenset(os.environ["ABSENT"].split(","))
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in cls.absent else super().find_spec(name, path, target)
+
+sys.meta_path[:] = [*sys.meta_path[:2], Installed]  # built in, frozen, and in place of all other finders
+"""
+BIASLIB = "from biaslib.cli import main; main()"
+MODEL = """\
+import torch
+
+class Red(torch.nn.Module):
+    def forward(self, images):
+        return 1000 * (images[:, 0] - images.mean(1)).mean((1, 2)).clamp(min=0)[:, None] - 4
+"""
+
+
+def environment() -> str:
+    """The text of environment.yml."""
+    lines = "\n".join(f"      - {line}" for line in (*PROJECT["dependencies"], *EXTRAS["book"]))
+    return ENVIRONMENT.format(python=PROJECT["requires-python"], lines=lines)
+
+
+def requirements(*extras: str) -> list[Requirement]:
+    """What is declared for the package with these extras, less the package itself."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    return [requirement for requirement in map(Requirement, lines) if requirement.name != PROJECT["name"]]
+
+
+@cache
+def needed(requirement: Requirement) -> frozenset[str]:
+    """The names of a distribution and of all that it depends on here."""
+    names: set[str] = set()
+    waiting = [requirement]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in names and not wanted.extras:
+            continue
+        names.add(name)
+        try:
+            lines = importlib.metadata.requires(name) or ()
+        except importlib.metadata.PackageNotFoundError:  # for another platform
+            continue
+        for line in map(Requirement, lines):
+            marked = [line.marker is None or line.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)]
+            if any(marked) and not (line.extras and canonicalize_name(line.name) in names):
+                waiting.append(line)
+    return frozenset(names)
+
+
+@cache
+def distributions() -> dict[str, set[str]]:
+    """Importable module -> names of the distributions that hold it."""
+    found = importlib.metadata.packages_distributions()
+    return {module: {canonicalize_name(name) for name in names} for module, names in found.items()}
+
+
+def absent(*extras: str) -> set[str]:
+    """The modules installed here that a `pip install` with these extras only would not bring."""
+    brought = {name for requirement in requirements(*extras) for name in needed(requirement)}
+    return {module for module, names in distributions().items() if not names & brought} - {PROJECT["name"]}
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The top-level names a module imports when it runs, at its top or inside a function."""
+    waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+        waiting += ast.iter_child_nodes(node)
+
+
+def imported_by(room: str) -> dict[str, set[str]]:
+    """Foreign module -> the package's modules that import it: of the "instruments", or of the "book" above them."""
+    found: dict[str, set[str]] = {}
+    package = ROOT / PROJECT["name"]
+    for file in package.rglob("*.py"):
+        name = file.relative_to(package).as_posix()
+        if name.startswith(("chapters/", "book/")) == (room == "book"):
+            for module in set(imports(file)) - sys.stdlib_module_names - {PROJECT["name"]} - BESIDE.get(name, set()):
+                found.setdefault(module, set()).add(name)
+    return found
+
+
+def test_the_conda_environment_is_made_of_the_declared_dependencies():
+    message = "run `python -m tests.test_packaging`, which writes it anew"
+    assert (ROOT / "environment.yml").read_text(encoding="utf-8") == environment(), message
+
+
+def test_the_lock_holds_every_dependency_at_a_version_within_its_bounds():
+    locked: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE):
+        locked.setdefault(canonicalize_name(name), []).append(version)
+    for requirement in requirements(*EXTRAS):
+        versions = locked.get(canonicalize_name(requirement.name))
+        assert versions, f"{requirement.name} is not in requirements.lock: run `make lock`"
+        assert any(requirement.specifier.contains(version) for version in versions), requirement.name
+
+
+def test_the_tests_bring_the_book_and_the_instruments_nothing_of_it():
+    assert "biaslib[book]" in EXTRAS["test"]
+    names = {canonicalize_name(requirement.name) for requirement in requirements()}
+    assert not names & {canonicalize_name(Requirement(line).name) for line in EXTRAS["book"]}
+    assert {"jupyter_book", "jupytext", "papermill", "distributed", "ipywidgets", "sphinx"} <= absent()
+
+
+@pytest.mark.parametrize(("room", "extras"), [("instruments", ()), ("book", ("book",))])
+def test_what_is_imported_is_declared(room, extras):
+    declared = {canonicalize_name(requirement.name) for requirement in requirements(*extras)}
+    undeclared = {
+        module: sorted(files)
+        for module, files in imported_by(room).items()
+        if not distributions().get(module, set()) & declared
+    }
+    assert not undeclared
+
+
+def test_what_is_declared_is_used():
+    modules = imported_by("instruments").keys() | imported_by("book").keys() | set().union(*BESIDE.values())
+    used = set().union(*(distributions().get(module, set()) for module in modules))
+    assert {canonicalize_name(requirement.name) for requirement in requirements("book")} - used == NOT_IMPORTED.keys()
+
+
+@pytest.mark.parametrize("room", ["metrics", "statistics", "worlds"])
+def test_a_room_of_numbers_is_imported_without_torch_and_soon(room):
+    code = f"""
+import sys, time
+started = time.perf_counter()
+import numpy, pandas, scipy.stats
+before = time.perf_counter()
+import biaslib
+biaslib.{room}
+after = time.perf_counter()
+print(before - started, after - before, *sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    baseline, own, *modules = done.stdout.split()
+    assert not {"torch", "timm", "matplotlib", "sklearn", "seaborn"} & set(modules)
+    # the baseline is about a second on an idle machine, so that a busy one slows both
+    assert float(own) < max(1.0, float(baseline))
+
+
+def test_the_front_door_names_a_dozen_rooms_and_opens_each_when_it_is_asked_for():
+    code = """
+import sys, types
+import biaslib
+assert not [name for name in sys.modules if name.startswith("biaslib.")]
+assert set(biaslib.__all__) <= set(dir(biaslib))
+for name in biaslib.__all__:
+    assert isinstance(getattr(biaslib, name), types.ModuleType), name
+try:
+    biaslib.nothing
+except AttributeError as error:
+    print(len(biaslib.__all__), error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, said = done.stdout.strip().split(" ", 1)
+    assert int(count) <= 12
+    assert said == "module 'biaslib' has no attribute 'nothing'"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Runs Python outside the checkout, where only the wheel and what its installation brings can be imported."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tree, site, away = folder / "tree", folder / "site", folder / "away"
+    shutil.copytree(ROOT / "biaslib", tree / "biaslib", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]):
+        shutil.copy(ROOT / name, tree)
+    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=tree, capture_output=True, check=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        opened.extractall(site)
+    (folder / "block").mkdir()
+    (folder / "block" / "sitecustomize.py").write_text(BLOCKER)
+    away.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BIASLIB_", "PYTHON"))}
+    surroundings = kept | {
+        "PYTHONPATH": os.pathsep.join(map(str, (folder / "block", site))),
+        "ABSENT": ",".join(absent()),
+        "BIASLIB_STORE": str(folder / "store"),
+    }
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=away, env=surroundings, capture_output=True, text=True, timeout=120
+        )
+
+    run.site, run.away = site, away
+    return run
+
+
+def test_the_wheel_holds_the_package_alone_and_says_that_it_is_typed(installed):
+    names = {path.name for path in installed.site.iterdir()}
+    (described,) = {name for name in names if name.endswith(".dist-info")}
+    assert names == {"biaslib", described}
+    assert (installed.site / "biaslib" / "py.typed").is_file()
+    assert "biaslib = biaslib.cli:main" in (installed.site / described / "entry_points.txt").read_text()
+    done = installed("-c", "import biaslib; print(biaslib.__file__)")
+    assert Path(done.stdout.strip()) == installed.site / "biaslib" / "__init__.py", done.stderr
+
+
+def test_an_audit_outside_the_checkout_holds_the_table_of_reliability(installed):
+    from tests.audit.subjects import draw
+
+    draw(installed.away, n=60)
+    (installed.away / "mine.py").write_text(MODEL)
+    options = "--model mine:Red --data images --labels labels.csv --target green --group red --size 32 --out out"
+    colours = ["--mean", "0", "0", "0", "--std", "1", "1", "1"]
+    done = installed("-c", BIASLIB, "audit", *options.split(), *colours)
+    assert done.returncode == 0, done.stderr
+    assert "the report is at out" in done.stdout
+    report = (installed.away / "out" / "report.html").read_text(encoding="utf-8")
+    assert "How far these measures can be trusted" in report
+    assert json.loads((installed.away / "out" / "audit.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("command", [("build",), ("run", "waterbirds"), ("grow", "faces-0")])
+def test_a_command_of_the_book_says_what_it_needs(installed, command):
+    done = installed("-c", BIASLIB, *command)
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"biaslib: `biaslib {command[0]}` needs a checkout of the book and its libraries")
+    assert "`pip install '.[book]'`" in sentence
+
+
+def test_a_scheduler_without_dask_is_one_sentence(installed):
+    code = "from biaslib.store import parallel\nwith parallel.workers('tcp://127.0.0.1:1'): pass"
+    done = installed("-c", code)
+    assert done.returncode == 1
+    assert "needs Dask: run `pip install 'dask[distributed]'`" in done.stderr.splitlines()[-1]
+
+
+if __name__ == "__main__":
+    (ROOT / "environment.yml").write_text(environment(), encoding="utf-8")
