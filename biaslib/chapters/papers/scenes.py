@@ -1,24 +1,23 @@
 """Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
 
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.chapters.papers.faces import KINDS
-from biaslib.datasets import coco, imsitu
+from biaslib.datasets import coco_imsitu
 from biaslib.datasets.captions import UNNAMED
 from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Labels, bias_amplification
+from biaslib.metrics.amplification.scores import Kind
 from biaslib.statistics import Interval, holm, interval
 
-PLAIN: Final = "baseline_ft"
-MARGIN: Final = 0.05  # of RBA's constraints
+_PLAIN: Final = "baseline_ft"
+_MARGIN: Final = 0.05  # of RBA's constraints
 
 # which sets of objects, and whether changes keep their signs
-MEASURES: dict[str, dict[str, Any]] = {
+_MEASURES: dict[str, dict[str, Any]] = {
     "single, signed": {"max_size": 1, "absolute": False},
     "single": {"max_size": 1},
     "up to two": {"max_size": 2},
@@ -26,7 +25,7 @@ MEASURES: dict[str, dict[str, Any]] = {
 }
 
 
-def wording(root: Path | None = None, *, seed: int = 0) -> pd.DataFrame:
+def wording(*, seed: int = 0) -> pd.DataFrame:
     """How often captions name a gender, and how often it is not that of the label; how many objects they mention.
 
     Returns:
@@ -39,7 +38,7 @@ def wording(root: Path | None = None, *, seed: int = 0) -> pd.DataFrame:
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
-    truth, said = _labels_and_words(root)
+    truth, said = _labels_and_words()
     names = _objects(truth)
     rows = []
     for captioner, words in said.items():
@@ -62,7 +61,7 @@ def wording(root: Path | None = None, *, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> pd.DataFrame:
+def captioners(*, folds: int = 10, seed: int = 0) -> pd.DataFrame:
     """Amplification of the captioners, on the images of which all six name exactly one gender.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
@@ -70,19 +69,18 @@ def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> p
     jackknife, Student's t).
 
     Args:
-        root: folder of all datasets.
         folds: number of parts, each left out once.
         seed: of the division into parts.
 
     Returns:
-        one row for each captioner, kind and measure (`MEASURES`): value, low, high, n (images), n_sets,
+        one row for each captioner, kind and measure (`_MEASURES`): value, low, high, n (images), n_sets,
         n_never_predicted; less (plain captioner minus this one), less_low, less_high and p (Holm-corrected over all
         rows but the plain one's).
 
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
-    truth, said = _labels_and_words(root)
+    truth, said = _labels_and_words()
     common = np.all([words["group"] != UNNAMED for words in said.values()], axis=0)
     names = _objects(truth[common])
     labels = _labels(truth[common], names)
@@ -91,8 +89,8 @@ def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> p
     sizes: dict[tuple[str, str, str], tuple[int, int]] = {}
     for captioner, words in said.items():
         predicted = _labels(words[common], names)
-        for kind in KINDS:
-            for measure, options in MEASURES.items():
+        for kind in get_args(Kind):
+            for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
                 left_out = []
                 for k in range(folds):
@@ -102,10 +100,10 @@ def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> p
                 sizes[captioner, kind, measure] = (whole.n_sets, whole.n_never_predicted)
     rows = []
     for key, values in found.items():
-        own, _ = jackknife(values[0], values[1:], len(labels))
-        gain = found[PLAIN, key[1], key[2]] - values
-        less, p = jackknife(gain[0], gain[1:], len(labels))
-        if key[0] == PLAIN:
+        own, _ = _jackknife(values[0], values[1:], len(labels))
+        gain = found[_PLAIN, key[1], key[2]] - values
+        less, p = _jackknife(gain[0], gain[1:], len(labels))
+        if key[0] == _PLAIN:
             less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
         rows.append(
             (*key, own.estimate, own.low, own.high, own.n, *sizes[key],
@@ -119,7 +117,7 @@ def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> p
     return table.assign(p=holm(table["p"]))
 
 
-def jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
+def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
     """95 % interval of a statistic from its values with one of K parts left out each, and p of its being 0.
 
     The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
@@ -132,7 +130,7 @@ def jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, flo
     return Interval(value, value - reach, value + reach, n), p
 
 
-def ratios(root: Path | None = None) -> pd.DataFrame:
+def ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and as counted in the released labels.
 
     Returns:
@@ -143,15 +141,15 @@ def ratios(root: Path | None = None) -> pd.DataFrame:
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
-    images = coco.annotated("val", root)
-    objects = [name for name in coco.objects(root) if images[name].any()]
+    images = coco_imsitu.coco_labels("val")
+    objects = [name for name in coco_imsitu.coco_objects() if images[name].any()]
     right = pd.DataFrame(
         [(name, 1 - images.loc[images[name], "group"].mean(), images[name].sum()) for name in objects],
         columns=["object", "right", "n_right"],
     )
-    one = coco.gender_ratios(root).merge(right, on="object", how="left").rename(columns={"object": "item"})
-    counts = imsitu.verb_by_gender("train", root)
-    development = imsitu.verb_by_gender("val", root)
+    one = coco_imsitu.gender_ratios("COCO").merge(right, on="object", how="left").rename(columns={"object": "item"})
+    counts = coco_imsitu.imsitu_verb_by_gender("train")
+    development = coco_imsitu.imsitu_verb_by_gender("val")
     shares = pd.DataFrame(
         {
             "verb": counts["verb"],
@@ -160,7 +158,7 @@ def ratios(root: Path | None = None) -> pd.DataFrame:
             "n_right": development["man"] + development["woman"],
         }
     )
-    other = imsitu.gender_ratios(root).merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
+    other = coco_imsitu.gender_ratios("imSitu").merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
     table = pd.concat([one.assign(corpus="COCO", counted=np.nan), other.assign(corpus="imSitu")], ignore_index=True)
     return table[["corpus", "item", "training", "before", "after", "counted", "right", "n_right"]]
 
@@ -182,7 +180,7 @@ def constraints(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         change = {name: lean * (part[name] - part["training"]).to_numpy() for name in ("right", "before", "after")}
         for name, values in change.items():
             signed, absolute = interval(values, seed=seed), interval(np.abs(values), seed=seed)
-            inside = np.abs(values[~np.isnan(values)]) <= MARGIN + 1e-9
+            inside = np.abs(values[~np.isnan(values)]) <= _MARGIN + 1e-9
             rows.append(
                 {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n,
                  "signed": signed.estimate, "signed_low": signed.low, "signed_high": signed.high,
@@ -203,14 +201,14 @@ def _cut(change: dict[str, np.ndarray], name: str, seed: int) -> dict[str, float
     return {"cut": float(1 - after.mean() / before.mean()), "cut_low": float(low), "cut_high": float(high), "p": p}
 
 
-def _labels_and_words(root: Path | None) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    truth = pd.concat([coco.annotated("val", root), coco.annotated("test", root)])
-    return truth, {name: coco.predicted(name, truth.index, root) for name in coco.CAPTIONERS}
+def _labels_and_words() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
+    return truth, {name: coco_imsitu.coco_captioned(name, truth.index) for name in coco_imsitu.CAPTIONERS}
 
 
 def _objects(truth: pd.DataFrame) -> list[str]:
     """The paper's objects, as far as they occur."""
-    return [name for name in coco.PAPER_OBJECTS if name in truth.columns and truth[name].any()]
+    return [name for name in coco_imsitu.PAPER_OBJECTS if name in truth.columns and truth[name].any()]
 
 
 def _labels(table: pd.DataFrame, names: list[str]) -> Labels:
