@@ -55,7 +55,7 @@ def fetch(name: str) -> Path:
         raise BiaslibError(
             f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
         )
-    if dataset.files and _all_ok(_states(dataset, folder)):
+    if dataset.files and all(state in ("ok", "present") for _, state, _ in _states(dataset, folder)):
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,8 +101,9 @@ def listing() -> pd.DataFrame:
     folder = registry.root()
     rows = []
     for dataset in registry.read().values():
-        exist = [(folder / file.path).exists() for file in dataset.files]
-        whole = [_exists(file, folder / file.path) for file in dataset.files]
+        paths = [(file, folder / file.path) for file in dataset.files]
+        exist = [path.exists() for _, path in paths]
+        whole = [path.exists() and (file.count is None or _count(path) >= file.count) for file, path in paths]
         rows.append(
             {
                 "name": dataset.name,
@@ -149,10 +150,6 @@ def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # a full disk, a missing file; a broken gzip or bz2 stream carries no number
         raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
-
-
-def _exists(file: File, path: Path) -> bool:
-    return path.exists() and (file.count is None or _count(path) >= file.count)
 
 
 def _count(folder: Path) -> int:
@@ -230,10 +227,6 @@ def _state(file: File, path: Path) -> tuple[str, str]:
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, algorithm).hexdigest()
     return ("ok", "") if digest == expected else ("damaged", f"{algorithm} differs from the official file's")
-
-
-def _all_ok(states: list[tuple[File, str, str]]) -> bool:
-    return all(state in ("ok", "present") for _, state, _ in states)
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:

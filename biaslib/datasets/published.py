@@ -7,7 +7,6 @@ for a missing or a damaged file, and for a bias or an attribute that was not rel
 """
 
 import functools
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +19,8 @@ from biaslib.errors import BiaslibError
 Backbone = Literal["resnet", "efficientnet"]
 
 PROTECTED = "Male"
-N_TEST = 4500
-N_BIRDS = 5794
+_N_TEST = 4500
+_N_BIRDS = 5794
 BIASES = (50, 60, 70, 80, 90, 95, 100)
 
 # target and Male as annotated; the rows of a table, means first
@@ -50,8 +49,8 @@ def annotated_labels() -> pd.DataFrame:
     Returns:
         (4500 rows, 40 bool columns).
     """
-    index = _test_index()
-    return celeba.attributes(registry.root()).iloc[_celeba_rows(index)[index]].reset_index(drop=True)
+    index, rows = _join()
+    return celeba.attributes(registry.root()).iloc[rows[index]].reset_index(drop=True)
 
 
 def training_labels() -> pd.DataFrame:
@@ -60,8 +59,7 @@ def training_labels() -> pd.DataFrame:
     Returns:
         (25500 rows, 40 bool columns).
     """
-    index = _test_index()
-    rows = _celeba_rows(index)
+    index, rows = _join()
     others = np.setdiff1d(np.arange(len(rows)), index)
     return celeba.attributes(registry.root()).iloc[rows[others]].reset_index(drop=True)
 
@@ -74,12 +72,12 @@ def predictions(backbone: Backbone = "resnet") -> np.ndarray:
     """
     if backbone not in ("resnet", "efficientnet"):
         raise BiaslibError(f"there are predictions of resnet and efficientnet, not of {backbone!r}.")
-    folder = _results()
     if backbone == "resnet":
-        files = _numbered(folder / "evaluations", "evaluations-celeb_all_resnet50_extended", 20)
+        folder, stem, models = _results() / "evaluations", "evaluations-celeb_all_resnet50_extended", 20
     else:
-        files = _numbered(folder / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10)
-    return np.stack([_zeros_and_ones(file, rows=N_TEST, columns=40) for file in files])
+        folder, stem, models = _results() / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10
+    files = [registry.require(_dataset(), folder / f"{stem}_{model}.csv") for model in range(models)]
+    return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 
 def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarray:
@@ -97,10 +95,10 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
         folder, stem = _results() / "waterbirds", f"evaluations-waterbirds{bias}_resnet18"
     else:
         folder, stem = _results() / "efficientnet", f"evaluations-waterbirds{bias}_efficientnet"
-    files = sorted((folder / "evaluations").glob(f"{stem}_*.csv"), key=_number)
+    files = sorted((folder / "evaluations").glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
     if not files:
         registry.require(_dataset(), folder / "evaluations" / f"{stem}_0.csv")
-    return np.stack([_zeros_and_ones(file, rows=N_BIRDS, columns=1)[:, 0] for file in files])
+    return np.stack([_zeros_and_ones(file, rows=_N_BIRDS, columns=1)[:, 0] for file in files])
 
 
 def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
@@ -153,17 +151,13 @@ def subgroup_scores(attribute: str) -> pd.DataFrame:
     if attribute not in ("Blond_Hair", "Wavy_Hair"):
         raise BiaslibError(f"the released training sets vary Blond_Hair or Wavy_Hair, not {attribute!r}.")
     folder = _results() / "subgroups"
-    # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it; brackets are signs of glob's own
+    # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
     tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{PROTECTED}_{_SCORE}"
-    found = {path.name for path in folder.glob("Heatmap-all_mcc*")}
     first = 10 if attribute == "Blond_Hair" else 11
     tables = []
     for hundredths in range(first, first + 41):
         mcc = -hundredths / 100
-        name = f"Heatmap-all_mcc{mcc}{tail}"
-        if name not in found:
-            registry.require(_dataset(), folder / name)
-        values = _table(folder / name, rows=10, columns=1)[:, 0]
+        values = _table(folder / f"Heatmap-all_mcc{mcc}{tail}", rows=10, columns=1)[:, 0]
         tables.append(pd.DataFrame({"target_mcc": mcc, "group": GROUPS, "mean": values[:5], "sd": values[5:]}))
     return pd.concat(tables, ignore_index=True).sort_values("target_mcc", ignore_index=True, kind="stable")
 
@@ -258,33 +252,19 @@ def _results() -> Path:
     return registry.require(_dataset(), registry.root() / "attention-iou" / "results")
 
 
-def _test_index() -> np.ndarray:
+def _join() -> tuple[np.ndarray, np.ndarray]:
+    """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is."""
     path = registry.require(_dataset(), registry.root() / "attention-iou" / "test_idx_sorted.npy")
     try:
         index = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise registry.damaged(_dataset(), path, str(error)) from error
-    if index.shape != (N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
-        raise registry.damaged(_dataset(), path, f"it is not {N_TEST} row numbers")
-    return index
-
-
-def _celeba_rows(index: np.ndarray) -> np.ndarray:
-    """For each image of CelebAMask-HQ the row of CelebA's attributes that it is, where it has all the test images."""
-    mapping = celeba.hq_to_celeba(registry.root())
-    if index.max() >= len(mapping):
-        raise registry.damaged(
-            _dataset(), registry.root() / "attention-iou" / "test_idx_sorted.npy", "an index is too large"
-        )
-    return mapping
-
-
-def _number(path: Path) -> int:
-    return int(re.findall(r"\d+", path.stem)[-1])
-
-
-def _numbered(folder: Path, stem: str, n: int) -> list[Path]:
-    return [registry.require(_dataset(), folder / f"{stem}_{i}.csv") for i in range(n)]
+    if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
+        raise registry.damaged(_dataset(), path, f"it is not {_N_TEST} row numbers")
+    rows = celeba.hq_to_celeba(registry.root())
+    if index.max() >= len(rows):
+        raise registry.damaged(_dataset(), path, "an index is too large")
+    return index, rows
 
 
 def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from biaslib.samples import Samples
 _SPLITS = {"train": 0, "val": 1, "test": 2}
 
 # the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
-WATERBIRDS = (
+_WATERBIRDS = (
     "albatross", "auklet", "cormorant", "frigatebird", "fulmar", "gull", "jaeger", "kittiwake", "pelican", "puffin",
     "tern", "gadwall", "grebe", "mallard", "merganser", "guillemot", "pacific_loon",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def cub_test_labels(root: Path) -> np.ndarray:
     if len(images) != len(is_training):
         raise registry.damaged(dataset, folder / "images.txt", "it and train_test_split.txt differ in length")
     species = images.str.split("/").str[0].str.lower()
-    return species[is_training == "0"].str.contains("|".join(WATERBIRDS)).to_numpy(dtype=bool)
+    return species[is_training == "0"].str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
 
 
 def _bias(name: str) -> str:

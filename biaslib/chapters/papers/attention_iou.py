@@ -36,6 +36,9 @@ def missing() -> list[str]:
 def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Every table of the chapter, by name.
 
+    `mustache` has Mustache's heatmap score by group (supplement F, Fig. 11), `subgroups` heatmap scores after training
+    on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention".
+
     Args:
         min_share: a group below this share of the test set does not count towards the worst one (Fig. 2: 1 %).
         resamples: bootstrap draws behind each interval.
@@ -46,13 +49,18 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     """
     resnet = _attributes("resnet", min_share, resamples, seed)
     efficientnet = _attributes("efficientnet", min_share, resamples, seed)
-    own, varied = _regions(), _subgroups()
+    own = _regions()
+    mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
+    varied = pd.concat(
+        [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")],
+        ignore_index=True,
+    )
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
         "regions": own,
-        "mustache": _mustache(),
-        "subgroups": varied,
+        "mustache": _over_models(mustache.drop(columns="attribute"), _MODELS["resnet"]),
+        "subgroups": varied[["attribute", "target_mcc", "group", "mean", "sd"]],
         "subgroup_trends": _subgroup_trends(varied, resamples, seed),
         "trends": _trends(resnet, efficientnet, own, resamples, seed),
         "waterbirds": _waterbirds(resamples, seed),
@@ -141,18 +149,6 @@ def _regions() -> pd.DataFrame:
     precision = published.printed_values()["normalized_average_precision"]
     table = table.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
     return table.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
-
-
-def _mustache() -> pd.DataFrame:
-    """Mustache's heatmap score by group: columns group, mean, sd, low, high (supplement F, Fig. 11)."""
-    scores = published.heatmap_scores("resnet").query("attribute == 'Mustache'")
-    return _over_models(scores.drop(columns="attribute").reset_index(drop=True), _MODELS["resnet"])
-
-
-def _subgroups() -> pd.DataFrame:
-    """Heatmap scores after training on sets of varied correlation (Fig. 5): attribute, target_mcc, group, mean, sd."""
-    tables = [published.subgroup_scores(a).assign(attribute=a) for a in ("Blond_Hair", "Wavy_Hair")]
-    return pd.concat(tables, ignore_index=True)[["attribute", "target_mcc", "group", "mean", "sd"]]
 
 
 def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
