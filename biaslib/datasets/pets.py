@@ -1,7 +1,6 @@
-"""Oxford-IIIT Pet (Parkhi et al. 2012): photos of cats and dogs with the animals' outlines and heads."""
+"""Oxford-IIIT Pet (Parkhi et al. 2012): photos of cats and dogs with the animals' outlines."""
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -20,19 +19,13 @@ _GROUND = 2  # the trimaps: 1 animal, 2 ground, 3 not classified: a band along t
 def load(split: str, *, size: int, root: Path) -> Samples:
     """Oxford-IIIT Pet in its official layout, oxford-iiit-pet/images and annotations.
 
-    Args:
-        split: "train", "val" or "test": `SPLITS` of annotations/list.txt, by the pictures' names, so that a picture
-            is in the same split in every copy, whole or not.
-        size: side of the pictures in pixels; each is resized as a whole.
-        root: folder of all datasets.
+    The splits are `SPLITS` of annotations/list.txt, by the pictures' names, so that a picture is in the same split in
+    every copy, whole or not.
 
     Returns:
         the split's pictures that are in the folder, in the order of the list; labels `cat` (bool; else a dog) and
         `breed` (int, 1 to 37, the list's class); mask `animal`: all that the trimap does not call ground, that is
         with the band along the outline in which its authors leave it open.
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
 
     Warns:
         DatasetWarning: how many pictures of the split are not in the folder.
@@ -45,25 +38,6 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     animal = decoded.regions(dataset, trimaps, _animal, size=size)
     labels = pd.DataFrame({"cat": table["species"] == 1, "breed": table["breed"].astype(np.int8)})
     return Samples(images=images, labels=labels.reset_index(drop=True), masks={"animal": animal})
-
-
-def heads(split: str, *, root: Path) -> np.ndarray:
-    """The boxes around the animals' heads, row by row as `load` has the pictures.
-
-    Returns:
-        (N, 4) float32: left, top, right, bottom as shares of the picture's sides; NaN where none is annotated (the
-        official distribution has boxes for about half of the pictures).
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
-
-    Warns:
-        DatasetWarning: as `load` does.
-    """
-    dataset = registry.get("oxford-iiit-pet")
-    table = _here(dataset, split, root)
-    folder = registry.require(dataset, root / "oxford-iiit-pet" / "annotations" / "xmls")
-    return np.stack([_head(dataset, folder / f"{name}.xml") for name in table["image"]])
 
 
 def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
@@ -95,17 +69,3 @@ def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
 
 def _animal(trimap: np.ndarray) -> np.ndarray:
     return trimap != _GROUND
-
-
-def _head(dataset: registry.Dataset, path: Path) -> np.ndarray:
-    if not path.exists():
-        return np.full(4, np.nan, np.float32)
-    try:
-        tree = ElementTree.parse(path)
-        width, height = (float(tree.findtext(f"size/{side}") or 0) for side in ("width", "height"))
-        box = [float(tree.findtext(f"object/bndbox/{name}") or np.nan) for name in ("xmin", "ymin", "xmax", "ymax")]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise registry.damaged(dataset, path, str(error)) from error
-    if not (width > 0 and height > 0 and 0 <= box[0] < box[2] <= width and 0 <= box[1] < box[3] <= height):
-        raise registry.damaged(dataset, path, "it holds no box inside its picture")
-    return np.array(box, np.float32) / np.array([width, height, width, height], np.float32)

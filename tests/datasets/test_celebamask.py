@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from biaslib import datasets, store
-from biaslib.datasets import DatasetWarning, celebamask
+from biaslib.datasets import DatasetWarning, celebamask, pictures
 from biaslib.errors import BiaslibError
 from tests import layouts
 from tests.damage import DAMAGES
@@ -72,8 +72,8 @@ def test_a_second_load_reads_the_same_map(official):
 
 
 def test_the_last_of_thirty_thousand_are_the_papers_test_images():
-    numbers = {split: celebamask._numbers(30_000, split) for split in celebamask.SPLITS}
-    assert [len(numbers[split]) for split in celebamask.SPLITS] == [21_000, 4_500, 4_500]
+    numbers = {split: celebamask._numbers(30_000, split) for split in pictures.SPLITS}
+    assert [len(numbers[split]) for split in pictures.SPLITS] == [21_000, 4_500, 4_500]
     assert len(np.unique(np.concatenate(list(numbers.values())))) == 30_000
     assert numbers["test"][:5].tolist() == [10, 19, 40, 43, 52]  # as in the authors' list of test images
 
@@ -140,7 +140,7 @@ def test_a_damaged_list_is_named(official, change):
     path = official / "CelebAMask-HQ/CelebAMask-HQ-attribute-anno.txt"
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(BiaslibError, match=r"attribute-anno\.txt"):
-        celebamask.attributes(official)
+        celebamask._attributes(official)
 
 
 def test_numbers_that_no_part_has_are_refused(pairs):
@@ -152,7 +152,7 @@ def test_numbers_that_no_part_has_are_refused(pairs):
 def test_it_warns_of_its_terms(official):
     celebamask.registry.warn.cache_clear()
     with pytest.warns(DatasetWarning, match="CelebA's terms"):
-        celebamask.attributes(official)
+        celebamask._attributes(official)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
