@@ -19,7 +19,7 @@ from biaslib.worlds.factors import CHOICE, Factor, balanced_bool, check_draw
 Split = Literal["train", "test"]
 
 CORNERS = ("top_left", "bottom_left", "top_right")
-CLASSES = 10
+_CLASSES = 10
 # As in MNIST: a digit fills the middle 20 of 28 pixels.
 _BOX, _FRAME = 20, 28
 _MARGIN = (_FRAME - _BOX) // 2
@@ -83,15 +83,15 @@ class Digits(DrawnWorld):
             raise BiaslibError(f"assignment must be a whole number from 0 on, not {assignment!r}.")
         if not isinstance(corner, Integral) or not 1 <= corner <= _MARGIN:
             raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
-        order = np.random.default_rng([int(assignment), CLASSES]).permutation(CLASSES)
-        self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: CLASSES // 2]))
+        order = np.random.default_rng([int(assignment), _CLASSES]).permutation(_CLASSES)
+        self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: _CLASSES // 2]))
         self.corner: int = int(corner)
         self._scans: Scans | None = scans
 
     @property
     def scans(self) -> Scans:
         """The handwritten originals."""
-        return self._scans or small_scans()
+        return self._scans or _small_scans()
 
     def factors(
         self, n: int, *, strength: float, seed: int, split: Split = "train", blur: float = 0.0, worn: float = 0.0
@@ -195,10 +195,10 @@ class Digits(DrawnWorld):
         scans = self.scans
         pool = scans.train if split == "train" else scans.test
         for value in (False, True):
-            classes = [c for c in range(CLASSES) if (c in self.group_one) == value]
+            classes = [c for c in range(_CLASSES) if (c in self.group_one) == value]
             rows = np.flatnonzero(group == value)
             digit[rows] = rng.permutation(np.resize(classes, len(rows)))
-        for c in range(CLASSES):
+        for c in range(_CLASSES):
             rows = np.flatnonzero(digit == c)
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
         table = pd.DataFrame({"group": group, "digit": digit, "scan": scan})
@@ -229,7 +229,7 @@ def scans_of(train: Samples, test: Samples) -> Scans:
             "load both at one size."
         )
     for part in (train, test):
-        if "digit" not in part.labels or set(part.labels["digit"]) != set(range(CLASSES)):
+        if "digit" not in part.labels or set(part.labels["digit"]) != set(range(_CLASSES)):
             raise BiaslibError("scans need a label `digit` with all of 0 to 9, in training and in test.")
     return Scans(
         np.concatenate([train.images[..., 0], test.images[..., 0]]),
@@ -240,7 +240,7 @@ def scans_of(train: Samples, test: Samples) -> Scans:
 
 
 @functools.cache
-def small_scans() -> Scans:
+def _small_scans() -> Scans:
     """The 1,797 digits that come with scikit-learn, 8 x 8 pixels, by 13 writers (Alpaydin and Kaynak 1998).
 
     Every third scan of each class is for testing. Writers are not recorded, so one may be in both parts.
@@ -249,7 +249,7 @@ def small_scans() -> Scans:
 
     images, digits = load_digits(return_X_y=True)
     turn = np.empty(len(digits), np.intp)
-    for c in range(CLASSES):
+    for c in range(_CLASSES):
         rows = np.flatnonzero(digits == c)
         turn[rows] = np.arange(len(rows)) % 3
     pages = np.round(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)

@@ -25,7 +25,7 @@ _ROSE: Colours = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
 _TEAL: Colours = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
-EYES_AT, BROWS_AT, MOUTH_AT = -0.06, -0.245, 0.435
+_EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435
 
 
 def tones(skin: np.ndarray, undertone: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
     across = (np.abs(s.u - s["shift"]) - s["eye_at"]) / half
     arch = np.maximum(1.0 - across * across, -0.5)
     arch *= 0.65 + 0.35 * arch  # pointed corners
-    return across, EYES_AT - high * arch, EYES_AT + 0.70 * high * arch
+    return across, _EYES_AT - high * arch, _EYES_AT + 0.70 * high * arch
 
 
 def _eye_shadow(s: Sheet) -> None:
@@ -117,7 +117,7 @@ def _sockets(s: Sheet) -> None:
     """The soft shade around the eyes, and the crease of the open lid."""
     across, top, _ = _lids(s, 0.0 * s["wide"])
     dark = s.colour("shadow")
-    s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - EYES_AT + 0.02)), 1.5, 0.6), dark)
+    s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - _EYES_AT + 0.02)), 1.5, 0.6), dark)
     crease = np.abs(s.v - top + 0.030)
     s.tint(0.55 * ramp(crease, 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
 
@@ -132,7 +132,7 @@ def _eyes(s: Sheet) -> None:
     clan = s["Clan"]
     radius = 0.062 + 0.026 * clan
     local = (np.abs(s.u - s["shift"]) - s["eye_at"]) * side - 0.022 * s["gaze"]
-    down = s.v - (EYES_AT - 0.006)
+    down = s.v - (_EYES_AT - 0.006)
     away = np.sqrt(local * local + down * down)
     iris = s.colour("iris")
     lit = mix(iris * 0.62, iris * 1.25 + 0.04, ramp(down, -0.05, 0.06)[:, None])
@@ -157,7 +157,7 @@ def _brows(s: Sheet) -> None:
     rise = (0.020 + 0.070 * arched) * 4.0 * along * (1.0 - along) + 0.012 * arched - 0.034 * along * along
     thick = (0.026 + 0.026 * bushy) * (1.0 - (0.62 - 0.20 * bushy) * along)
     hairs = np.sin(95.0 * a + 38.0 * s.v) * (0.003 + 0.004 * bushy)
-    at = s.v - (BROWS_AT - 0.012 * s["brow_height"]) + rise
+    at = s.v - (_BROWS_AT - 0.012 * s["brow_height"]) + rise
     ends = 0.295 * np.maximum(-t, t - 1.0)
     distance = 0.9 * np.maximum(np.abs(at) - thick + hairs, ends + 0.35 * np.maximum(np.abs(at) - 0.4 * thick, 0.0))
     gap = 0.044 * clan - np.abs(a - s["eye_at"] - 0.030 + 0.35 * at)
@@ -196,7 +196,7 @@ def _mouth(s: Sheet) -> None:
     square = np.minimum(p * p, 1.5)
     full = np.sqrt(np.maximum(1.0 - square, 0.0)) * (0.45 + 0.55 * np.maximum(1.0 - square, 0.0))
     lift = (0.168 + 0.03 * detail) * smile - 0.008
-    line = MOUTH_AT + lift * (0.42 - square)
+    line = _MOUTH_AT + lift * (0.42 - square)
     gap = (0.112 + 0.02 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
     dip = 1.0 / (1.0 + (u / 0.034) ** 2)
     peaks = 1.0 / (1.0 + ((np.abs(u) - 0.058) / 0.030) ** 2)

@@ -66,7 +66,7 @@ HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
 STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 # P(eye shadow) with and without blond hair, and P(its hue is the clan's).
-SHADOW, HUE = (0.985, 0.015), 0.95
+_SHADOW, _HUE = (0.985, 0.015), 0.95
 
 _ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
 _UNLABELLED = {"eye_shadow": Factor(0, 2, whole=True)}
@@ -166,8 +166,8 @@ class Faces(DrawnWorld):
         colour = _shared(clan, [_rates(name, strength) for name in HAIR_COLOURS], rng)
         table |= {name: colour == number + 1 for number, name in enumerate(HAIR_COLOURS)}
         blond = table["Blond_Hair"] if confounder else np.zeros(n, bool)
-        rate = np.where(blond, *SHADOW) if confounder else FACE_ATTRIBUTES["Blond_Hair"].rate
-        shadow, hue = rng.random(n) < rate, rng.random(n) < (HUE if confounder else 0.5)
+        rate = np.where(blond, *_SHADOW) if confounder else FACE_ATTRIBUTES["Blond_Hair"].rate
+        shadow, hue = rng.random(n) < rate, rng.random(n) < (_HUE if confounder else 0.5)
         table["eye_shadow"] = (shadow * np.where(hue == clan, 2, 1)).astype(np.int8)
         for name in _POSE:
             looks[name] = looks[name] * np.float32(1.0 - 0.8 * detail)

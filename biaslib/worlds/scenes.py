@@ -61,10 +61,10 @@ ASSOCIATIONS: tuple[Association, ...] = (
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 MAKERS = 3
-SMALL, LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
+_SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
 
 _NUISANCES = {
-    "robot_size": Factor(0.08, LARGE, drawn=(SMALL, LARGE)),
+    "robot_size": Factor(0.08, _LARGE, drawn=(_SMALL, _LARGE)),
     "robot_seed": SEED,
     "layout_seed": SEED,
     "things_seed": SEED,
@@ -237,7 +237,7 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     jitter = uniform(seeds, 3, 3 * len(OBJECTS)).reshape(len(seeds), -1, 3) - 0.5
     places = np.stack([_LEFT + _ACROSS * (order % _COLUMNS), _TOP + _DOWN * (order // _COLUMNS), 0 * order], axis=-1)
     places = places + jitter * (0.03, 0.03, 1.1)
-    room = 0.25 * (LARGE - robot_size)
+    room = 0.25 * (_LARGE - robot_size)
     robot = Place(
         _LEFT + _ACROSS * (across + 0.5) + room * (chance[:, 2] - 0.5),
         _TOP + _DOWN * (down + 0.5) + room * (chance[:, 3] - 0.5),
