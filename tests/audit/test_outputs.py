@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from biaslib.audit.outputs import numbers, reading
-from biaslib.audit.subjects import subject
+from biaslib.audit.model import class_numbers, model_under_audit, read_as
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Spots
 
@@ -12,22 +11,22 @@ LOGITS = torch.tensor([[2.0, 1.0, 3.0, -1.0], [0.5, 4.0, 3.0, 1.0], [-3.0, -1.0,
 
 
 def test_one_output_two_classes_and_outputs_with_questions_of_their_own():
-    assert reading(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
-    assert reading(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
-    assert reading(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
-    both = reading(4, output=2, groups=[0], threshold=1.0)
+    assert read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
+    assert read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
+    assert read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
+    both = read_as(4, output=2, groups=[0], threshold=1.0)
     assert both(LOGITS).tolist() == [[2.0, 1.0], [2.0, -0.5], [-3.0, -4.0]]
 
 
 def test_a_class_is_a_yes_only_where_it_is_the_largest():
     # every logit of the first two rows is above 0 for class 2, and it wins in the first alone
-    assert reading(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
+    assert read_as(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
     # a class below 0 can win
-    assert (reading(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
-    assert (reading(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
+    assert (read_as(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
+    assert (read_as(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
     # only the classes that are named compete
-    assert (reading(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
-    assert reading(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
+    assert (read_as(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
+    assert read_as(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
 
 
 @pytest.mark.parametrize(
@@ -47,24 +46,24 @@ def test_a_class_is_a_yes_only_where_it_is_the_largest():
 )
 def test_what_is_not_clear_is_refused(given, said):
     with pytest.raises(BiaslibError, match=said):
-        reading(4, **given)
+        read_as(4, **given)
 
 
 def test_a_threshold_of_two_classes_is_refused():
     with pytest.raises(BiaslibError, match="Two outputs are read as two classes"):
-        reading(2, threshold=0.5)
+        read_as(2, threshold=0.5)
 
 
 def test_numbers_and_ranges():
-    assert numbers("281-285, 290") == [281, 282, 283, 284, 285, 290]
+    assert class_numbers("281-285, 290") == [281, 282, 283, 284, 285, 290]
     for wrong in ("", "a", "3-1", "1,1", "1-", "-1", "1-2-3"):
         with pytest.raises(BiaslibError, match="Classes are"):
-            numbers(wrong)
+            class_numbers(wrong)
 
 
 def test_one_output_of_many_is_never_read_above_zero_unless_that_is_said():
     many = Spots(1.0, 1.0, outputs=5)
     with pytest.raises(BiaslibError, match="Output 3 is one of 5"):
-        subject(many, output=3, preprocessing=PLAIN)
-    assert subject(many, yes=[3], preprocessing=PLAIN).described["answer"].startswith("yes where the largest")
-    assert subject(many, output=3, threshold=0.0, preprocessing=PLAIN).described["answer"].endswith("above 0")
+        model_under_audit(many, output=3, preprocessing=PLAIN)
+    assert model_under_audit(many, yes=[3], preprocessing=PLAIN).described["answer"].startswith("yes where the largest")
+    assert model_under_audit(many, output=3, threshold=0.0, preprocessing=PLAIN).described["answer"].endswith("above 0")

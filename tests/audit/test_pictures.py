@@ -4,7 +4,8 @@ import timm.data
 import torch
 from PIL import Image
 
-from biaslib.audit.pictures import Preprocessing, find_masks
+from biaslib.audit.pictures import Preprocessing
+from biaslib.audit.predictions import find_masks
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 

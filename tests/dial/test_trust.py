@@ -2,7 +2,7 @@ from importlib import resources
 
 import pandas as pd
 
-from biaslib.audit.reliability import reliability
+from biaslib.audit.report import reliability
 from biaslib.book import recorded
 from biaslib.dial.trust import IN_AUDITS, trust
 

@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 
 from biaslib import models
-from biaslib.audit.subjects import subject
+from biaslib.audit.model import model_under_audit
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
 
@@ -15,7 +15,7 @@ PICTURES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def asked(model, **given):
-    return subject(model, preprocessing=PLAIN, **given)
+    return model_under_audit(model, preprocessing=PLAIN, **given)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_an_architecture_takes_its_outputs_from_the_weights(small):
     found = asked("small", weights=file)
     with torch.inference_mode():
         logits = model(PICTURES)
-        torch.testing.assert_close(found.answers(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
+        torch.testing.assert_close(found.outputs(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
     assert found.described["outputs"] == "2"
     assert len(found.described["sha256"]) == 64
     assert found.no_maps == ""
@@ -41,7 +41,7 @@ def test_an_architecture_takes_its_outputs_from_the_weights(small):
 def test_timms_own_preprocessing_is_taken(tmp_path):
     model = models.build("resnet10t", 1)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    steps = subject("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
+    steps = model_under_audit("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
     assert (steps.size, steps.crop) == (64, model.pretrained_cfg["crop_pct"])
     assert steps.mean == tuple(model.pretrained_cfg["mean"])
 
@@ -54,24 +54,24 @@ def test_torchscript_and_export_answer_as_the_module_and_have_no_map(tmp_path):
     batch = torch.export.Dim("batch", min=2, max=512)
     program = torch.export.export(model, (PICTURES,), dynamic_shapes=({0: batch},))
     torch.export.save(program, tmp_path / "exported.pt2")
-    expected = asked(model).answers(PICTURES)
+    expected = asked(model).outputs(PICTURES)
     for name in ("scripted.pt", "exported.pt2"):
         found = asked(tmp_path / name)
-        torch.testing.assert_close(found.answers(PICTURES), expected)
+        torch.testing.assert_close(found.outputs(PICTURES), expected)
         assert "forward_features" in found.no_maps
 
 
 def test_a_function_that_gives_a_module_is_called(monkeypatch):
     found = asked("tests.audit.subjects:both", output=0, group_outputs=[1])
     with torch.inference_mode():
-        torch.testing.assert_close(found.answers(PICTURES), both()(PICTURES))
+        torch.testing.assert_close(found.outputs(PICTURES), both()(PICTURES))
 
 
 def test_outputs_are_chosen_and_cut():
     model = both()
     with torch.no_grad():
         logits = model(PICTURES)
-        turned = asked(model, output=1, group_outputs=[0], threshold=2.0).answers(PICTURES)
+        turned = asked(model, output=1, group_outputs=[0], threshold=2.0).outputs(PICTURES)
     torch.testing.assert_close(turned, logits[:, [1, 0]] - 2.0)
 
 
@@ -95,7 +95,7 @@ def test_the_same_model_has_the_same_key_and_any_change_another():
         asked(Spots(1.0, 1000.0)),
         asked(Plain(honest())),
         asked(honest(), threshold=0.5),
-        subject(honest(), preprocessing=PLAIN | {"crop": 0.9}),
+        model_under_audit(honest(), preprocessing=PLAIN | {"crop": 0.9}),
     ]
     assert len({key, *(one.key for one in others)}) == 5
 
@@ -121,7 +121,7 @@ class Twice(Spots):
 
 def test_a_split_that_is_not_the_model_gives_no_map():
     assert "is not what it answers" in asked(Twice(1.0, 1.0)).no_maps
-    assert asked(Twice(1.0, 1.0)).answers(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).answers(PICTURES)[0, 0]
+    assert asked(Twice(1.0, 1.0)).outputs(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).outputs(PICTURES)[0, 0]
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path, small):
