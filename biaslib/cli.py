@@ -39,14 +39,18 @@ app.add_typer(store_app, name="store")
 app.add_typer(data_app, name="data")
 
 
-def _option(text: str, *names: str, default: str | bool = False, **limits: int) -> Any:
-    return typer.Option(*names, help=text, show_default=default, **limits)
+def _option(text: str, *, default: str | bool = False, least: int | None = None) -> Any:
+    return typer.Option(help=text, show_default=default, min=least)
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text)
 
 
 Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
 Scheduler = Annotated[str | None, _option("Address of a Dask scheduler that independent trainings are sent to.")]
 Colour = tuple[float, float, float]
-Record = Annotated[bool, typer.Option("--record", help="Keep the marked numbers under book/recorded.")]
+Record = Annotated[bool, _flag("--record", "Keep the marked numbers under book/recorded.")]
 
 
 def main() -> None:
@@ -71,7 +75,7 @@ def main() -> None:
 def build(
     preset: Preset = None,
     only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
-    jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", min=1)] = None,
+    jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", least=1)] = None,
     record: Record = False,
     scheduler: Scheduler = None,
 ) -> None:
@@ -99,7 +103,7 @@ def run(
     ] = None,
     preset: Preset = None,
     record: Record = False,
-    open_page: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    open_page: Annotated[bool, _flag("--open", "Show the page in a browser.")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -126,9 +130,7 @@ def run(
 
 
 @app.command(epilog=_examples("biaslib grow faces-0"))
-def grow(
-    name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)],
-) -> None:
+def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)]) -> None:
     """Train a generator of faces and its encoder anew and keep them under book/generators; takes about an hour.
 
     A training that was stopped goes on where it was.
@@ -194,19 +196,15 @@ def audit(
     mean: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     std: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
-    batch: Annotated[int | None, _option("Images at once.", default="32", min=1)] = None,
-    uncorrected: Annotated[bool, typer.Option("--uncorrected", help="Do not correct for the number of tests.")] = False,
+    batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
+    uncorrected: Annotated[bool, _flag("--uncorrected", "Do not correct for the number of tests.")] = False,
     permutations: Annotated[
-        int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", min=1)
+        int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[
-        bool, typer.Option("--no-images", help="Put no picture into the report, only the files' names.")
-    ] = False,
-    seed: Annotated[int, _option("Of the resampling.", default=True, min=0)] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a report that is there; other files stay as they are.")
-    ] = False,
+    no_images: Annotated[bool, _flag("--no-images", "Put no picture into the report, only the files' names.")] = False,
+    seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
+    force: Annotated[bool, _flag("--force", "Replace a report that is there; other files stay as they are.")] = False,
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
 
@@ -224,11 +222,8 @@ def audit(
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
         force=force,
     )  # fmt: skip
-    for head, sentences in (
-        ("warning", result.warnings),
-        ("biaslib", result.notes),
-        ("not measured", result.unmeasured),
-    ):
+    beside = {"warning": result.warnings, "biaslib": result.notes, "not measured": result.unmeasured}
+    for head, sentences in beside.items():
         for sentence in sentences:
             print(f"{head}: {sentence}", file=sys.stderr)
     for finding in result.findings:

@@ -116,9 +116,6 @@ def read_labels(
     """Reads and checks everything that tables say; the arguments are those of `audit.run`.
 
     Where no column of names is given, it is the first of `FILE_COLUMNS` that there is, else the first column.
-
-    Raises:
-        BiaslibError: for whatever does not fit.
     """
     table = read(labels)
     wanted = [target, *groups]

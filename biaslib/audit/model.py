@@ -63,8 +63,7 @@ def read_as(
     not tell which, so a model with more outputs than are asked for is refused until somebody says it.
 
     Raises:
-        BiaslibError: for an output that is not there, for choices that exclude each other, and where it is not clear
-            how the outputs are to be read.
+        BiaslibError: for an output that is not there, choices that exclude each other, or outputs that may mean either.
     """
     for number in (*(() if output is None else (output,)), *yes, *no, *groups):
         if not 0 <= number < outputs:
@@ -132,12 +131,7 @@ def class_numbers(text: str) -> list[int]:
 
 
 class TargetOutputs(nn.Module):
-    """A model's answers about the target, and about groups where it has outputs for them; above 0 is yes.
-
-    Args:
-        model: maps (N, 3, H, W) to (N, K), or to (N,) for one output.
-        reading: how its outputs are read.
-    """
+    """A model whose outputs are those about the target and the groups, (N, 1 + groups); above 0 is yes."""
 
     def __init__(self, model: Any, reading: Reading) -> None:
         super().__init__()
@@ -205,11 +199,11 @@ def model_under_audit(
         weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
             config.json beside it; or "imagenet".
         output: this and the next five as in `audit.run`.
-        yes: see `read_as`.
+        yes: likewise.
         no: likewise.
         group_outputs: likewise.
         threshold: likewise.
-        batch: how many images will be asked at once.
+        batch: likewise.
         preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
     """
     source = open_model(model, weights)

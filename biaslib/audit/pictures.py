@@ -37,9 +37,7 @@ _WHOLE = (1, 255, 65_535)  # a region that fills its mask is one of these
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """What happens to a picture before the model sees it.
-
-    The shorter side is resized to size / crop, and the square of `size` in the middle is cut out, as timm does.
+    """How a model sees a picture: the shorter side resized to size / crop, the square in the middle cut out, as timm.
 
     Attributes:
         size: height and width in pixels.
@@ -142,9 +140,8 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     """What a reader should know of how the pictures are read; "" where there is nothing.
 
     Raises:
-        BiaslibError: for files that a link leads out of the folder to, pictures whose range of values is not known, and
-            those of 16 bits where all of them together stay below a quarter of the range: such data has fewer bits,
-            and a model would see black.
+        BiaslibError: for links that lead out of the folder, pictures whose range of values is not known, and those of
+            16 bits where all stay below a quarter of the range: such data has fewer bits, and a model would see black.
     """
     root = folder.resolve()
     outside = [name for name in files if not (folder / name).resolve().is_relative_to(root)]

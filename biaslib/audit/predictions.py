@@ -132,7 +132,7 @@ def predict(
     digests: Sequence[Sequence[str]],
     batch: int = 32,
 ) -> Predictions:
-    """Asks the model about every image; what was asked before comes from the store.
+    """Asks the model about every image, so many at once; what was asked before comes from the store.
 
     Args:
         model: that is asked.
