@@ -40,14 +40,19 @@ data_app = typer.Typer(help="List, fetch and check the data sets.", **PLAIN)
 app.add_typer(store_app, name="store")
 app.add_typer(data_app, name="data")
 
-Preset = Annotated[
-    str | None,
-    typer.Option(help="The scale: quick (the default), smoke, standard, real, gpu or paper.", show_default=False),
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(help="Address of a Dask scheduler that independent trainings are sent to.", show_default=False),
-]
+
+def _option(text: str, *, default: str | bool = False, least: int | None = None) -> Any:
+    return typer.Option(help=text, show_default=default, min=least)
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text)
+
+
+Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
+Scheduler = Annotated[str | None, _option("Address of a Dask scheduler that independent trainings are sent to.")]
+Colour = tuple[float, float, float]
+Record = Annotated[bool, _flag("--record", "Keep the marked numbers under book/recorded.")]
 
 
 def main() -> None:
@@ -71,14 +76,9 @@ def main() -> None:
 )
 def build(
     preset: Preset = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="A notebook or a part of the book, by name; may be repeated.", show_default=False),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many notebooks run at a time.", show_default="one a core")
-    ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Keep the marked numbers under book/recorded.")] = False,
+    only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
+    jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", least=1)] = None,
+    record: Record = False,
     scheduler: Scheduler = None,
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
@@ -105,12 +105,9 @@ def run(
         typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="May be repeated.", show_default=False),
     ] = None,
     preset: Preset = None,
-    record: Annotated[bool, typer.Option("--record", help="Keep the marked numbers under book/recorded.")] = False,
-    open_page: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the executed notebook to this file and make no page.", show_default=False),
-    ] = None,
+    record: Record = False,
+    open_page: Annotated[bool, _flag("--open", "Show the page in a browser.")] = False,
+    out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
@@ -137,9 +134,7 @@ def run(
 
 
 @app.command(epilog=_examples("biaslib grow faces-0"))
-def grow(
-    name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)],
-) -> None:
+def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)]) -> None:
     """Train a generator of faces and its encoder anew and keep them under book/generators; takes about an hour.
 
     A training that was stopped goes on where it was.
@@ -162,115 +157,85 @@ def grow(
     )
 )
 def audit(
-    labels: Annotated[Path, typer.Option(help="CSV, TSV or parquet table, one row an image.", show_default=False)],
-    target: Annotated[str, typer.Option(help="Column of what the model tells: two values.", show_default=False)],
-    group: Annotated[
-        list[str], typer.Option(help="Column of a group: two values; may be repeated.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for report.html and audit.json.", show_default=False)],
+    labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
+    target: Annotated[str, _option("Column of what the model tells: two values.")],
+    group: Annotated[list[str], _option("Column of a group: two values; may be repeated.")],
+    out: Annotated[Path, _option("Folder for report.html and audit.json.")],
     model: Annotated[
         str | None,
-        typer.Option(
-            help="An architecture's name (with --weights), a folder with config.json and model.safetensors, a "
+        _option(
+            "An architecture's name (with --weights), a folder with config.json and model.safetensors, a "
             "TorchScript or torch.export file, or module:function that returns a torch module. The last three run "
             "their maker's code when they are opened: give only what you made, or whose maker you trust. A name with "
-            "weights and a folder run none; a pickle is refused.",
-            show_default=False,
+            "weights and a folder run none; a pickle is refused."
         ),
     ] = None,
     weights: Annotated[
-        str | None,
-        typer.Option(help="State dictionary of the architecture, a folder with one, or imagenet.", show_default=False),
+        str | None, _option("State dictionary of the architecture, a folder with one, or imagenet.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the images.", show_default=False)] = None,
-    predictions: Annotated[
-        str | None, typer.Option(help="Instead of a model: a column of the labels, or a table.", show_default=False)
-    ] = None,
-    masks: Annotated[
-        Path | None, typer.Option(help="Folder of masks of a region, or of one folder a region.", show_default=False)
-    ] = None,
-    wanted: Annotated[
-        list[str] | None,
-        typer.Option(help="A region of the masks that the model is meant to look at.", show_default=False),
-    ] = None,
+    data: Annotated[Path | None, _option("Folder of the images.")] = None,
+    predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
+    masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
+    wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[
-        list[str] | None,
-        typer.Option(help="A region that it is not meant to look at; both may be repeated.", show_default=False),
+        list[str] | None, _option("A region that it is not meant to look at; both may be repeated.")
     ] = None,
-    train_labels: Annotated[
-        Path | None, typer.Option(help="Table of the training images' labels.", show_default=False)
-    ] = None,
+    train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
     file_column: Annotated[
-        str | None, typer.Option(help="Column with the images' names.", show_default="file, image or the first")
+        str | None, _option("Column with the images' names.", default="file, image or the first")
     ] = None,
     output: Annotated[
-        int | None,
-        typer.Option(help="The model's output for the target, from 0.", show_default="the only one, or two classes"),
+        int | None, _option("The model's output for the target, from 0.", default="the only one, or two classes")
     ] = None,
     yes: Annotated[
-        str | None,
-        typer.Option(
-            help="Of many classes of which the largest wins, those that mean yes: 281-285,290.", show_default=False
-        ),
+        str | None, _option("Of many classes of which the largest wins, those that mean yes: 281-285,290.")
     ] = None,
-    no: Annotated[str | None, typer.Option(help="Those that mean no.", show_default="all others")] = None,
-    group_output: Annotated[
-        list[int] | None, typer.Option(help="Its output for each group, in their order.", show_default=False)
-    ] = None,
+    no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
+    group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            help="An output, or a score among the predictions, above it is a yes; 0.5 for probabilities.",
-            show_default="0 for outputs",
+        _option(
+            "An output, or a score among the predictions, above it is a yes; 0.5 for probabilities.",
+            default="0 for outputs",
         ),
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Of the images, in pixels.", show_default="timm's, or 224")] = None,
-    mean: Annotated[
-        tuple[float, float, float] | None, typer.Option(help="Of the colours.", show_default="timm's, or ImageNet's")
+    size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
+    mean: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
+    std: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
+    crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
+    batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
+    uncorrected: Annotated[bool, _flag("--uncorrected", "Do not correct for the number of tests.")] = False,
+    permutations: Annotated[
+        int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
-    std: Annotated[
-        tuple[float, float, float] | None, typer.Option(help="Of the colours.", show_default="timm's, or ImageNet's")
-    ] = None,
-    crop: Annotated[
-        float | None, typer.Option(help="Share of the shorter side that is kept.", show_default="timm's, or all")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Images at once.", show_default="32")] = None,
-    uncorrected: Annotated[bool, typer.Option("--uncorrected", help="Do not correct for the number of tests.")] = False,
-    deals: Annotated[
-        int | None,
-        typer.Option(min=1, help="Shuffles of the answers to test amplification.", show_default="enough to find any"),
-    ] = None,
-    no_images: Annotated[
-        bool, typer.Option("--no-images", help="Put no picture into the report, only the files' names.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a report that is there; other files stay as they are.")
-    ] = False,
+    deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    no_images: Annotated[bool, _flag("--no-images", "Put no picture into the report, only the files' names.")] = False,
+    seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
+    force: Annotated[bool, _flag("--force", "Replace a report that is there; other files stay as they are.")] = False,
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
 
     An audit that was stopped goes on where it was.
     """
     from biaslib import audit as audits
-    from biaslib.audit.outputs import numbers
+    from biaslib.audit.model import class_numbers
 
-    found = audits.run(
+    result = audits.run(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
-        output=output, yes=() if yes is None else numbers(yes), no=() if no is None else numbers(no),
+        output=output, yes=() if yes is None else class_numbers(yes),
+        no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, deals=deals, images=not no_images, seed=seed, out=out, force=force,
+        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
+        force=force,
     )  # fmt: skip
-    for warning in found.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    for note in found.notes:
-        print(f"biaslib: {note}", file=sys.stderr)
-    for reason in found.unmeasured:
-        print(f"not measured: {reason}", file=sys.stderr)
-    for finding in found.findings:
+    beside = {"warning": result.warnings, "biaslib": result.notes, "not measured": result.unmeasured}
+    for head, sentences in beside.items():
+        for sentence in sentences:
+            print(f"{head}: {sentence}", file=sys.stderr)
+    for finding in result.findings:
         print(finding.sentence)
-    if not found.findings:
+    if not result.findings:
         print("nothing that these images can tell from chance; the report says how much they could have shown")
     print(f"the report is at {out / 'report.html'}")
 

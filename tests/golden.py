@@ -269,7 +269,7 @@ def audited() -> Values:
         found = audit.run(
             model=subjects.both(), data=f"{folder}/images", masks=f"{folder}/masks", unwanted=["spot"],
             labels=f"{folder}/labels.csv", target="green", groups=["red", "random"], output=1, group_outputs=[1, 0],
-            deals=19, **subjects.PLAIN,
+            permutations=19, **subjects.PLAIN,
         ).to_json()  # fmt: skip
     # how reliable the measures are comes from the book's record, which may be made again
     del found["tables"]["trust"]

@@ -2,25 +2,43 @@
 
 import hashlib
 import importlib
+import json
 import os
 import sys
 import warnings
 import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 
 from biaslib import models
-from biaslib.audit.checkpoints import HUBS, Beside, architecture, beside, is_torchvisions, refuse_foreign
+from biaslib.audit.inputs import listed
+from biaslib.audit.pictures import FILTERS
 from biaslib.errors import BiaslibError
 from biaslib.models import building
+from biaslib.models.networks import OURS
 from biaslib.store import fingerprint
 
-IMAGENET_CLASSES = 1000
+_HUBS = ("hf-hub", "hf_hub")
+_RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow, and so Hugging Face, numbers them
+# what timm keeps of how a model was built and what its answers do not depend on, or its weights would not fit
+_HARMLESS = {"num_classes", "img_size", "in_chans", "drop_rate", "drop_path_rate"}
+_FOREIGN = {".onnx": "ONNX", ".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
+_IMAGENET_CLASSES = 1000
 _OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The file name of a configuration beside weights, the architecture it names, and its steps of preprocessing."""
+
+    name: str = ""
+    architecture: str = ""
+    steps: Mapping[str, Any] | None = None
 
 
 class Opened(NamedTuple):
@@ -33,11 +51,7 @@ class Opened(NamedTuple):
 
 
 def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> Opened:
-    """Opens what `subjects.subject` is given as a model.
-
-    Raises:
-        BiaslibError: for a model that cannot be opened, in one sentence with the remedy.
-    """
+    """Opens what `model.model_under_audit` is given; a BiaslibError where it cannot be opened."""
     if isinstance(model, nn.Module):
         _no_weights(weights)
         return Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
@@ -48,13 +62,19 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> Ope
     if path.is_file():
         _no_weights(weights)
         return _from_file(path)
-    if path.is_dir() and (weights is None or architecture(name) is None):
+    if path.is_dir() and (weights is None or _architecture(name) is None):
         _no_weights(weights)
         return _from_folder(path)
     if local:
         raise BiaslibError(f"There is no folder {path}: mend its path.")
-    if colon and source in HUBS:
-        return _from_hub(name, rest, weights)
+    if colon and source in _HUBS:
+        known = _architecture(rest)
+        if known is None or weights is None:
+            raise BiaslibError(
+                f"{name} is on the Hugging Face hub, and an audit fetches no model: download it (hf download {rest} "
+                "--local-dir FOLDER) and give the folder as the model."
+            )
+        return _from_name(known, weights)
     if colon:
         _no_weights(weights)
         return _from_function(name)
@@ -63,17 +83,19 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> Ope
 
 def _known(name: str) -> str:
     """A name that `models.build` may know, or has better words for."""
-    known = architecture(name)
+    known = _architecture(name)
     if known is not None:
         return known
-    if Path(name).suffix and os.sep not in name and architecture(name.partition(".")[0]) is not None:
+    if Path(name).suffix and os.sep not in name and _architecture(name.partition(".")[0]) is not None:
         raise BiaslibError(
             f"{name!r} is neither a file nor weights that timm knows: mend its path, or name "
             f"{name.partition('.')[0]!r} as the architecture."
         )
     if Path(name).suffix or os.sep in name:
         raise BiaslibError(f"There is no model file {name}: mend its path.")
-    if is_torchvisions(name):
+    from torchvision.models import list_models
+
+    if name in list_models():
         raise BiaslibError(
             f"{name!r} is torchvision's name, and architectures are timm's here: write a function that returns your "
             "torchvision model and give module:function, or give the model's answers as --predictions."
@@ -81,18 +103,8 @@ def _known(name: str) -> str:
     return name
 
 
-def _from_hub(name: str, rest: str, weights: str | Path | None) -> Opened:
-    known = architecture(rest)
-    if known is None or weights is None:
-        raise BiaslibError(
-            f"{name} is on the Hugging Face hub, and an audit fetches no model: download it (hf download {rest} "
-            "--local-dir FOLDER) and give the folder as the model."
-        )
-    return _from_name(known, weights)
-
-
 def _from_folder(path: Path) -> Opened:
-    named = beside(path).architecture
+    named = _beside(path).architecture
     if not named:
         raise BiaslibError(
             f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
@@ -108,20 +120,20 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
         )
     described = {"model": name, "kind": "architecture with weights"}
     if weights == "imagenet":
-        built = models.build(name, IMAGENET_CLASSES, weights="imagenet")
+        built = models.build(name, _IMAGENET_CLASSES, weights="imagenet")
         return Opened(built, described | {"weights": "imagenet"}, "imagenet")
-    refuse_foreign(Path(weights))
+    _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
-    found: dict[str, torch.Tensor] = building.read_state(path)
-    near = beside(path)
-    if near.architecture and near.architecture.partition(".")[0] != name.partition(".")[0]:
+    state: dict[str, torch.Tensor] = building.read_state(path)
+    config = _beside(path)
+    if config.architecture and config.architecture.partition(".")[0] != name.partition(".")[0]:
         raise BiaslibError(
-            f"{near.name} beside the weights says that they are of {near.architecture!r}, not {name!r}: name that one, "
-            "or move the file elsewhere if it is of other weights."
+            f"{config.name} beside the weights says that they are of {config.architecture!r}, not {name!r}: name that "
+            "one, or move the file elsewhere if it is of other weights."
         )
     last = building.last_layer(models.build(name, 1))
-    layer = found.get(f"{last}.weight")
+    layer = state.get(f"{last}.weight")
     if layer is None:
         raise BiaslibError(
             f"The weights in {path} do not fit {name!r}: {last + '.weight'!r} is missing; name the architecture that "
@@ -132,22 +144,21 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
     except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
         raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
     # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
-    unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in found]
+    unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in state]
     if unfit:
         raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), near)
+    return Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), config)
 
 
 def _from_file(path: Path) -> Opened:
-    refuse_foreign(path)
+    _refuse_foreign(path)
     sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
     described = {"model": path.name, "sha256": sum_}
-    inside = _names_inside(path)
     try:
         if path.suffix == ".pt2":
             return Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
-        if any(name.endswith("constants.pkl") for name in inside):
+        if _is_torchscript(path):
             with warnings.catch_warnings():
                 # the maker of the file is told to move to torch.export, not its reader
                 warnings.simplefilter("ignore", FutureWarning)
@@ -175,15 +186,15 @@ def _from_function(name: str) -> Opened:
         sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-        found = function()
+        returned = function()
     except Exception as error:  # it is the user's own code
         raise BiaslibError(
             f"{name} does not give a model ({reason(error)[:-1]}): name a function without arguments in a module that "
             "can be imported from here."
         ) from error
-    if not isinstance(found, nn.Module):
-        raise BiaslibError(f"{name} returns a {type(found).__name__}, and a torch module is needed.")
-    return Opened(found, {"model": name, "kind": "the user's own function"}, _state(found))
+    if not isinstance(returned, nn.Module):
+        raise BiaslibError(f"{name} returns a {type(returned).__name__}, and a torch module is needed.")
+    return Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
 
 
 def _no_weights(weights: str | Path | None) -> None:
@@ -192,20 +203,17 @@ def _no_weights(weights: str | Path | None) -> None:
 
 
 def _state(model: nn.Module) -> str:
-    tensors = {name: _bytes(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    return fingerprint.of_value([type(model).__qualname__, tensors])
+    state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    # as bytes, for NumPy knows no bfloat16
+    raw = {name: value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for name, value in state.items()}
+    return fingerprint.of_value([type(model).__qualname__, raw])
 
 
-def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    # NumPy knows no bfloat16
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-
-
-def _names_inside(path: Path) -> list[str]:
+def _is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
-        return []
+        return False
     with zipfile.ZipFile(path) as archive:
-        return archive.namelist()
+        return any(name.endswith("constants.pkl") for name in archive.namelist())
 
 
 def _is_state(path: Path) -> bool:
@@ -222,3 +230,116 @@ def reason(error: Exception) -> str:
     """The first line of what an error says, as a sentence."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     return lines[0].rstrip(".:") + "."
+
+
+def _architecture(name: str) -> str | None:
+    """The name by which `models.build` knows an architecture, with timm's tag; None where there is none."""
+    plain = name.removeprefix("timm/")
+    if plain in OURS:
+        return plain
+    import timm  # takes seconds, and our own networks do without
+
+    _, dot, _ = plain.partition(".")
+    known = timm.is_model(plain) and (not dot or plain in timm.list_pretrained(f"{plain}*"))
+    return plain if known else None
+
+
+def _refuse_foreign(path: Path) -> None:
+    kind = _FOREIGN.get(path.suffix.lower())
+    if kind:
+        raise BiaslibError(
+            f"{path}: {kind} is not read: ask the model yourself and give its answers as --predictions, or give a "
+            "function that returns a torch module as module:function."
+        )
+
+
+def _beside(place: Path) -> Beside:
+    """What timm's config.json beside weights says, else Hugging Face's preprocessor_config.json."""
+    folder = place if place.is_dir() else place.parent
+    name = "config.json"
+    config = _read(folder / name)
+    inner = _usable(name, "pretrained_cfg", config.get("pretrained_cfg", config))
+    steps = {key: _usable(name, key, inner[key]) for key in _STEPS if inner.get(key) is not None}
+    architecture = config.get("architecture", inner.get("architecture", ""))
+    # what timm would build the model with and `models.build` does not
+    arguments = sorted(set(config.get("model_args") or {}) - _HARMLESS) if architecture else []
+    if arguments:
+        raise BiaslibError(
+            f"config.json beside the weights asks for model_args ({listed(arguments)}), which an audit does not pass "
+            "on: write a function that builds the model with them and give module:function."
+        )
+    if steps or architecture:
+        return Beside(name, str(architecture).removeprefix("timm/"), steps)
+    name = "preprocessor_config.json"
+    hugging = _of_hugging_face(_read(folder / name))
+    steps = {key: _usable(name, key, value) for key, value in hugging.items()}
+    return Beside(name, "", steps) if steps else Beside()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise BiaslibError(
+            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): get it again, or move it "
+            "elsewhere."
+        )
+    return config
+
+
+def _usable(name: str, key: str, value: Any) -> Any:
+    if not _USABLE[key](value):
+        raise BiaslibError(
+            f"{name} beside the weights has no usable {key} ({str(value)[:60]!r}): mend it, or move the file elsewhere "
+            "and give --mean, --std, --size and --crop."
+        )
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_colour(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))
+
+
+_STEPS = ("mean", "std", "input_size", "crop_pct", "interpolation", "crop_mode")
+_USABLE: dict[str, Callable[[Any], bool]] = {
+    "mean": _is_colour,
+    "std": _is_colour,
+    "input_size": lambda size: (
+        isinstance(size, list) and len(size) == 3 and size[1] == size[2] and isinstance(size[2], int)
+    ),
+    "crop_pct": _is_number,
+    "interpolation": lambda value: value in FILTERS,
+    "crop_mode": lambda value: isinstance(value, str),
+    "pretrained_cfg": lambda value: isinstance(value, dict),
+}
+
+
+def _of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
+    """By timm's names; a size that is not a square stays out, and a picture is not squashed into one."""
+    plain = config.get("do_normalize") is False
+    resized, cropped = _side(config.get("size")), _side(config.get("crop_size"))
+    cut = cropped if cropped and config.get("do_center_crop", True) else resized
+    number = config.get("resample")
+    steps = {
+        "mean": [0, 0, 0] if plain else config.get("image_mean"),
+        "std": [1, 1, 1] if plain else config.get("image_std"),
+        "input_size": [3, cut, cut] if cut else None,
+        "crop_pct": config.get("crop_pct", min(1.0, cut / resized) if cut and resized else None),
+        "interpolation": _RESAMPLING[number] if isinstance(number, int) and 0 <= number < 4 else number,
+    }
+    return {key: value for key, value in steps.items() if value is not None}
+
+
+def _side(size: Any) -> int | None:
+    """Of `224`, `{"shortest_edge": 224}`, or `{"height": 224, "width": 224}`."""
+    if isinstance(size, dict):
+        size = size.get("shortest_edge", size.get("height") if size.get("height") == size.get("width") else None)
+    return size if isinstance(size, int) and size > 0 else None

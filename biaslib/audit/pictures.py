@@ -1,4 +1,4 @@
-"""The images and masks that an audit is given, as its model wants them."""
+"""One picture or mask: read from its file, and made as the model wants it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFile
 
-from biaslib.audit.pixels import Frame, colours, depth, frame, range_unknown, region
-from biaslib.audit.tables import PICTURES, listed
-from biaslib.datasets.decoded import UNREADABLE
+from biaslib.audit.inputs import listed
+from biaslib.datasets.decoded import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
@@ -21,15 +20,24 @@ FILTERS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 _MOST_PIXELS = 4096  # on a side: four times what timm's largest models see, and 200 MB a picture as the model takes it
-_CAUTION = "your weights may need others: give --mean, --std, --size"
+_ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height
+_TURNED_BACK = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_UNKNOWN = ("I", "F")  # Pillow's integers of 32 bits, and floats
 _DARK = 64  # a quarter of 8 bits: data of 14 bits or fewer in 16 never reaches it
+_WHOLE = (1, 255, 65_535)  # a region that fills its mask is one of these
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """What happens to a picture before the model sees it.
-
-    The shorter side is resized to size / crop, and the square of `size` in the middle is cut out, as timm does.
+    """How a model sees a picture: the shorter side resized to size / crop, the square in the middle cut out, as timm.
 
     Attributes:
         size: height and width in pixels.
@@ -78,48 +86,39 @@ class Preprocessing:
         local: bool = False,
         **given: Any,
     ) -> "Preprocessing":
-        """What was given, else what lies beside the weights, else timm's configuration, else the defaults.
+        """What was given, else what the file `name` beside the weights says, else timm's configuration, else defaults.
 
-        Args:
-            config: of the model, as timm names its entries.
-            beside: likewise, from a file beside the weights.
-            name: of that file.
-            local: whether the weights are the user's own, which timm's configuration may not fit.
-            given: the attributes; None is not given.
-
-        Raises:
-            BiaslibError: for impossible values.
+        `local` weights are the user's own, which timm's configuration may not fit; an attribute of None is not given.
         """
-        known, near = _steps(config), _steps(beside or {})
-        asked = {name: value for name, value in given.items() if value is not None}
-        sources = [f"{name} beside the weights: {', '.join(sorted(near))}"] if near else []
-        if {"size", "mean", "std", "crop", "interpolation"} - near.keys() - asked.keys():
+        of_model, of_file = _steps(config), _steps(beside or {})
+        options = {option: value for option, value in given.items() if value is not None}
+        sources = [f"{name} beside the weights: {', '.join(sorted(of_file))}"] if of_file else []
+        if {"size", "mean", "std", "crop", "interpolation"} - of_file.keys() - options.keys():
             own = "timm's defaults for this architecture" if local else "timm's own for this architecture"
-            sources.append(own if known else "defaults (ImageNet's mean and deviation)")
-            if local and {"size", "mean", "std"} - near.keys() - asked.keys():
-                sources.append(_CAUTION)
-        sources += [f"given: {', '.join(sorted(asked))}"] if asked else []
+            sources.append(own if of_model else "defaults (ImageNet's mean and deviation)")
+            if local and {"size", "mean", "std"} - of_file.keys() - options.keys():
+                sources.append("your weights may need others: give --mean, --std, --size")
+        sources += [f"given: {', '.join(sorted(options))}"] if options else []
         mode = {**config, **(beside or {})}.get("crop_mode", "center")
         sources += [f"not crop_mode {mode!r}, the middle is cut out"] if mode != "center" else []
-        return cls(**{**known, **near, **asked}, source="; ".join(sources))
+        return cls(**{**of_model, **of_file, **options}, source="; ".join(sources))
 
     def picture(self, file: Path) -> np.ndarray:
-        """(size, size, 3) uint8, of the upright picture (`pixels.colours`).
-
-        Raises:
-            BiaslibError: where the range of its values is not known.
-            OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError: where it cannot be read.
-        """
-        return np.asarray(self._cut(colours(file), FILTERS[self.interpolation]))
+        """(size, size, 3) uint8, of the upright picture; an `UNREADABLE` error where it cannot be read."""
+        return np.asarray(self._cut(_colours(file), FILTERS[self.interpolation]))
 
     def mask(self, file: Path) -> np.ndarray:
-        """(size, size) bool: what is inside the region (`pixels.region`).
-
-        Raises:
-            BiaslibError: where it cannot be read, or is no mask of one region.
-        """
-        inside = Image.fromarray(region(file).astype(np.uint8) * 255)
+        """(size, size) bool: what is inside the region; a BiaslibError where it is no mask of one region."""
+        inside = Image.fromarray(_region(file).astype(np.uint8) * 255)
         return np.asarray(self._cut(inside, Image.Resampling.NEAREST)) > 0
+
+    def words(self) -> str:
+        """For the report."""
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
+        return (
+            f"shorter side to {int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x "
+            f"{self.size}; mean {mean}, deviation {std}; {self.source}"
+        )
 
     def normalised(self, pictures: np.ndarray) -> np.ndarray:
         """(N, size, size, 3) uint8 -> (N, 3, size, size) float32, as the model takes them."""
@@ -138,16 +137,11 @@ class Preprocessing:
 
 
 def check_pictures(folder: Path, files: Sequence[str]) -> str:
-    """What a reader should know of how the pictures are read, "" where there is nothing; no model is needed for it.
-
-    Args:
-        folder: of the images.
-        files: their names in it.
+    """What a reader should know of how the pictures are read; "" where there is nothing.
 
     Raises:
-        BiaslibError: for files that a link leads out of the folder to, pictures whose range of values is not known, and
-            those of 16 bits where all of them together stay below a quarter of the range: such data has fewer bits,
-            and a model would see black.
+        BiaslibError: for links that lead out of the folder, pictures whose range of values is not known, and those of
+            16 bits where all stay below a quarter of the range: such data has fewer bits, and a model would see black.
     """
     root = folder.resolve()
     outside = [name for name in files if not (folder / name).resolve().is_relative_to(root)]
@@ -156,10 +150,10 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
             f"{len(outside):,} of the images are links to files outside {folder} ({listed(outside)}): copy these files "
             "into it, or drop those rows."
         )
-    depths = {name: depth(folder / name) for name in files}
+    depths = {name: _depth(folder / name) for name in files}
     unknown = [name for name, bits in depths.items() if bits == 32]
     if unknown:
-        raise range_unknown(unknown)
+        raise _range_unknown(unknown)
     deep = [name for name, bits in depths.items() if bits == 16]
     if not deep:
         return ""
@@ -175,80 +169,110 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     )
 
 
-def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, list[Path | None]]:
-    """Region -> the mask of every image, None where it has none.
+@dataclass(frozen=True)
+class Frame:
+    """How a file holds its picture: width and height when upright, and EXIF's number of how it is stored."""
 
-    A folder of masks is one region, named as the folder; a folder of folders of masks is one region each. A mask is
-    named as its image, whatever the ending. It is taken to be of the upright picture where its size shows that, or it
-    carries the EXIF orientation of its image.
+    size: tuple[int, int]
+    turn: int
 
-    Raises:
-        BiaslibError: for a folder that is not there, masks that belong to no image, are not as large as theirs, or may
-            be drawn for an image as it is stored where that is turned.
-    """
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder of masks {folder}: name the one that holds them, or leave masks out.")
-    found = {folder.name: _of(folder, files)}
-    if not any(found[folder.name]):
-        found = {inner.name: _of(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
-        found = {region: masks for region, masks in found.items() if any(masks)}
-    if not found:
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Width and height as they are stored."""
+        return self.size[::-1] if self.turn >= 5 else self.size
+
+
+def frame(file: Path) -> Frame | None:
+    """How a file holds its picture; None where it cannot be read."""
+    try:
+        with open_picture(file) as image:
+            turn = _turn(image)
+            # Pillow turns the size of a TIFF itself
+            exchanged = turn >= 5 and image.format != "TIFF"
+            return Frame(image.size[::-1] if exchanged else image.size, turn)
+    except UNREADABLE:
+        return None
+
+
+def _depth(file: Path) -> int | None:
+    """8 or 16 bits a colour, 32 where the range of the values is not known; None where the file cannot be read."""
+    try:
+        with open_picture(file) as image:
+            if image.mode in _UNKNOWN:
+                return 32
+            # of 16-bit colour Pillow's mode does not tell
+            packed = image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else ""
+            return 16 if image.mode.startswith("I;16") or ";16" in str(packed) else 8
+    except UNREADABLE:
+        return None
+
+
+def _colours(file: Path) -> Image.Image:
+    """A picture in RGB, upright, 8 bits a colour; of 16 the upper 8, so that data of 12 bits stays dark."""
+    with open_picture(file) as opened:
+        image = _upright(opened)
+    if image.mode in _UNKNOWN:
+        raise _range_unknown([file.name])
+    if image.mode.startswith("I;16"):
+        # Pillow does the same for colour, but clips grey
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert("RGB")
+
+
+def _region(file: Path) -> np.ndarray:
+    """(H, W) bool, upright: True where a mask of at most two values, 0 and another, is not 0."""
+    try:
+        with open_picture(file) as opened:
+            image = _upright(opened)
+    except UNREADABLE as error:
+        raise BiaslibError(f"The mask {file} cannot be read: replace it, or take it out of its folder.") from error
+    if "A" in image.getbands() and image.getchannel("A").getextrema() != (255, 255):
+        raise BiaslibError(f"The mask {file} is partly transparent: save it as a black-and-white PNG, without alpha.")
+    pixels = np.asarray(image if len(image.getbands()) == 1 else image.convert("L"))
+    values = [value.item() for value in np.unique(pixels.astype(float))]
+    if len(values) > 2:
         raise BiaslibError(
-            f"No mask in {folder} belongs to an image: name each as its image is (cat.png for cat.jpg), in the folder "
-            "itself or in one folder a region."
+            f"The mask {file} has {len(values)} values ({_listed(values)}), and a mask has two, 0 and another: split a "
+            "map of labels into one mask a region, and save soft edges or a JPEG as a black-and-white PNG."
         )
-    wrong, turned = [], []
-    for masks in found.values():
-        for name, mask in zip(files, masks, strict=True):
-            image = None if mask is None else frame(images / name)
-            # an image that cannot be read is listed later
-            if mask is None or image is None:
-                continue
-            outline = frame(mask)
-            if outline is None or outline.size not in (image.size, image.stored):
-                wrong.append(f"{mask.name} {_times(outline)} for {_times(image)}")
-            elif not _lies_on(image, outline):
-                turned.append(name)
-    if wrong:
+    if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
         raise BiaslibError(
-            f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
-            "pixel for each pixel of its image."
+            f"The mask {file} has the values ({_listed(values)}) and no 0, so it does not say what is outside the "
+            "region: write 0 there and 255 inside, in one mask a region."
         )
-    if turned:
+    if image.mode == "P" and len(values) == 2 and _lightness(image, 0) > _lightness(image, int(values[1])):
         raise BiaslibError(
-            f"{len(turned):,} of the images are turned by their EXIF orientation ({listed(turned)}), and nothing shows "
-            "that their masks were drawn for the upright picture: save these images upright, without that tag, and "
-            "check that each mask lies on its image."
+            f"In the mask {file} number 0 of its palette is the lighter colour, so it is not clear which is the "
+            "region: save it as a black-and-white PNG, white inside."
         )
-    return found
+    return pixels > 0
 
 
-def _lies_on(image: Frame, outline: Frame) -> bool:
-    """Whether a mask is of the upright picture: the size shows it, or it is turned as its image is."""
-    return outline.size == image.size and (image.turn in (1, outline.turn) or image.size != image.stored)
+def _range_unknown(names: Sequence[str]) -> BiaslibError:
+    return BiaslibError(
+        f"{len(names):,} of the images hold floats or 32 bits a pixel ({listed(names)}), so the range of their values "
+        "is not known: save them with 8 or 16 bits, the whole range used."
+    )
 
 
-def _of(folder: Path, files: Sequence[str]) -> list[Path | None]:
-    candidates = ((folder / name).with_suffix(suffix) for name in files for suffix in PICTURES)
-    there = iter([path if path.is_file() else None for path in candidates])
-    return [next((path for path in one if path), None) for one in zip(*[there] * len(PICTURES), strict=True)]
+def _turn(image: Image.Image) -> int:
+    number = image.getexif().get(_ORIENTATION, 1)
+    return number if number in _TURNED_BACK else 1
 
 
-def _times(seen: Frame | None) -> str:
-    return "unreadable" if seen is None else f"{seen.size[0]} x {seen.size[1]}"
+def _upright(image: Image.Image) -> Image.Image:
+    """A copy; Pillow's own function also writes the EXIF data anew, and some cameras' data stops it."""
+    image.load()
+    turn = _turn(image)
+    return image.copy() if turn == 1 else image.transpose(_TURNED_BACK[turn])
 
 
-def _all_dark(files: Iterable[Path]) -> bool:
-    """Whether no picture that can be read has a value of `_DARK` or more; stops at the first that has."""
-    dark = False
-    for file in files:
-        try:
-            if np.asarray(colours(file)).max() >= _DARK:
-                return False
-        except UNREADABLE:
-            continue  # it is listed later
-        dark = True
-    return dark
+def _listed(values: Sequence[float]) -> str:
+    return listed([f"{value:g}" for value in values])
+
+
+def _lightness(image: Image.Image, number: int) -> int:
+    return sum((image.getpalette() or [])[3 * number : 3 * number + 3])
 
 
 def _steps(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,3 +285,16 @@ def _steps(config: Mapping[str, Any]) -> dict[str, Any]:
         "interpolation": config.get("interpolation") if config.get("interpolation") in FILTERS else None,
     }
     return {name: value for name, value in steps.items() if value is not None}
+
+
+def _all_dark(files: Iterable[Path]) -> bool:
+    """Whether no picture that can be read has a value of `_DARK` or more; stops at the first that has."""
+    dark = False
+    for file in files:
+        try:
+            if np.asarray(_colours(file)).max() >= _DARK:
+                return False
+        except UNREADABLE:
+            continue  # it is listed later
+        dark = True
+    return dark

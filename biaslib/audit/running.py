@@ -1,7 +1,9 @@
 """One audit from beginning to end."""
 
 import datetime
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +11,23 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from biaslib.audit import findings, measures, report, result
-from biaslib.audit.choices import check, roles_of
-from biaslib.audit.looking import Seen, contents, look
-from biaslib.audit.pictures import check_pictures, find_masks
-from biaslib.audit.reliability import reliability
-from biaslib.audit.result import Audit, Shown
-from biaslib.audit.subjects import Subject, subject
-from biaslib.audit.tables import Binary, Labelled, Table, check_files, labelled, listed
+from biaslib.audit import findings, measurements, records, report
+from biaslib.audit.amplification import Amplification, amplification, directions, permutations_needed
+from biaslib.audit.findings import ALPHA, Test
+from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
+from biaslib.audit.measurements import Answered, DetectableGap, Gap, Measurements, Region
+from biaslib.audit.model import ModelUnderAudit, model_under_audit
+from biaslib.audit.pictures import check_pictures
+from biaslib.audit.predictions import Masks, Predictions, check_files, file_digests, find_masks, predict
+from biaslib.audit.records import Audit, AuditOptions, Shown
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, provenance
 
-ALPHA = 0.05
-SHOWN = 6
-_LEAST_DEALS, _DEALS = 99, 499
-_SOON_DEALT = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
-_MOST_DEALT = 500_000_000  # rows, about ten minutes
+_SHOWN = 6
+_LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
+_SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
+_MOST_PERMUTED = 500_000_000  # rows, about ten minutes
+_COLUMNS = {"unrelated_errors": "unrelated errors", "another_image": "another image"}
 
 
 def run(
@@ -52,6 +55,7 @@ def run(
     crop: float | None = None,
     batch: int | None = None,
     corrected: bool = True,
+    permutations: int | None = None,
     deals: int | None = None,
     images: bool = True,
     seed: int = 0,
@@ -68,7 +72,7 @@ def run(
         target: column of what the model tells, with two values.
         groups: columns of the groups, with two values each.
         data: folder of the images; not needed for predictions.
-        model: what to audit, see `subjects.subject`; **some forms of it run code that comes with them**.
+        model: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**.
         weights: of an architecture's name.
         predictions: instead of a model: a column of the labels, or another table.
         masks: folder of masks of one region, which is named as the folder, or of one such folder a region.
@@ -89,256 +93,231 @@ def run(
         crop: share of the shorter side that is kept; None: the model's own, else all.
         batch: images at once; None: 32.
         corrected: p-values by Holm over all tests of the audit.
-        deals: how often the answers are dealt anew to test an amplification, whose p is at least 1 / (1 + deals);
-            None: 499, fewer for many images, but as many as the corrected test needs to find anything, where that
-            takes minutes at most. With fewer than that it is not tested, and the report says so.
+        permutations: of the answers, among images of equal labels, to test an amplification, whose p is at least
+            1 / (1 + permutations); None: 499, fewer for many images, but as many as the corrected test needs to find
+            anything, where that takes minutes at most. With fewer than that it is not tested, and the report says so.
+        deals: the first edition's name of `permutations`.
         images: whether the report may hold pictures; without them it names the files only.
-        seed: of the bootstrap and the deals.
+        seed: of the bootstrap and the permutations.
         out: folder for `report.html` and `audit.json`; None writes nothing.
         force: replace a report that is there.
 
     Raises:
         BiaslibError: for whatever does not fit, in one sentence.
     """
-    names = [groups] if isinstance(groups, str) else list(groups)
-    for_model = {
-        "weights": weights, "masks": masks, "output": output, "yes": yes or None, "no": no or None,
-        "group_outputs": group_outputs or None, "size": size, "mean": mean, "std": std, "crop": crop, "batch": batch,
-    }  # fmt: skip
-    check(
-        groups=names, model=model, predictions=predictions, data=data, for_model=for_model,
-        regions=[*wanted, *unwanted], threshold=threshold, deals=deals,
-    )  # fmt: skip
-    if out is not None:
-        # a model or predictions may be a name: only what is a file lies anywhere
-        files = [one for one in (labels, predictions, train_labels, model) if isinstance(one, (str, Path))]
-        folders = [Path(one) for one in (data, masks, weights) if one is not None]
-        result.check_place(Path(out), [*(Path(one) for one in files if Path(one).is_file()), *folders])
-    told = labelled(
-        labels,
-        target=target,
-        groups=names,
-        file_column=file_column,
-        predictions=predictions,
-        threshold=threshold,
-        train_labels=train_labels,
-    )
-    folder = None if data is None else Path(data)
-    inside = None if masks is None else Path(masks)
-    unlabelled = () if folder is None else check_files(folder, told.files, leave_out=inside)
-    of_pictures = "" if folder is None or model is None else check_pictures(folder, told.files)
-    outlines = {} if inside is None or folder is None else find_masks(inside, folder, told.files)
-    roles = roles_of(outlines, wanted=wanted, unwanted=unwanted)
-    asked = None
-    if model is not None:
-        given = {"size": size, "mean": _three(mean), "std": _three(std), "crop": crop}
-        asked = subject(
-            model, weights=weights, output=output, yes=yes, no=no, group_outputs=group_outputs, threshold=threshold,
-            batch=batch or 32, preprocessing=given,
-        )  # fmt: skip
-    settings = {
-        "labels": _name(labels), "images": _name(data), "target": target, "groups": ", ".join(names),
-        "predictions": _name(predictions), "threshold": "" if threshold is None else f"{threshold:g}",
-        "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
-        "training labels": _name(train_labels), "pictures in the report": "" if images else "none",
-        "correction": "Holm, over all tests of this report" if corrected else "none",
-        "deals": str(deals or ""), "seed": str(seed),
-    }  # fmt: skip
-    held = [] if asked is None or folder is None else contents(folder, told.files, outlines)
+    return _run(AuditOptions(
+        labels=labels, target=target, groups=(groups,) if isinstance(groups, str) else tuple(groups), data=_path(data),
+        model=model, weights=weights, predictions=predictions, masks=_path(masks), wanted=wanted, unwanted=unwanted,
+        train_labels=train_labels, file_column=file_column, output=output, yes=tuple(yes), no=tuple(no),
+        group_outputs=tuple(group_outputs), threshold=threshold, size=size, mean=None if mean is None else tuple(mean),
+        std=None if std is None else tuple(std), crop=crop, batch=batch, corrected=corrected,
+        permutations=deals if permutations is None else permutations, images=images, seed=seed, out=_path(out),
+        force=force,
+    ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What is known before the first image is looked at; the model's part is empty where there are predictions."""
+
+    inputs: LabelledImages
+    unlabelled: tuple[str, ...]
+    note: str = ""
+    masks: Masks = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    model: ModelUnderAudit | None = None
+    digests: Sequence[Sequence[str]] = ()
+
+
+def _run(options: AuditOptions) -> Audit:
+    if options.out is not None:
+        records.check_place(options.out, options.sources())
+    case = _checked(options)
+    inputs, model = case.inputs, case.model
+    tables = [inputs.labels, inputs.predicted, inputs.train]
+    settings = options.described(case.roles)
     key = fingerprint.of_value(
-        [settings, list(told.files), told.labels, told.predicted, told.train, asked.key if asked else "", held]
+        [settings, list(inputs.files), *tables, "" if model is None else model.key, list(case.digests)]
     )
-    if out is not None:
-        result.check_folder(Path(out), key, force=force)
-    seen = None
-    if asked is not None and folder is not None:
-        seen = look(asked, folder, told.files, outlines, batch=batch or 32, held=held)
-    audit = _measured(
-        told, seen, asked, folder, unlabelled, settings, key,
-        roles=roles, of_pictures=of_pictures, corrected=corrected, deals=deals, images=images, seed=seed,
-    )  # fmt: skip
-    if out is not None:
-        result.write(audit, report.page(audit), Path(out))
+    if options.out is not None:
+        records.check_folder(options.out, key, force=options.force)
+    predictions = None
+    if model is not None and options.data is not None:
+        batch = options.batch or 32
+        predictions = predict(model, options.data, inputs.files, case.masks, digests=case.digests, batch=batch)
+    audit = _audit(options, case, predictions, key)
+    if options.out is not None:
+        records.write(audit, report.page(audit), options.out)
     return audit
 
 
-def _measured(
-    told: Labelled,
-    seen: Seen | None,
-    asked: Subject | None,
-    folder: Path | None,
-    unlabelled: tuple[str, ...],
-    settings: dict[str, str],
-    key: str,
-    *,
-    roles: dict[str, str],
-    of_pictures: str,
-    corrected: bool,
-    deals: int | None,
-    images: bool,
-    seed: int,
-) -> Audit:
-    target, *others = told.columns.values()
-    kept = np.ones(len(told.files), bool) if seen is None else seen.read
-    labels = told.labels[kept].reset_index(drop=True)
-    files = [name for name, could in zip(told.files, kept, strict=True) if could]
-    unreadable = [name for name, could in zip(told.files, kept, strict=True) if not could]
-    for name in labels:
-        if labels[name].nunique() < 2:
-            raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
-    predicted = told.predicted if seen is None else _said(seen, target, others)
-    assert predicted is not None
-    correct = predicted[target.name].to_numpy() == labels[target.name].to_numpy()
-    tables = _tables(told, labels, predicted, correct, seen, target, others, roles=roles, seed=seed)
-    planned = findings.count(tables) + sum(len(measures.directions(predicted, group)) for group in others)
-    at_once = planned if corrected else 1
-    needed = measures.deals_needed(at_once, ALPHA)
-    dealt = deals or _deals(needed, len(labels), len(others))
-    tables["amplification"] = measures.amplification(
-        labels, predicted, told.train, target, others, draws=dealt, seed=seed
+def _checked(options: AuditOptions) -> _Case:
+    inputs = read_labels(
+        options.labels, target=options.target, groups=options.groups, file_column=options.file_column,
+        predictions=options.predictions, threshold=options.threshold, train_labels=options.train_labels,
     )  # fmt: skip
-    untested = list(findings.untested(tables, dealt=dealt, needed=needed, tests=at_once, alpha=ALPHA))
-    tests = findings.correct(tables, corrected=corrected)
-    alpha = ALPHA / max(1, tests) if corrected else ALPHA
-    tables["visible"] = measures.what_could_be_seen(correct, labels, target, others, alpha=alpha)
-    tables["trust"] = reliability(tables)
-    found = tuple(findings.found(tables, target, others, alpha=ALPHA))
+    folder = options.data
+    unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
+    if folder is None or options.model is None:
+        return _Case(inputs, unlabelled)
+    note = check_pictures(folder, inputs.files)
+    masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
+    roles = options.roles(masks)
+    steps = {"size": options.size, "mean": options.mean, "std": options.std, "crop": options.crop}
+    model = model_under_audit(
+        options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
+        group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
+        preprocessing=steps,
+    )  # fmt: skip
+    return _Case(inputs, unlabelled, note, masks, roles, model, file_digests(folder, inputs.files, masks))
+
+
+def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, key: str) -> Audit:
+    """Measurements, tests and sentences."""
+    answered, unreadable = _readable(case.inputs, predictions)
+    target, groups, model, seed = answered.target, answered.groups, case.model, options.seed
+    measured = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
+    at_once = 1
+    if options.corrected:
+        at_once = sum(not math.isnan(p) for p in (*(gap.p for gap in measured.gaps), *(r.p for r in measured.regions)))
+        at_once += sum(len(directions(answered, group)) for group in groups)
+    permutations = options.permutations or _permutations(at_once, answered)
+    amplified = amplification(answered, permutations=permutations, seed=seed)
+    tests = findings.tests_of(
+        measured, amplified, permutations=permutations, at_once=at_once, corrected=options.corrected
+    )
+    made = sum(not math.isnan(test.p) for test in tests)
+    detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
+    found = tuple(findings.findings(tests, target, groups))
+    tables = _tables(measured, tests, detectable)
+    settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
         key=key,
         target=target,
-        groups=tuple(others),
-        settings={name: value for name, value in (settings | {"deals": str(dealt)}).items() if value},
-        subject={} if asked is None else asked.described | _preprocessing(asked),
+        groups=groups,
+        settings={name: value for name, value in settings.items() if value},
+        subject={} if model is None else model.described | {"preprocessing": model.preprocessing.words()},
         numbers={
-            "images": len(labels), "unreadable": len(unreadable), "without labels": len(unlabelled), "tests": tests,
+            "images": len(answered.labels),
+            "unreadable": len(unreadable),
+            "without labels": len(case.unlabelled),
+            "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, target, others)),
+        warnings=tuple(findings.warnings(measured, detectable, answered)),
         findings=found,
         tables=tables,
-        unmeasured=(*findings.unmeasured(tables, target, others, predicted, asked, told, seen), *untested),
-        notes=tuple(_notes(unreadable, unlabelled, of_pictures)),
-        shown=() if seen is None or folder is None or asked is None
-        else tuple(_shown(tables, labels, correct, seen, files, folder, asked, target, others, images=images)),
-        average_maps={} if seen is None or seen.maps is None
-        else {
-            group.name: measures.average_maps(seen.maps[:, 0], labels, target, group)
-            for group in [each for each in others if any(each.name == finding.of for finding in found)] or others[:1]
+        unmeasured=(
+            *findings.unmeasured(measured, answered, model, predictions),
+            *findings.untested(measured, permutations=permutations, at_once=at_once),
+        ),
+        notes=tuple(_notes(case, unreadable)),
+        shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
+        average_maps=_average_maps(predictions, answered, [finding.of for finding in found]),
+        about={
+            "versions": provenance.versions(),
+            "device": provenance.device(),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         },
-        about={"versions": provenance.versions(), "device": provenance.device(), "date": _today()},
-    )  # fmt: skip
+    )
+
+
+def _readable(inputs: LabelledImages, predictions: Predictions | None) -> tuple[Answered, list[str]]:
+    """What was answered of the images that can be read, and the names of the others."""
+    labels, predicted, unreadable = inputs.labels, inputs.predicted, []
+    if predictions is not None:
+        labels = labels[predictions.readable].reset_index(drop=True)
+        predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
+        unreadable = [name for name, could in zip(inputs.files, predictions.readable, strict=True) if not could]
+    for name in labels:
+        if labels[name].nunique() < 2:
+            raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
+    assert predicted is not None
+    return Answered(labels, predicted, inputs.train, inputs.target, inputs.groups), unreadable
+
+
+def _permutations(at_once: int, answered: Answered) -> int:
+    needed, images = permutations_needed(at_once, ALPHA), len(answered.labels)
+    soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
+    return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
 
 
 def _tables(
-    told: Labelled,
-    labels: pd.DataFrame,
-    predicted: pd.DataFrame,
-    correct: np.ndarray,
-    seen: Seen | None,
-    target: Binary,
-    others: list[Binary],
-    *,
-    roles: dict[str, str],
-    seed: int,
+    measured: Measurements, tests: Sequence[Test], detectable: Sequence[DetectableGap]
 ) -> dict[str, pd.DataFrame]:
+    """The measurements as the report and the JSON hold them."""
     tables = {
-        "overall": measures.overall(correct, labels, predicted, target),
-        "counts": measures.counts(labels, target, others),
-        "correlations": measures.correlations(labels, predicted, told.train, target, others, seed=seed),
-        "accuracies": measures.accuracies(correct, labels, target, others),
-        "gaps": measures.gaps(correct, labels, target, others),
+        "overall": pd.DataFrame(measured.overall.items(), columns=["measure", "value"]),
+        "counts": measured.counts,
+        "correlations": measured.correlations,
+        "accuracies": measured.accuracies,
+        "gaps": _tested(tests, Gap),
     }
-    if seen is not None and seen.maps is not None:
-        if seen.maps.shape[1] > 1:
-            tables["attention"] = measures.attention(seen.maps, others, seed=seed)
-        if seen.mass:
-            tables["regions"] = measures.regions(seen.mass, seen.score, seen.area, roles=roles, seed=seed)
-            tables["regions_by_cell"] = measures.regions_by_cell(
-                seen.mass, seen.area, labels, target, others, seed=seed
-            )
-    return tables
+    if measured.attention:
+        tables["attention"] = _table(measured.attention)
+    if measured.regions:
+        tables |= {"regions": _tested(tests, Region), "regions_by_cell": measured.regions_by_cell}
+    tables |= {"amplification": _tested(tests, Amplification), "visible": _table(detectable)}
+    return tables | {"trust": report.reliability(tables)}
 
 
-def _deals(needed: int, images: int, groups: int) -> int:
-    soon = int(np.clip(_SOON_DEALT // images, _LEAST_DEALS, _DEALS))
-    return max(needed, soon) if needed * images * groups <= _MOST_DEALT else soon
+def _table(rows: Sequence[Any]) -> pd.DataFrame:
+    return pd.DataFrame([vars(row) for row in rows]).rename(columns=_COLUMNS)
 
 
-def _said(seen: Seen, target: Binary, others: list[Binary]) -> pd.DataFrame:
-    names = [target.name, *(group.name for group in others)][: seen.answers.shape[1]]
-    return pd.DataFrame(seen.answers > 0, columns=names)
+def _tested(tests: Sequence[Test], kind: type) -> pd.DataFrame:
+    """Measurements of one kind with their p-values, uncorrected and corrected."""
+    own = [test for test in tests if isinstance(test.measured, kind)]
+    p = {"p": [test.p for test in own], "p corrected": [test.corrected for test in own]}
+    return _table([test.measured for test in own]).assign(**p)
 
 
-def _shown(
-    tables: dict[str, pd.DataFrame],
-    labels: pd.DataFrame,
-    correct: np.ndarray,
-    seen: Seen,
-    files: list[str],
-    folder: Path,
-    asked: Subject,
-    target: Binary,
-    others: list[Binary],
-    *,
-    images: bool,
-) -> list[Shown]:
-    shown = []
-    for group in others:
-        own = tables["accuracies"][tables["accuracies"]["group"] == group.name]
-        worst = min(own.to_dict("records"), key=lambda row: row["accuracy"].estimate)["cell"]
-        wrong = np.flatnonzero(~correct & (measures.cells(labels, target, group) == worst))
-        surest = wrong[np.argsort(-np.abs(seen.answers[wrong, 0]), kind="stable")][:SHOWN]
-        if len(surest):
-            shown.append(
-                Shown(
-                    group=group.name,
-                    cell=str(worst),
-                    files=tuple(files[row] for row in surest),
-                    answers=tuple(float(value) for value in seen.answers[surest, 0]),
-                    images=np.stack([asked.preprocessing.picture(folder / files[row]) for row in surest])
-                    if images
-                    else None,
-                    maps=None if seen.maps is None else seen.maps[surest, 0],
-                )
-            )
-    return shown
-
-
-def _notes(unreadable: list[str], unlabelled: tuple[str, ...], of_pictures: str) -> list[str]:
-    notes = [of_pictures] if of_pictures else []
+def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
+    if case.note:
+        yield case.note
     if unreadable:
-        notes.append(f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)}).")
-    if unlabelled:
-        notes.append(
-            f"Not looked at, as the table has no row for them: {len(unlabelled):,} of the images in the folder "
-            f"({listed(unlabelled)})."
+        yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
+    if case.unlabelled:
+        yield (
+            f"Not looked at, as the table has no row for them: {len(case.unlabelled):,} of the images in the folder "
+            f"({listed(case.unlabelled)})."
         )
-    return notes
 
 
-def _preprocessing(asked: Subject) -> dict[str, str]:
-    steps = asked.preprocessing
-    return {
-        "preprocessing": (
-            f"shorter side to {int(steps.size / steps.crop)} px ({steps.interpolation}), the middle {steps.size} x "
-            f"{steps.size}; mean {_numbers(steps.mean)}, deviation {_numbers(steps.std)}; {steps.source}"
-        )
-    }
+def _surest_mistakes(
+    options: AuditOptions, case: _Case, predictions: Predictions | None, answered: Answered, accuracies: pd.DataFrame
+) -> Iterator[Shown]:
+    """For each group those in the cell with the lowest accuracy."""
+    if predictions is None or case.model is None or options.data is None:
+        return
+    files = [name for name, could in zip(case.inputs.files, predictions.readable, strict=True) if could]
+    margins = predictions.outputs[:, 0]
+    for group in answered.groups:
+        rows = accuracies[accuracies["group"] == group.name].to_dict("records")
+        worst = str(min(rows, key=lambda row: row["accuracy"].estimate)["cell"])
+        wrong = np.flatnonzero(~answered.correct & (answered.cells(group) == worst))
+        surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:_SHOWN]
+        if len(surest):
+            names = tuple(files[row] for row in surest)
+            pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
+            yield Shown(
+                group=group.name,
+                cell=worst,
+                files=names,
+                answers=tuple(map(float, margins[surest])),
+                images=np.stack(pictures) if pictures else None,
+                maps=None if predictions.maps is None else predictions.maps[surest, 0],
+            )
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return " ".join(f"{value:g}" for value in values)
+def _average_maps(
+    predictions: Predictions | None, answered: Answered, findings_of: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Those of the groups with a finding, else of the first group."""
+    if predictions is None or predictions.maps is None:
+        return {}
+    groups = [group for group in answered.groups if group.name in findings_of] or answered.groups[:1]
+    return {group.name: measurements.average_maps(predictions.maps[:, 0], answered, group) for group in groups}
 
 
-def _three(values: Sequence[float] | None) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(values)
-
-
-def _name(source: Any) -> str:
-    if source is None:
-        return ""
-    # a folder's name, not its place: a report is handed on
-    return f"a table of {len(source):,} rows" if isinstance(source, pd.DataFrame) else Path(source).name
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+def _path(place: str | Path | None) -> Path | None:
+    return None if place is None else Path(place)

@@ -18,7 +18,7 @@ def report(spots, tmp_path, browser):
     audit.run(
         model=both(), data=spots / "images", labels=spots / "labels.csv", target="green", groups=["red", "random"],
         masks=spots / "masks", unwanted=["spot"], train_labels=spots / "labels.csv", output=0, group_outputs=[1, 1],
-        out=tmp_path / "out", deals=19, **PLAIN,
+        out=tmp_path / "out", permutations=19, **PLAIN,
     )  # fmt: skip
     browser.get((tmp_path / "out" / "report.html").as_uri())
     return browser

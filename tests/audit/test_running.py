@@ -17,8 +17,8 @@ from biaslib import audit, cli
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, biased, both, draw, honest
 
-# fewer deals than in a real audit
-QUICK = {"deals": 19}
+# fewer permutations than in a real audit
+QUICK = {"permutations": 19}
 
 
 def audited(spots, model=None, **given):
@@ -228,7 +228,7 @@ def test_less_amplification_than_mistakes_alone_give_is_no_finding():
     cat = np.array(([1] * 80 + [0] * 20 + [1] * 20 + [0] * 80) * 3)
     wrong = np.array(([1] * 10 + [0] * 70 + [1] * 10 + [0] * 10 + [1] * 10 + [0] * 10 + [1] * 10 + [0] * 70) * 3)
     old = np.array(([1] * 100 + [0] * 100) * 3)
-    found = from_labels({"cat": cat, "old": old, "said": cat ^ wrong}, deals=99)
+    found = from_labels({"cat": cat, "old": old, "said": cat ^ wrong}, permutations=99)
     row = found.tables["amplification"].iloc[0]
     assert row["size"].estimate == pytest.approx(0, abs=1e-9)
     assert row["unrelated errors"] > 0.1
@@ -446,19 +446,19 @@ def test_a_place_that_cannot_be_used_is_found_before_any_picture_is_seen(spots, 
     def never(*arguments, **keywords):
         raise AssertionError
 
-    monkeypatch.setattr("biaslib.audit.running.look", never)
+    monkeypatch.setattr("biaslib.audit.running.predict", never)
     (tmp_path / "notes.txt").touch()
     with pytest.raises(BiaslibError, match="holds other files"):
         audited(spots, honest(), out=tmp_path)
 
 
-def test_as_many_deals_as_the_corrected_test_needs(told):
+def test_as_many_permutations_as_the_corrected_test_needs(told):
     labels = told["labels"]
     rng = np.random.default_rng(0)
     groups = ["red", *(f"g{i}" for i in range(9))]
     labels = labels.assign(**{name: rng.integers(0, 2, len(labels)) for name in groups[1:]})
     given = told | {"labels": labels, "groups": groups, "out": None}
-    found = audit.run(**(given | {"deals": None}))
+    found = audit.run(**(given | {"permutations": None}))
     assert found.numbers["tests"] == 30
     assert int(found.settings["deals"]) == 600
     amplified = found.tables["amplification"].set_index("group")
@@ -469,12 +469,16 @@ def test_as_many_deals_as_the_corrected_test_needs(told):
         f"The model says green of 100.0% of the images marked red ({share[1]:.1%} are labelled so) and of 0.0% of "
         f"those marked not red ({share[0]:.1%}): "
     )
-    few = audit.run(**(given | {"deals": 19}))
+    few = audit.run(**(given | {"permutations": 19}))
     assert few.numbers["tests"] == 20
     assert few.tables["amplification"]["p corrected"].isna().all()
     assert any("could not be tested: with 30 tests at once 600 deals" in reason for reason in few.unmeasured)
-    alone = audit.run(**(given | {"deals": 20, "groups": ["red"]}), corrected=False)
+    alone = audit.run(**(given | {"permutations": 20, "groups": ["red"]}), corrected=False)
     assert alone.numbers["tests"] == 3
+
+
+def test_the_first_editions_name_of_permutations_is_still_taken(told):
+    assert audit.run(**(told | {"permutations": None, "out": None}), deals=21).settings["deals"] == "21"
 
 
 @pytest.mark.parametrize(
@@ -483,7 +487,7 @@ def test_as_many_deals_as_the_corrected_test_needs(told):
         ({}, "either a model or its predictions"),
         ({"model": honest(), "predictions": "said"}, "either a model or its predictions"),
         ({"model": honest()}, "A model needs images"),
-        ({"predictions": "said", "deals": 0}, "deals must be at least 1"),
+        ({"predictions": "said", "permutations": 0}, "permutations must be at least 1"),
         ({"model": honest(), "data": ".", "group_outputs": [0, 1]}, "1 groups but 2 outputs"),
     ],
 )

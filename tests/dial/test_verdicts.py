@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.audit.reliability import reliability
+from biaslib.audit.report import reliability
 from biaslib.book import recorded
 from biaslib.dial import verdicts
 from biaslib.dial.catalogue import BY_NAME, EXACT

@@ -14,7 +14,6 @@ from biaslib.errors import BiaslibError
 Table = str | Path | pd.DataFrame
 
 FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
 _SHOWN = 3
 _SEPARATORS = {"CSV": ",", "TSV": "\t"}
@@ -36,36 +35,29 @@ class Binary:
 
     @classmethod
     def of(cls, name: str, column: pd.Series) -> "Binary":
-        """The values of a column of labels.
-
-        Raises:
-            BiaslibError: where a value is missing, or there are not two of them.
-        """
+        """The values of a column of labels; a BiaslibError where one is missing or there are not two of them."""
         if column.isna().any():
             raise BiaslibError(
                 f"{int(column.isna().sum())} of {len(column)} rows have no value in {name!r}: fill them in or drop "
                 "those rows."
             )
-        found = sorted(set(_texts(column)), key=_order)
-        if len(found) == 1:
+        values = sorted(set(_texts(column)), key=_order)
+        if len(values) == 1:
             raise BiaslibError(
-                f"{name!r} is {found[0]!r} in every row, so there is nothing to compare: give a table with both values."
+                f"{name!r} is {values[0]!r} in every row, so there is nothing to compare: give a table with both "
+                "values."
             )
-        if len(found) != 2:
+        if len(values) != 2:
             raise BiaslibError(
-                f"{name!r} has {len(found)} values ({listed(found)}), and an audit compares two: make a column of 0 "
+                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make a column of 0 "
                 "and 1 for each value and name that one."
             )
-        switch = {value.casefold() for value in found} in _SWITCHES
-        words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in found)
-        return cls(name, (found[0], found[1]), (words[0], words[1]))
+        switch = {value.casefold() for value in values} in _SWITCHES
+        words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in values)
+        return cls(name, (values[0], values[1]), (words[0], words[1]))
 
     def read(self, column: pd.Series, *, what: str) -> np.ndarray:
-        """(N,) bool of a column that holds these values, or one of them.
-
-        Raises:
-            BiaslibError: for any other value, a missing one among them.
-        """
+        """(N,) bool of a column that holds these values, or one of them; a BiaslibError for any other value."""
         texts = _texts(column)
         strangers = sorted(set(texts) - set(self.values))
         if strangers:
@@ -77,11 +69,7 @@ class Binary:
         return np.array([text == self.values[1] for text in texts], dtype=bool)
 
     def above(self, column: pd.Series, threshold: float) -> np.ndarray:
-        """(N,) bool of a column of scores: whether each is above the threshold.
-
-        Raises:
-            BiaslibError: for a score that is missing, no number, or infinite.
-        """
+        """(N,) bool: whether each score is above the threshold; a BiaslibError for one that is no finite number."""
         scores = pd.to_numeric(column, errors="coerce").to_numpy(float)
         if not np.isfinite(scores).all():
             wrong = int((~np.isfinite(scores)).sum())
@@ -95,25 +83,27 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledImages:
     """What the tables say of N images.
 
     Attributes:
         files: (N,) names, relative to the folder of images.
         labels: N rows of bool: the target and the groups.
-        columns: what True and False mean in each of them.
+        target: what True and False mean in its column.
+        groups: likewise.
         predicted: N rows of bool, the columns that predictions were given for; None where a model makes them.
         train: labels of the training images, the same columns; None where not given.
     """
 
     files: tuple[str, ...]
     labels: pd.DataFrame
-    columns: dict[str, Binary]
+    target: Binary
+    groups: tuple[Binary, ...]
     predicted: pd.DataFrame | None
     train: pd.DataFrame | None
 
 
-def labelled(
+def read_labels(
     labels: Table,
     *,
     target: str,
@@ -122,20 +112,10 @@ def labelled(
     predictions: Table | None = None,
     threshold: float | None = None,
     train_labels: Table | None = None,
-) -> Labelled:
-    """Reads and checks everything that tables say.
+) -> LabelledImages:
+    """Reads and checks everything that tables say; the arguments are those of `audit.run`.
 
-    Args:
-        labels: a CSV or parquet file, or a data frame: one row an image.
-        target: column of what the model tells.
-        groups: columns of the groups.
-        file_column: column of the images' names; None: the first of `FILE_COLUMNS` that there is, else the first one.
-        predictions: a column of `labels`, or another table with the images' names, the target and perhaps groups.
-        threshold: of predictions that are scores; a score above it says yes. None: they are written as the labels are.
-        train_labels: another table with target and groups, of the training images.
-
-    Raises:
-        BiaslibError: for whatever does not fit.
+    Where no column of names is given, it is the first of `FILE_COLUMNS` that there is, else the first column.
     """
     table = read(labels)
     wanted = [target, *groups]
@@ -146,21 +126,24 @@ def labelled(
     _check_columns(table, wanted, "the table of labels")
     names = _names(table, file_column)
     columns = {name: Binary.of(name, table[name]) for name in wanted}
-    return Labelled(
+    predicted = None
+    if predictions is not None:
+        given = _predictions(table, names, predictions, wanted, file_column)
+        predicted = pd.DataFrame(
+            {name: _answers(columns[name], given[name], threshold, name == target) for name in wanted if name in given}
+        )
+    return LabelledImages(
         files=tuple(names),
         labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
-        columns=columns,
-        predicted=None
-        if predictions is None
-        else _predicted(table, names, predictions, columns, target, file_column, threshold),
+        target=columns[target],
+        groups=tuple(columns[name] for name in groups),
+        predicted=predicted,
         train=None if train_labels is None else _train(train_labels, columns),
     )
 
 
 def read(source: Table) -> pd.DataFrame:
-    """A table from a file: CSV with commas (.csv), tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq).
-
-    Everything in a CSV file is read as text.
+    """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq).
 
     Raises:
         BiaslibError: for a file that is missing, empty, of another kind, or separated otherwise.
@@ -181,32 +164,6 @@ def read(source: Table) -> pd.DataFrame:
     if table.empty:
         raise BiaslibError(f"The table {path} has no rows: give one for each image.")
     return table
-
-
-def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
-    """The images in a folder that no row names, where the folder has one for every row.
-
-    Args:
-        folder: of images.
-        files: their names in the table.
-        leave_out: a folder inside it that holds something else, such as masks.
-
-    Raises:
-        BiaslibError: for names that are not there, with their number and the first three.
-    """
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
-    missing = [name for name in files if not (folder / name).is_file()]
-    if missing:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
-            "mend the names, which are relative to the folder, or drop those rows."
-        )
-    named = {PurePath(name).as_posix() for name in files}
-    others = (file for file in folder.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
-    if leave_out is not None:
-        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
-    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
 
 
 def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
@@ -233,24 +190,13 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     return names
 
 
-def _predicted(
-    table: pd.DataFrame,
-    names: list[str],
-    predictions: Table,
-    columns: dict[str, Binary],
-    target: str,
-    file_column: str | None,
-    threshold: float | None,
+def _predictions(
+    table: pd.DataFrame, names: list[str], predictions: Table, wanted: list[str], file_column: str | None
 ) -> pd.DataFrame:
-    def read_column(name: str, values: pd.Series) -> np.ndarray:
-        # a group's predictions may be written as its labels where the target's are scores
-        labels = name != target and set(_texts(values)) <= set(columns[name].values)
-        if threshold is None or labels:
-            return columns[name].read(values, what="predictions")
-        return columns[name].above(values, threshold)
-
+    """N rows, as they are written; the first of the wanted columns, that of the target, is among them."""
+    target = wanted[0]
     if isinstance(predictions, str) and predictions in table:
-        return pd.DataFrame({target: read_column(target, table[predictions])})
+        return pd.DataFrame({target: table[predictions]})
     if isinstance(predictions, str) and not Path(predictions).is_file():
         raise BiaslibError(
             f"There is neither a column nor a file {predictions!r}: the table of labels has {_columns(table)}."
@@ -264,18 +210,25 @@ def _predicted(
             f"{len(missing):,} of {len(names):,} images have no prediction ({listed(missing)}): predict every image, "
             "or drop those rows of the labels."
         )
-    given = given.loc[names]
-    return pd.DataFrame({name: read_column(name, given[name]) for name in columns if name in given})
+    return given.loc[names]
+
+
+def _answers(column: Binary, values: pd.Series, threshold: float | None, is_target: bool) -> np.ndarray:
+    # a group's predictions may be written as its labels where the target's are scores
+    as_labels = not is_target and set(_texts(values)) <= set(column.values)
+    if threshold is None or as_labels:
+        return column.read(values, what="predictions")
+    return column.above(values, threshold)
 
 
 def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
     table = read(source)
     _check_columns(table, list(columns), "the table of training labels")
-    found = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
-    for name in found:
-        if found[name].nunique() < 2:
+    labels = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
+    for name in labels:
+        if labels[name].nunique() < 2:
             raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
-    return found
+    return labels
 
 
 def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:

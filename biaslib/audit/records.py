@@ -1,8 +1,8 @@
-"""What an audit found, as plain tables, and how it is kept."""
+"""What an audit is asked, what it answers, and the folder that keeps the answer."""
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,113 @@ import numpy as np
 import pandas as pd
 
 from biaslib import store
-from biaslib.audit.tables import Binary
+from biaslib.audit.inputs import Binary, Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
 PAGE, VALUES = "report.html", "audit.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What `audit.run` is given, which says what each of them is; they are checked against each other.
+
+    Raises:
+        BiaslibError: for options that do not go together, in one sentence with the remedy.
+    """
+
+    labels: Table
+    target: str
+    groups: Sequence[str]
+    data: Path | None
+    model: Any
+    weights: str | Path | None
+    predictions: Table | None
+    masks: Path | None
+    wanted: Sequence[str]
+    unwanted: Sequence[str]
+    train_labels: Table | None
+    file_column: str | None
+    output: int | None
+    yes: Sequence[int]
+    no: Sequence[int]
+    group_outputs: Sequence[int]
+    threshold: float | None
+    size: int | None
+    mean: Sequence[float] | None
+    std: Sequence[float] | None
+    crop: float | None
+    batch: int | None
+    corrected: bool
+    permutations: int | None
+    images: bool
+    seed: int
+    out: Path | None
+    force: bool
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.predictions is None):
+            raise BiaslibError("Give either a model or its predictions, one of the two.")
+        if self.model is not None and self.data is None:
+            raise BiaslibError("A model needs images: name their folder.")
+        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
+        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
+        if self.predictions is not None and idle:
+            verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
+            raise BiaslibError(
+                f"{' and '.join(idle)} {verb} no effect beside predictions, as there is no model to ask: leave "
+                f"{pronoun} out, or give the model."
+            )
+        roles = [*self.wanted, *self.unwanted]
+        if roles and self.masks is None:
+            raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
+        if self.permutations is not None and self.permutations < 1:
+            raise BiaslibError(f"permutations must be at least 1, not {self.permutations}.")
+        if self.group_outputs and len(self.group_outputs) != len(self.groups):
+            raise BiaslibError(
+                f"There are {len(self.groups)} groups but {len(self.group_outputs)} outputs for them: name one for "
+                "each."
+            )
+
+    def sources(self) -> list[Path]:
+        """The files and folders that are read."""
+        # a model or predictions may be a name: only what is a file lies anywhere
+        named = (self.labels, self.predictions, self.train_labels, self.model)
+        files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
+        return files + [Path(place) for place in (self.data, self.masks, self.weights) if place is not None]
+
+    def roles(self, regions: Iterable[str]) -> dict[str, str]:
+        """Region -> wanted, unwanted or neutral; a BiaslibError for two roles, or one of a region that is not there."""
+        roles = dict.fromkeys(regions, "neutral")
+        for role, names in (("wanted", self.wanted), ("unwanted", self.unwanted)):
+            for name in names:
+                if name not in roles:
+                    raise BiaslibError(f"There is no region {name!r}: the masks have {listed(list(roles))}.")
+                if roles[name] not in ("neutral", role):
+                    raise BiaslibError(
+                        f"Region {name!r} cannot be wanted and unwanted at once: name it in one of the two."
+                    )
+                roles[name] = role
+        return roles
+
+    def described(self, roles: Mapping[str, str]) -> dict[str, str]:
+        """The settings of a report, in words."""
+        return {
+            "labels": _name(self.labels),
+            "images": _name(self.data),
+            "target": self.target,
+            "groups": ", ".join(self.groups),
+            "predictions": _name(self.predictions),
+            "threshold": "" if self.threshold is None else f"{self.threshold:g}",
+            "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
+            "training labels": _name(self.train_labels),
+            "pictures in the report": "" if self.images else "none",
+            "correction": "Holm, over all tests of this report" if self.corrected else "none",
+            "deals": str(self.permutations or ""),
+            "seed": str(self.seed),
+        }
 
 
 @dataclass(frozen=True)
@@ -70,8 +172,8 @@ class Audit:
         warnings: what a reader must know first, such as a model that always gives the same answer.
         findings: what differs by more than chance; empty where nothing does.
         tables: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps,
-            attention, regions and regions_by_cell (see `audit.measures`), p-values with and without correction; and
-            trust (`audit.reliability`).
+            attention, regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and
+            trust (how reliable the measures are).
         unmeasured: what could not be measured, and why.
         notes: what a reader should know of the data.
         shown: images to look at.
@@ -109,26 +211,18 @@ class Audit:
             "unmeasured": list(self.unmeasured),
             "notes": list(self.notes),
             "shown": [
-                {"group": one.group, "cell": one.cell, "files": list(one.files), "answers": list(one.answers)}
-                for one in self.shown
+                {"group": each.group, "cell": each.cell, "files": list(each.files), "answers": list(each.answers)}
+                for each in self.shown
             ],
             "about": dict(self.about),
         }
 
 
-def check_place(out: Path, inputs: Iterable[Path]) -> None:
-    """Refuses a place that a report cannot be written to, and one that holds what it is made of.
-
-    Args:
-        out: folder for the report.
-        inputs: the files and folders that are read.
-
-    Raises:
-        BiaslibError: where the folder is one of them, the current one, or above either; a file; or not to be written.
-    """
+def check_place(out: Path, sources: Sequence[Path]) -> None:
+    """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
     place = out.resolve()
-    for name, one in (("the current folder", Path.cwd()), *((str(path), path) for path in inputs)):
-        if one.resolve().is_relative_to(place):
+    for name, path in (("the current folder", Path.cwd()), *((str(source), source) for source in sources)):
+        if path.resolve().is_relative_to(place):
             raise BiaslibError(f"{out} is or holds {name}: name a folder of its own for the report.")
     there = next(path for path in (place, *place.parents) if path.exists())
     if not there.is_dir():
@@ -138,11 +232,7 @@ def check_place(out: Path, inputs: Iterable[Path]) -> None:
 
 
 def check_folder(out: Path, key: str, *, force: bool) -> None:
-    """Refuses a folder that holds something else than the same audit.
-
-    Raises:
-        BiaslibError: where something is there and is not to be replaced.
-    """
+    """Refuses a folder that holds something else than the same audit, where that is not to be replaced."""
     # what begins with a dot is a system's, or was left by an audit that was killed while it wrote
     there = sorted(path.name for path in out.glob("[!.]*"))
     if force or not there or _key(out) == key:
@@ -160,11 +250,7 @@ def check_folder(out: Path, key: str, *, force: bool) -> None:
 
 
 def write(audit: Audit, page: str, out: Path) -> None:
-    """Puts page and values into the folder, both whole before either takes its place; other files stay as they are.
-
-    Raises:
-        BiaslibError: where they cannot be written.
-    """
+    """Puts page and values into the folder, both whole before either takes its place; other files stay as they are."""
     text = json.dumps(audit.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
     try:
         # the values, which name the audit, come first: an audit that is killed between the two is known again
@@ -182,6 +268,13 @@ def _key(out: Path) -> str | None:
         return str(json.loads((out / VALUES).read_text(encoding="utf-8"))["key"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _name(source: Any) -> str:
+    if source is None:
+        return ""
+    # a folder's name, not its place: a report is handed on
+    return f"a table of {len(source):,} rows" if isinstance(source, pd.DataFrame) else Path(source).name
 
 
 def _plain(value: Any) -> Any:

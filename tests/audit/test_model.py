@@ -1,3 +1,5 @@
+"""The model under audit in every form, and how its outputs become a yes or a no."""
+
 import pickle
 import warnings
 
@@ -7,7 +9,7 @@ import safetensors.torch
 import torch
 
 from biaslib import models
-from biaslib.audit.subjects import subject
+from biaslib.audit.model import class_numbers, model_under_audit, read_as
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
 
@@ -15,7 +17,7 @@ PICTURES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def asked(model, **given):
-    return subject(model, preprocessing=PLAIN, **given)
+    return model_under_audit(model, preprocessing=PLAIN, **given)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_an_architecture_takes_its_outputs_from_the_weights(small):
     found = asked("small", weights=file)
     with torch.inference_mode():
         logits = model(PICTURES)
-        torch.testing.assert_close(found.answers(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
+        torch.testing.assert_close(found.outputs(PICTURES)[:, 0], logits[:, 1] - logits[:, 0])
     assert found.described["outputs"] == "2"
     assert len(found.described["sha256"]) == 64
     assert found.no_maps == ""
@@ -41,7 +43,7 @@ def test_an_architecture_takes_its_outputs_from_the_weights(small):
 def test_timms_own_preprocessing_is_taken(tmp_path):
     model = models.build("resnet10t", 1)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    steps = subject("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
+    steps = model_under_audit("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
     assert (steps.size, steps.crop) == (64, model.pretrained_cfg["crop_pct"])
     assert steps.mean == tuple(model.pretrained_cfg["mean"])
 
@@ -54,24 +56,24 @@ def test_torchscript_and_export_answer_as_the_module_and_have_no_map(tmp_path):
     batch = torch.export.Dim("batch", min=2, max=512)
     program = torch.export.export(model, (PICTURES,), dynamic_shapes=({0: batch},))
     torch.export.save(program, tmp_path / "exported.pt2")
-    expected = asked(model).answers(PICTURES)
+    expected = asked(model).outputs(PICTURES)
     for name in ("scripted.pt", "exported.pt2"):
         found = asked(tmp_path / name)
-        torch.testing.assert_close(found.answers(PICTURES), expected)
+        torch.testing.assert_close(found.outputs(PICTURES), expected)
         assert "forward_features" in found.no_maps
 
 
 def test_a_function_that_gives_a_module_is_called(monkeypatch):
     found = asked("tests.audit.subjects:both", output=0, group_outputs=[1])
     with torch.inference_mode():
-        torch.testing.assert_close(found.answers(PICTURES), both()(PICTURES))
+        torch.testing.assert_close(found.outputs(PICTURES), both()(PICTURES))
 
 
 def test_outputs_are_chosen_and_cut():
     model = both()
     with torch.no_grad():
         logits = model(PICTURES)
-        turned = asked(model, output=1, group_outputs=[0], threshold=2.0).answers(PICTURES)
+        turned = asked(model, output=1, group_outputs=[0], threshold=2.0).outputs(PICTURES)
     torch.testing.assert_close(turned, logits[:, [1, 0]] - 2.0)
 
 
@@ -95,7 +97,7 @@ def test_the_same_model_has_the_same_key_and_any_change_another():
         asked(Spots(1.0, 1000.0)),
         asked(Plain(honest())),
         asked(honest(), threshold=0.5),
-        subject(honest(), preprocessing=PLAIN | {"crop": 0.9}),
+        model_under_audit(honest(), preprocessing=PLAIN | {"crop": 0.9}),
     ]
     assert len({key, *(one.key for one in others)}) == 5
 
@@ -121,7 +123,7 @@ class Twice(Spots):
 
 def test_a_split_that_is_not_the_model_gives_no_map():
     assert "is not what it answers" in asked(Twice(1.0, 1.0)).no_maps
-    assert asked(Twice(1.0, 1.0)).answers(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).answers(PICTURES)[0, 0]
+    assert asked(Twice(1.0, 1.0)).outputs(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).outputs(PICTURES)[0, 0]
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path, small):
@@ -199,3 +201,65 @@ def test_what_cannot_be_asked_is_one_sentence(model, given, said):
 
 def test_a_model_of_one_image_at_a_time_can_be_asked():
     assert asked(One(), batch=1).described["outputs"] == "1"
+
+
+LOGITS = torch.tensor([[2.0, 1.0, 3.0, -1.0], [0.5, 4.0, 3.0, 1.0], [-3.0, -1.0, -2.0, -4.0]])
+
+
+def test_one_output_two_classes_and_outputs_with_questions_of_their_own():
+    assert read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
+    assert read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
+    assert read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
+    both = read_as(4, output=2, groups=[0], threshold=1.0)
+    assert both(LOGITS).tolist() == [[2.0, 1.0], [2.0, -0.5], [-3.0, -4.0]]
+
+
+def test_a_class_is_a_yes_only_where_it_is_the_largest():
+    # every logit of the first two rows is above 0 for class 2, and it wins in the first alone
+    assert read_as(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
+    # a class below 0 can win
+    assert (read_as(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
+    assert (read_as(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
+    # only the classes that are named compete
+    assert (read_as(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
+    assert read_as(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, r"has 4 outputs: name the classes that mean yes"),
+        ({"output": 2}, r"Output 2 is one of 4: name it as a class .* or give its threshold"),
+        ({"output": 4, "threshold": 0.0}, r"There is no output 4: the model has 4"),
+        ({"yes": [4]}, r"There is no output 4"),
+        ({"yes": [1], "no": [0, 1]}, r"Class 1 means yes and no at once"),
+        ({"no": [1]}, r"classes that mean no and none that mean yes"),
+        ({"yes": [0, 1, 2, 3]}, r"All 4 classes mean yes"),
+        ({"yes": [1], "threshold": 0.5}, r"without an output, outputs for groups and a threshold"),
+        ({"yes": [1], "output": 1}, r"without an output, outputs for groups and a threshold"),
+        ({"groups": [1]}, r"need the output of the target named"),
+    ],
+)
+def test_what_is_not_clear_is_refused(given, said):
+    with pytest.raises(BiaslibError, match=said):
+        read_as(4, **given)
+
+
+def test_a_threshold_of_two_classes_is_refused():
+    with pytest.raises(BiaslibError, match="Two outputs are read as two classes"):
+        read_as(2, threshold=0.5)
+
+
+def test_numbers_and_ranges():
+    assert class_numbers("281-285, 290") == [281, 282, 283, 284, 285, 290]
+    for wrong in ("", "a", "3-1", "1,1", "1-", "-1", "1-2-3"):
+        with pytest.raises(BiaslibError, match="Classes are"):
+            class_numbers(wrong)
+
+
+def test_one_output_of_many_is_never_read_above_zero_unless_that_is_said():
+    many = Spots(1.0, 1.0, outputs=5)
+    with pytest.raises(BiaslibError, match="Output 3 is one of 5"):
+        model_under_audit(many, output=3, preprocessing=PLAIN)
+    assert model_under_audit(many, yes=[3], preprocessing=PLAIN).described["answer"].startswith("yes where the largest")
+    assert model_under_audit(many, output=3, threshold=0.0, preprocessing=PLAIN).described["answer"].endswith("above 0")

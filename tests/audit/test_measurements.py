@@ -4,8 +4,9 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import matthews_corrcoef
 
-from biaslib.audit import measures
-from biaslib.audit.tables import Binary
+from biaslib.audit import amplification, measurements
+from biaslib.audit.inputs import Binary
+from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.statistics import Interval, holm
 
@@ -22,10 +23,14 @@ def drawn(n, *, tie=0.0, wrong=(0.1, 0.1), seed=0):
     return labels, pd.DataFrame({"cat": cat ^ (rng.random(n) < np.where(ball, *wrong))})
 
 
+def answered(labels, predicted=None, train=None, groups=(GROUP,)):
+    return measurements.Answered(labels, labels if predicted is None else predicted, train, TARGET, groups)
+
+
 def test_cells_and_counts_by_hand():
     labels = pd.DataFrame({"cat": [True, True, False], "ball": [True, False, False]})
-    assert list(measures.cells(labels, TARGET, GROUP)) == ["cat, ball", "cat, not ball", "not cat, not ball"]
-    counts = measures.counts(labels, TARGET, [GROUP])
+    assert list(answered(labels).cells(GROUP)) == ["cat, ball", "cat, not ball", "not cat, not ball"]
+    counts = measurements.counts(answered(labels))
     assert list(counts["n"]) == [1, 1, 0, 1]
     assert counts["small"].all()
 
@@ -33,8 +38,7 @@ def test_cells_and_counts_by_hand():
 def test_the_performance_over_all_images_by_hand():
     labels = pd.DataFrame({"cat": [True] * 4 + [False] * 6})
     predicted = pd.DataFrame({"cat": [True] * 3 + [False] * 5 + [True] * 2})
-    correct = (labels == predicted)["cat"].to_numpy()
-    value = measures.overall(correct, labels, predicted, TARGET).set_index("measure")["value"]
+    value = measurements.overall(answered(labels, predicted))
     assert {name: (one.estimate, one.n) for name, one in value.items()} == {
         "accuracy": (0.7, 10),
         "sensitivity": (0.75, 4),
@@ -44,7 +48,7 @@ def test_the_performance_over_all_images_by_hand():
     }
     known = binomtest(3, 4).proportion_ci(method="wilson")
     assert (value["sensitivity"].low, value["sensitivity"].high) == (known.low, known.high)
-    nobody = measures.overall(correct[:4], labels[:4], predicted[:4], TARGET).set_index("measure")["value"]
+    nobody = measurements.overall(answered(labels[:4], predicted[:4]))
     assert np.isnan(nobody["specificity"].estimate)
     assert nobody["specificity"].n == 0
 
@@ -52,7 +56,7 @@ def test_the_performance_over_all_images_by_hand():
 def test_average_maps_are_shares_and_leave_empty_maps_out():
     labels = pd.DataFrame({"cat": [True, True, True, False], "ball": [True, True, False, False]})
     maps = np.array([[[4.0, 0.0]], [[1.0, 1.0]], [[0.0, 0.0]], [[0.0, 5.0]]])
-    found = measures.average_maps(maps, labels, TARGET, GROUP)
+    found = measurements.average_maps(maps, answered(labels), GROUP)
     assert list(found) == ["cat, ball", "not cat, not ball"]
     np.testing.assert_allclose(found["cat, ball"], [[0.75, 0.25]])
     np.testing.assert_allclose(found["not cat, not ball"], [[0.0, 1.0]])
@@ -60,14 +64,14 @@ def test_average_maps_are_shares_and_leave_empty_maps_out():
 
 def test_correlations_are_scikit_learns_and_their_intervals_cover():
     labels, predicted = drawn(500, tie=0.4)
-    row = measures.correlations(labels, predicted, None, TARGET, [GROUP], seed=0).iloc[0]
+    row = measurements.correlations(answered(labels, predicted), seed=0).iloc[0]
     assert row["in the labels"].estimate == pytest.approx(matthews_corrcoef(labels["cat"], labels["ball"]))
     assert row["of the answers"].estimate == pytest.approx(matthews_corrcoef(predicted["cat"], labels["ball"]))
     assert np.isnan(row["in the training labels"])
     covered = 0
     for seed in range(60):
         labels, predicted = drawn(300, tie=0.4, seed=seed)
-        found = measures.correlations(labels, predicted, None, TARGET, [GROUP], seed=seed).iloc[0]["in the labels"]
+        found = measurements.correlations(answered(labels, predicted), seed=seed).iloc[0]["in the labels"]
         covered += found.low <= 0.4 <= found.high
     assert covered >= 51  # 57 are expected
 
@@ -75,13 +79,14 @@ def test_correlations_are_scikit_learns_and_their_intervals_cover():
 def test_gaps_by_hand_and_undefined_without_images():
     labels = pd.DataFrame({"cat": [True] * 20, "ball": [True] * 10 + [False] * 10})
     correct = np.array([True] * 9 + [False] + [True] * 5 + [False] * 5)
-    with_cat, without = measures.gaps(correct, labels, TARGET, [GROUP]).to_dict("records")
-    assert with_cat["gap"].estimate == pytest.approx(0.4)
-    assert (with_cat["n_in"], with_cat["n_out"], with_cat["right_in"], with_cat["right_out"]) == (10, 10, 0.9, 0.5)
-    assert np.isnan(without["gap"].estimate)
-    assert np.isnan(without["p"])
-    seen = measures.what_could_be_seen(correct, labels, TARGET, [GROUP], alpha=0.05)
-    assert seen["smallest"].notna().tolist() == [True, False]
+    measured = answered(labels, pd.DataFrame({"cat": correct}))
+    with_cat, without = measurements.gaps(measured)
+    assert with_cat.gap.estimate == pytest.approx(0.4)
+    assert (with_cat.n_in, with_cat.n_out, with_cat.right_in, with_cat.right_out) == (10, 10, 0.9, 0.5)
+    assert np.isnan(without.gap.estimate)
+    assert np.isnan(without.p)
+    detectable = measurements.detectable_gaps(measured, alpha=0.05)
+    assert [np.isnan(gap.smallest) for gap in detectable] == [False, True]
 
 
 def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be():
@@ -90,8 +95,9 @@ def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be()
     for seed in range(100):
         rng = np.random.default_rng(seed)
         labels = pd.DataFrame(rng.random((400, 5)) < 0.4, columns=["cat", "g0", "g1", "g2", "g3"])
-        found = measures.gaps(rng.random(400) < 0.85, labels, TARGET, groups)
-        alarms += (holm(found["p"]) <= 0.05).any()
+        predicted = pd.DataFrame({"cat": labels["cat"] ^ ~(rng.random(400) < 0.85)})
+        gaps = measurements.gaps(answered(labels, predicted, groups=groups))
+        alarms += (holm([gap.p for gap in gaps]) <= 0.05).any()
     # 5 % of 100 are 5, and 12 is three standard errors more
     assert alarms <= 12
 
@@ -100,31 +106,31 @@ def test_amplification_is_the_metrics_own():
     labels, predicted = drawn(400, tie=0.5, wrong=(0.3, 0.05))
     predicted["ball"] = labels["ball"] ^ (np.random.default_rng(1).random(400) < 0.2)
     train, _ = drawn(300, tie=0.6, seed=2)
-    table = measures.amplification(labels, predicted, train, TARGET, [GROUP], draws=20, seed=0)
+    rows = amplification.amplification(answered(labels, predicted, train), permutations=20, seed=0)
     sides = [Labels(frame[["cat"]].to_numpy(), frame["ball"].to_numpy(int)) for frame in (train, labels, predicted)]
-    assert list(table["direction"]) == list(measures.KINDS.values())
-    for kind, row in zip(measures.KINDS, table.to_dict("records"), strict=True):
-        assert row["size"].estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
+    assert [row.direction for row in rows] == list(amplification.KINDS.values())
+    for kind, row in zip(amplification.KINDS, rows, strict=True):
+        assert row.size.estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
         signed = bias_amplification(*sides, kind=kind, absolute=False).mean
-        assert row["signed"].estimate == pytest.approx(signed)
-        assert row["size"].low <= row["size"].estimate <= row["size"].high
+        assert row.signed.estimate == pytest.approx(signed)
+        assert row.size.low <= row.size.estimate <= row.size.high
 
 
 def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_group():
     labels, predicted = drawn(400)
-    table = measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=20, seed=0)
-    assert list(table["direction"]) == ["group → target"]
-    assert np.isnan(table["signed"].iloc[0])
+    (row,) = amplification.amplification(answered(labels, predicted), permutations=20, seed=0)
+    assert row.direction == "group → target"
+    assert np.isnan(row.signed)
 
 
 def test_amplification_tests_find_an_effect_and_no_other():
     labels, predicted = drawn(300, wrong=(0.4, 0.0))
     predicted = predicted.assign(cat=predicted["cat"] | labels["ball"])
-    assert measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=99, seed=0)["p"].iloc[0] == 0.01
+    assert amplification.amplification(answered(labels, predicted), permutations=99, seed=0)[0].p == 0.01
     p = []
     for seed in range(30):
         labels, predicted = drawn(200, tie=0.3, wrong=(0.15, 0.15), seed=seed)
-        p.append(measures.amplification(labels, predicted, None, TARGET, [GROUP], draws=19, seed=seed)["p"].iloc[0])
+        p.append(amplification.amplification(answered(labels, predicted), permutations=19, seed=seed)[0].p)
     # 10 % of 30 are 3, and 8 is three standard errors more
     assert (np.array(p) <= 0.1).sum() <= 8
 
@@ -133,10 +139,10 @@ def test_attention_is_one_for_equal_maps_and_less_for_those_of_others():
     maps = np.random.default_rng(0).random((30, 1, 4, 4)) ** 4
     both = np.concatenate([maps, maps], axis=1)
     both[3] = 0
-    row = measures.attention(both, [GROUP], seed=0).iloc[0]
-    assert row["score"].estimate == pytest.approx(1.0)
-    assert row["another image"].high < 0.9
-    assert row["empty"] == 1
+    (shared,) = measurements.attention(both, [GROUP], seed=0)
+    assert shared.score.estimate == pytest.approx(1.0)
+    assert shared.another_image.high < 0.9
+    assert shared.empty == 1
 
 
 def test_regions_compare_the_map_with_the_area():
@@ -144,16 +150,17 @@ def test_regions_compare_the_map_with_the_area():
     mass = {"ball": np.array([0.5, 0.7, nan, 0.6] * 5), "tree": np.full(20, nan)}
     area = {"ball": np.array([0.1, 0.1, 0.1, 0.2] * 5), "tree": np.full(20, nan)}
     roles = {"ball": "unwanted", "tree": "unwanted"}
-    table = measures.regions(mass, mass, area, roles=roles, seed=0).set_index("region")
-    assert table.loc["ball", "n"] == 15
-    assert table.loc["ball", "excess"].estimate == pytest.approx((0.4 + 0.6 + 0.4) / 3)
-    assert table.loc["ball", "p"] < 0.001
-    assert np.isnan(table.loc["tree", "p"])
-    described = measures.regions(mass, mass, area, roles={}, seed=0).set_index("region")
-    assert list(described["role"]) == ["neutral", "neutral"]
-    assert described["p"].isna().all()
-    assert described.loc["ball", "excess"] == table.loc["ball", "excess"]
+    predictions = Predictions(np.ones(20, bool), np.zeros((20, 1)), np.zeros((20, 1, 2, 2)), mass, mass, area)
+    ball, tree = measurements.regions(predictions, roles=roles, seed=0)
+    assert ball.n == 15
+    assert ball.excess.estimate == pytest.approx((0.4 + 0.6 + 0.4) / 3)
+    assert ball.p < 0.001
+    assert np.isnan(tree.p)
+    described = measurements.regions(predictions, roles={}, seed=0)
+    assert [region.role for region in described] == ["neutral", "neutral"]
+    assert all(np.isnan(region.p) for region in described)
+    assert described[0].excess == ball.excess
     labels = pd.DataFrame({"cat": [True, False, False, False] * 5, "ball": [True, True, False, False] * 5})
-    cells = measures.regions_by_cell(mass, area, labels, TARGET, [GROUP], seed=0).set_index("cell")
+    cells = measurements.regions_by_cell(predictions, answered(labels), seed=0).set_index("cell")
     assert cells["n"].to_dict() == {"cat, ball": 5, "not cat, ball": 5, "not cat, not ball": 5}
     assert isinstance(cells.loc["cat, ball", "mass"], Interval)

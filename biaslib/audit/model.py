@@ -1,0 +1,299 @@
+"""The model under audit: whatever form it comes in behind one front, and its outputs read as a yes or a no."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from biaslib import attribution, models
+from biaslib.audit.opening import open_model, reason
+from biaslib.audit.pictures import Preprocessing
+from biaslib.errors import BiaslibError
+from biaslib.store import fingerprint
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a row of K outputs is read; a result above 0 is a yes.
+
+    Attributes:
+        yes: the outputs that speak for yes, of which the largest counts.
+        no: the classes that speak for no, of which the largest is subtracted; empty where the output of `yes` answers
+            a question of its own.
+        groups: the outputs that answer the questions about the groups, in their order.
+        threshold: what is subtracted from every output that answers a question of its own.
+    """
+
+    yes: tuple[int, ...]
+    no: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+    threshold: float = 0.0
+
+    def __call__(self, outputs: torch.Tensor) -> torch.Tensor:
+        """(N, K), or (N,) for one output -> (N, 1 + groups), the target's first."""
+        outputs = outputs.reshape(len(outputs), -1)
+        if self.no:
+            return outputs[:, self.yes].amax(1, keepdim=True) - outputs[:, self.no].amax(1, keepdim=True)
+        return outputs[:, [*self.yes, *self.groups]] - self.threshold
+
+    def words(self) -> str:
+        """For the report."""
+        if not self.no:
+            return f"output {self.yes[0]}, counted from 0, above {self.threshold:g}"
+        return f"yes where the largest of the outputs {_listed(self.yes)} is above the largest of {_listed(self.no)}"
+
+
+def read_as(
+    outputs: int,
+    *,
+    output: int | None = None,
+    yes: Sequence[int] = (),
+    no: Sequence[int] = (),
+    groups: Sequence[int] = (),
+    threshold: float | None = None,
+) -> Reading:
+    """How a model with so many outputs is to be read; the other arguments are those of `audit.run`.
+
+    Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
+    not tell which, so a model with more outputs than are asked for is refused until somebody says it.
+
+    Raises:
+        BiaslibError: for an output that is not there, choices that exclude each other, or outputs that may mean either.
+    """
+    for number in (*(() if output is None else (output,)), *yes, *no, *groups):
+        if not 0 <= number < outputs:
+            raise BiaslibError(f"There is no output {number}: the model has {outputs}, counted from 0.")
+    if yes or no:
+        return _classes(outputs, output, yes, no, groups, threshold)
+    if output is None and groups:
+        raise BiaslibError("Outputs for groups need the output of the target named, too.")
+    if output is None and outputs == 2:
+        if threshold is not None:
+            raise BiaslibError(
+                "Two outputs are read as two classes, of which the larger wins, and need no threshold: leave it out, "
+                "or name the output that it is for."
+            )
+        return Reading((1,), (0,))
+    if output is None and outputs > 2:
+        raise BiaslibError(
+            f"The model has {outputs} outputs: name the classes that mean yes where the largest output wins, or the "
+            "output that tells the target, with its threshold, where every output answers a question of its own."
+        )
+    named = (output or 0, *groups)
+    if threshold is None and outputs > len(set(named)):
+        raise BiaslibError(
+            f"Output {output} is one of {outputs}: name it as a class that means yes where the largest output wins, or "
+            "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
+        )
+    return Reading((named[0],), (), tuple(groups), threshold or 0.0)
+
+
+def _classes(
+    outputs: int,
+    output: int | None,
+    yes: Sequence[int],
+    no: Sequence[int],
+    groups: Sequence[int],
+    threshold: float | None,
+) -> Reading:
+    if output is not None or groups or threshold is not None:
+        raise BiaslibError(
+            "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave those "
+            "out, or the classes."
+        )
+    if not yes:
+        raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
+    both = sorted({*yes} & {*no})
+    if both:
+        raise BiaslibError(f"Class {both[0]} means yes and no at once: name it in one of the two.")
+    others = tuple(no) or tuple(number for number in range(outputs) if number not in yes)
+    if not others:
+        raise BiaslibError(f"All {outputs} classes mean yes, so nothing can be a no: name fewer of them.")
+    return Reading(tuple(yes), others)
+
+
+def class_numbers(text: str) -> list[int]:
+    """The numbers of a list with ranges, such as "281-285,290", whose ends belong to it; else a BiaslibError."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()) or part.strip().endswith("-"):
+            raise BiaslibError(f"Classes are numbers and ranges such as 281-285,290, not {text!r}.")
+        numbers += range(int(first), int(last or first) + 1)
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise BiaslibError(f"Classes are named once each, and a range begins with its smaller end, not {text!r}.")
+    return numbers
+
+
+class TargetOutputs(nn.Module):
+    """A model whose outputs are those about the target and the groups, (N, 1 + groups); above 0 is yes."""
+
+    def __init__(self, model: Any, reading: Reading) -> None:
+        super().__init__()
+        # what asks for a model's device asks its parameters, and an exported program may have none
+        self.anchor = nn.Parameter(torch.zeros(()), requires_grad=False)
+        # not a child: an exported program refuses to change its mode
+        self._model = (model,)
+        self._reading = reading
+        self.output_fmt = getattr(model, "output_fmt", "NCHW")
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> (N, 1 + groups), the target's first."""
+        return self._reading(self._model[0](images))
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> the model's last map."""
+        return self._model[0].forward_features(images)
+
+    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
+        """The last map -> (N, 1 + groups)."""
+        return self._reading(self._model[0].forward_head(features))
+
+
+@dataclass(frozen=True)
+class ModelUnderAudit:
+    """A model that can be asked.
+
+    Attributes:
+        outputs: the model.
+        preprocessing: of its images.
+        described: for the report: its name, where it comes from, its outputs.
+        no_maps: why it has no attention map; "" where it has.
+        key: a fingerprint of everything that its answers depend on.
+        checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
+    """
+
+    outputs: TargetOutputs
+    preprocessing: Preprocessing
+    described: dict[str, str]
+    no_maps: str
+    key: str
+    checked_for_probabilities: bool
+
+
+def model_under_audit(
+    model: str | Path | nn.Module,
+    *,
+    weights: str | Path | None = None,
+    output: int | None = None,
+    yes: Sequence[int] = (),
+    no: Sequence[int] = (),
+    group_outputs: Sequence[int] = (),
+    threshold: float | None = None,
+    batch: int = 32,
+    preprocessing: Mapping[str, Any] | None = None,
+) -> ModelUnderAudit:
+    """Opens a model and tries it on two pictures of noise.
+
+    Args:
+        model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
+            returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's
+            name for the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors.
+            **The first three run their maker's code as soon as they are opened**; an architecture with its weights,
+            and a folder, run none.
+        weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
+            config.json beside it; or "imagenet".
+        output: this and the next five as in `audit.run`.
+        yes: likewise.
+        no: likewise.
+        group_outputs: likewise.
+        threshold: likewise.
+        batch: likewise.
+        preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
+    """
+    source = open_model(model, weights)
+    opened, described = source.model, source.described
+    steps = Preprocessing.of(
+        dict(getattr(opened, "pretrained_cfg", None) or {}),
+        beside=source.beside.steps,
+        name=source.beside.name,
+        local=weights != "imagenet",
+        **(preprocessing or {}),
+    )
+    fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
+    device = torch.device("cpu") if fixed else models.device()
+    if isinstance(opened, nn.Module) and not fixed:
+        # a model that was handed over stays as it was
+        opened = (copy.deepcopy(opened) if opened is model else opened).to(device).eval()
+        for parameter in opened.parameters():
+            parameter.requires_grad_(False)
+    noise = np.random.default_rng(0).integers(0, 256, (2, steps.size, steps.size, 3), dtype=np.uint8)
+    pictures = torch.from_numpy(steps.normalised(noise))
+    raw = _tried(opened, pictures.to(device), batch)
+    outputs = 1 if raw.ndim == 1 else raw.shape[1]
+    reading = read_as(outputs, output=output, yes=yes, no=no, groups=group_outputs, threshold=threshold)
+    unsure = not reading.no and threshold is None
+    if unsure and _are_shares(raw):
+        raise BiaslibError(
+            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
+            "return logits."
+        )
+    target_outputs = TargetOutputs(opened, reading).to(device)
+    described = described | {"outputs": str(outputs), "answer": reading.words()}
+    # the code of a user's own function is not known, so what it answers to noise stands for it
+    key = fingerprint.of_value([described, source.state, reading, steps, np.round(raw.cpu().double().numpy(), 4)])
+    no_maps = _why_no_maps(target_outputs, opened, pictures[:1])
+    return ModelUnderAudit(target_outputs, steps, described, no_maps, key, checked_for_probabilities=unsure)
+
+
+def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
+    """What the model says of two pictures of noise; a BiaslibError where it cannot say anything."""
+    shape = " x ".join(map(str, pictures.shape[1:]))
+    several = pictures[:1] if batch == 1 else pictures
+    try:
+        with torch.inference_mode():
+            outputs = model(several)
+    except Exception as error:  # whatever the user's model raises
+        raise BiaslibError(
+            f"The model cannot take {len(several)} images of {shape} ({reason(error)[:-1]}): give the size it was "
+            "made for, and a batch of 1 if it was exported with one image at a time."
+        ) from error
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(several):
+        kind = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise BiaslibError(
+            f"The model answers {len(several)} images by {kind}, and a row of numbers for each image is needed: wrap "
+            "it in a module that returns its logits (N, outputs)."
+        )
+    if not torch.isfinite(outputs).all():
+        raise BiaslibError("The model answers pictures of noise by NaN or infinity: check its weights.")
+    return outputs
+
+
+def _why_no_maps(outputs: TargetOutputs, model: Any, picture: torch.Tensor) -> str:
+    if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
+        return (
+            "the model has no methods forward_features and forward_head, as timm's models have; without them its last "
+            "map cannot be reached"
+        )
+    try:
+        attribution.grad_cam(outputs, picture, [0])
+    except BiaslibError as error:
+        return str(error)
+    picture = picture.to(outputs.anchor.device)
+    with torch.inference_mode():
+        whole, split = outputs(picture), outputs.forward_head(outputs.forward_features(picture))
+    if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
+        return "the model's forward_head(forward_features(images)) is not what it answers"
+    return ""
+
+
+def _are_shares(outputs: torch.Tensor) -> bool:
+    """Whether every row is probabilities that add up to 1, as softmax gives them."""
+    whole = outputs.ndim == 2 and outputs.shape[1] > 1 and bool((outputs >= 0).all())
+    return whole and torch.allclose(outputs.sum(dim=1), torch.ones(len(outputs), device=outputs.device), atol=1e-3)
+
+
+def _listed(classes: tuple[int, ...]) -> str:
+    """Numbers with runs written as ranges."""
+    runs: list[list[int]] = []
+    for number in sorted(classes):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
