@@ -63,7 +63,8 @@ def permutations_needed(tests: int, alpha: float) -> int:
 def amplification(answered: Answered, *, permutations: int, seed: int) -> list[Amplification]:
     """The amplification of each group in each direction.
 
-    Unrelated errors: the model's own answers, permuted among the images of equal labels (`metrics.permutation_baseline`).
+    Unrelated errors: the model's own answers, permuted among the images of equal labels
+    (`metrics.permutation_baseline`).
     """
     return [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
 

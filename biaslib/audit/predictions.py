@@ -18,7 +18,7 @@ from biaslib.audit.model import ModelUnderAudit, TargetOutputs
 from biaslib.audit.pictures import Frame, frame
 from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
-from biaslib.metrics import upsample_maps, mask_score, relevance_mass_accuracy
+from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
 PIECE = 256  # images whose predictions are kept together
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")

@@ -71,8 +71,8 @@ def pieces(audit: Audit) -> dict[str, figures.Piece]:
 def reliability(tables: Container[str]) -> pd.DataFrame:
     """What the dial says of the measures in an audit, for one model and `IMAGES` test images.
 
-    The table travels with the package, so that an audit outside a checkout of the book holds it too. `dial.verdicts.reliability_table`
-    makes it from the dial's record, and a test compares the two.
+    The table travels with the package, so that an audit outside a checkout of the book holds it too.
+    `dial.verdicts.reliability_table` makes it from the dial's record, and a test compares the two.
 
     Args:
         tables: of the audit, by name; only what is measured in them is in the result.
