@@ -152,8 +152,6 @@ def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.
         "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
         "              --target smiling --group older --group glasses --out report",
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
-        "biaslib audit --predictions score --threshold 0.5 --labels labels.csv --target smiling \\",
-        "              --group older --out report",
     )
 )
 def audit(
@@ -229,15 +227,9 @@ def audit(
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
         force=force,
     )  # fmt: skip
-    beside = {"warning": result.warnings, "biaslib": result.notes, "not measured": result.unmeasured}
-    for head, sentences in beside.items():
-        for sentence in sentences:
-            print(f"{head}: {sentence}", file=sys.stderr)
-    for finding in result.findings:
-        print(finding.sentence)
-    if not result.findings:
-        print("nothing that these images can tell from chance; the report says how much they could have shown")
-    print(f"the report is at {out / 'report.html'}")
+    for remark in result.remarks():
+        print(remark, file=sys.stderr)
+    print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
 
 
 @store_app.command("ls")
@@ -253,16 +245,11 @@ def store_ls() -> None:
 
 
 @store_app.command("rm")
-def store_rm(
-    prefix: Annotated[
-        str, typer.Argument(help="A kind, a key or its beginning, or kind/key, as `store ls` shows them.")
-    ],
-) -> None:
+def store_rm(prefix: Annotated[str, typer.Argument(help="Kind, key or its beginning, or kind/key.")]) -> None:
     """Remove stored results; what is needed again is computed again."""
     from biaslib import store
 
-    removed = store.remove(prefix)
-    if not removed:
+    if not (removed := store.remove(prefix)):
         _stop(f"nothing in the store matches {prefix!r}; `biaslib store ls` shows what there is.", code=2)
     print(f"removed {removed} entries")
 
@@ -273,9 +260,8 @@ def store_verify() -> None:
     from biaslib import store
 
     damaged = store.verify()
-    for sentence in damaged:
-        print(sentence)
     if damaged:
+        print(*damaged, sep="\n")
         _stop(f"{len(damaged)} damaged; they are computed again when next needed, or remove them now.", code=1)
     print(f"{len(store.entries())} entries, all whole")
 
@@ -313,10 +299,8 @@ def data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it
     if len(wrong) > SHOWN:
         print(f"... and {len(wrong) - SHOWN} more")
     if len(wrong):
-        _stop(
-            f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says how to get it.",
-            code=1,
-        )
+        share = f"{len(wrong)} of {len(files)} files of {name}"
+        _stop(f"{share} are not right; `biaslib data list` says how to get it.", code=1)
     print(f"{len(files)} files of {name}, all there")
 
 

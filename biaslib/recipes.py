@@ -6,13 +6,11 @@ those rows, what it learns, and how. `train(recipe)` gives its weights, from the
 """
 
 import functools
-import importlib
 import multiprocessing
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -116,7 +114,7 @@ class Drawn:
     def fingerprint(self) -> str:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
         folders = PHOTOS[self.world][1] if self.photos else ()
-        code = _module(PHOTOS[self.world][0] if self.photos else type(worlds.get(self.world)))
+        code = (PHOTOS[self.world][0] if self.photos else type(worlds.get(self.world))).__module__
         files = [fingerprint.of_files(registry.root() / folder) for folder in folders]
         return fingerprint.of_value([fingerprint.of_modules([code]), files])
 
@@ -245,8 +243,8 @@ class Recipe:
 
     def fingerprint(self) -> str:
         """Hash of the code and the files that the weights depend on beside the record's own values."""
-        classes = [type(part) for part in (self.objective, self.rows) if part is not None]
-        code = fingerprint.of_modules([training, models, *map(_module, classes)])
+        parts = [type(part).__module__ for part in (self.objective, self.rows) if part is not None]
+        code = fingerprint.of_modules([training.__name__, models.__name__, *parts])
         return fingerprint.of_value([code, fingerprint.of_files(_weights_file(self.training))])
 
     def table(self) -> pd.DataFrame:
@@ -346,7 +344,3 @@ def _content(samples: Samples) -> str:
     if name:
         _HASHES[name] = pixels
     return fingerprint.of_value([pixels, samples.labels])
-
-
-def _module(kind: type) -> ModuleType:
-    return importlib.import_module(kind.__module__)

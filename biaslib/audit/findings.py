@@ -55,8 +55,8 @@ def untested(measured: Measurements, *, permutations: int, at_once: int) -> Iter
     if permutations < needed:
         yield (
             f"Whether amplification is more than unrelated errors give could not be tested: with {at_once} tests at "
-            f"once {needed:,} deals of the answers are needed, and there were {permutations:,}; ask for more with "
-            "--deals."
+            f"once {needed:,} permutations of the answers are needed, and there were {permutations:,}; ask for more "
+            "with --permutations."
         )
     least = _images_needed(at_once)
     for row in measured.regions:

@@ -196,6 +196,16 @@ class Audit:
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def remarks(self) -> list[str]:
+        """What the command says beside the findings: warnings, notes, and what could not be measured."""
+        heads = {"warning": self.warnings, "biaslib": self.notes, "not measured": self.unmeasured}
+        return [f"{head}: {sentence}" for head, sentences in heads.items() for sentence in sentences]
+
+    def conclusions(self) -> list[str]:
+        """A sentence for each finding, or one that there is none."""
+        none = "nothing that these images can tell from chance; the report says how much they could have shown"
+        return [finding.sentence for finding in self.findings] or [none]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
         return {

@@ -57,7 +57,7 @@ class Corners:
 
     def fingerprint(self) -> str:
         """Of the world's code, and of MNIST's scans where they are used."""
-        return fingerprint.of_value([fingerprint.of_modules([digits]), _hash_of_scans(self.source)])
+        return fingerprint.of_value([fingerprint.of_modules([digits.__name__]), _hash_of_scans(self.source)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,9 @@ def of_code(function: Callable[..., Any]) -> str:
     return of_value([parts, sorted(local)])
 
 
-def of_modules(modules: Iterable[types.ModuleType]) -> str:
+def of_modules(names: Iterable[str]) -> str:
     """Hash of the source of these modules and of all package modules that they import, directly or not."""
-    paths = set().union(*(_closure(_module_path(module.__name__)) for module in modules))
+    paths = set().union(*(_closure(_module_path(name)) for name in names))
     return of_value(sorted(_module_hash(path) for path in paths))
 
 

@@ -69,9 +69,8 @@ class Stored(Generic[Key, Result]):
     def _hash(self) -> str:
         if self._code is None:
             return fingerprint.of_code(self._function)
-        return fingerprint.of_value(
-            [fingerprint.of_module(self._function.__module__), fingerprint.of_modules(self._code)]
-        )
+        named = fingerprint.of_modules(module.__name__ for module in self._code)
+        return fingerprint.of_value([fingerprint.of_module(self._function.__module__), named])
 
 
 def stored(

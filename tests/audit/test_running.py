@@ -472,7 +472,7 @@ def test_as_many_permutations_as_the_corrected_test_needs(told):
     few = audit.run(**(given | {"permutations": 19}))
     assert few.numbers["tests"] == 20
     assert few.tables["amplification"]["p corrected"].isna().all()
-    assert any("could not be tested: with 30 tests at once 600 deals" in reason for reason in few.unmeasured)
+    assert any("could not be tested: with 30 tests at once 600 permutations" in reason for reason in few.unmeasured)
     alone = audit.run(**(given | {"permutations": 20, "groups": ["red"]}), corrected=False)
     assert alone.numbers["tests"] == 3
 
