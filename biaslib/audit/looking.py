@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from biaslib import attribution, store, training
 from biaslib.audit.subjects import Answers, Subject
-from biaslib.datasets.picture_files import UNREADABLE
+from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
 

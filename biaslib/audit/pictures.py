@@ -10,7 +10,7 @@ from PIL import Image
 
 from biaslib.audit.pixels import Frame, colours, depth, frame, range_unknown, region
 from biaslib.audit.tables import PICTURES, listed
-from biaslib.datasets.picture_files import UNREADABLE
+from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from biaslib.audit.tables import listed
-from biaslib.datasets.picture_files import UNREADABLE, open_picture
+from biaslib.datasets.decoded import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 
 _ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height

@@ -153,15 +153,17 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
             "preset": preset or parameters.QUICK,
             "package": fingerprint.of_package(),
             "records": [file.read_text(encoding="utf-8") for file in records if file.stem != own],
-            "data": _data() if re.search("datasets|reanalysis", text) else [],
+            "data": _data(project) if re.search(r"datasets|chapters\.papers", text) else [],
             "versions": provenance.versions(),
         }
     )
 
 
-def _data() -> list[str]:
-    """Which data sets are here: the folders under the data root."""
-    return sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
+def _data(project: Project) -> list[str]:
+    """Which data sets are here, the folders under the data root; and what the papers print."""
+    printed = sorted((project.root / "data" / "published").glob("*.csv"))
+    folders = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
+    return [*folders, *(file.read_text(encoding="utf-8") for file in printed)]
 
 
 def _run_all(

@@ -5,16 +5,14 @@ from pathlib import Path
 
 from biaslib.datasets import (
     captions,
-    cat_and_dog,
     celeba,
     celebamask,
-    coco,
+    coco_imsitu,
     fruits360,
-    imsitu,
     mnist,
     pets,
+    pictures,
     published,
-    scenes,
     waterbirds,
 )
 from biaslib.datasets.download import check, fetch, listing
@@ -22,7 +20,7 @@ from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-__all__ = ["DatasetWarning", "captions", "check", "coco", "fetch", "imsitu", "listing", "load", "published", "root"]
+__all__ = ["DatasetWarning", "captions", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
 _LOADERS = {
@@ -31,9 +29,9 @@ _LOADERS = {
     "celebamask-pairs": celebamask.load_pairs,
     "mnist": mnist.load,
     "pets": pets.load,
-    "cat-and-dog": cat_and_dog.load,
+    "cat-and-dog": pictures.load_cats_and_dogs,
     "fruits360": fruits360.load,
-    "scenes": scenes.load,
+    "scenes": pictures.load_scenes,
 }
 
 

@@ -14,8 +14,8 @@ WOMAN: Final = 1
 UNNAMED: Final = -1
 
 # Zhao, Andrews and Xiang 2023, appendix C.1
-MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentlemen", "father", "boyfriend")
-WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
+_MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentlemen", "father", "boyfriend")
+_WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
 
 # the object's own name and its plural always count; these are ours, the common other words, kept short on purpose
 OTHER_WORDS = {
@@ -77,7 +77,7 @@ def objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
 
 
 def _named(words: set[str]) -> int:
-    men, women = not words.isdisjoint(MEN_WORDS), not words.isdisjoint(WOMEN_WORDS)
+    men, women = not words.isdisjoint(_MEN_WORDS), not words.isdisjoint(_WOMEN_WORDS)
     if men == women:
         return UNNAMED
     return MAN if men else WOMAN

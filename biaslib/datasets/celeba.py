@@ -1,16 +1,14 @@
 """CelebA's faces, and the list files of CelebA and CelebAMask-HQ: attributes as annotated, which image is which."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import decoded, registry
-from biaslib.errors import BiaslibError
+from biaslib.datasets import decoded, pictures, registry
 from biaslib.samples import Samples
 
-SPLITS = {"train": 0, "val": 1, "test": 2}
+_SPLITS = {"train": 0, "val": 1, "test": 2}
 
 # in the order of list_attr_celeba.txt
 ATTRIBUTES = (
@@ -34,49 +32,33 @@ HAIR_ATTRIBUTES = (
 
 
 def load(split: str, *, size: int, root: Path) -> Samples:
-    """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg.
+    """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
-    Args:
-        split: "train", "val" or "test" of the official partition (other people in each).
-        size: side of the pictures in pixels; each is resized as a whole, so that faces come out a fifth too wide.
-        root: folder of all datasets.
+    Pictures are resized as a whole, so that faces come out a fifth too wide.
 
     Returns:
         the split's pictures that are in the folder, in the official order; the 40 attributes as annotated; no masks.
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
 
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms; how many pictures of the
             split are not in the folder.
     """
     dataset = registry.get("celeba")
-    if split not in SPLITS:
-        raise BiaslibError(f"CelebA has the splits {', '.join(SPLITS)}, not {split!r}.")
+    pictures.check_split("CelebA", split, list(_SPLITS))
     table = attributes(root)
-    rows = np.flatnonzero(_partition(dataset, root, len(table)) == SPLITS[split])
+    rows = np.flatnonzero(_partition(dataset, root, len(table)) == _SPLITS[split])
     folder = registry.require(dataset, root / "celeba" / "img_align_celeba")
     here = {entry.name for entry in folder.iterdir()}
     found = np.array([row for row in rows if _name(row) in here], int)
     if not len(found):
         registry.require(dataset, folder / _name(rows[0]))
-    if len(found) < len(rows):
-        warnings.warn(
-            f"CelebA: {len(found):,} of the {len(rows):,} pictures of {split} are in {folder}; the others are left "
-            "out, so its numbers are not those of the official split.",
-            registry.DatasetWarning,
-            stacklevel=3,
-        )
+    pictures.warn_of_a_part(dataset, len(found), len(rows), folder, split)
     images = decoded.photos(dataset, [folder / _name(row) for row in found], size=size)
     return Samples(images=images, labels=table.iloc[found].reset_index(drop=True))
 
 
 def attributes(root: Path) -> pd.DataFrame:
-    """CelebA's 40 attributes as annotated.
-
-    Args:
-        root: folder of all datasets, with celeba/list_attr_celeba.txt.
+    """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
 
     Returns:
         one row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
@@ -160,7 +142,7 @@ def _partition(dataset: registry.Dataset, root: Path, n: int) -> np.ndarray:
     if len(rows) != n or not all(fine):
         raise registry.damaged(dataset, path, f"it is no list of {n} images, each with the number of its split")
     splits = np.array([int(split) for _, split in rows])
-    if missing := [name for name, number in SPLITS.items() if number not in splits]:
+    if missing := [name for name, number in _SPLITS.items() if number not in splits]:
         raise registry.damaged(dataset, path, f"it gives no image to {missing[0]}")
     return splits
 

@@ -5,15 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
-from tqdm import tqdm
 
-from biaslib import store
 from biaslib.datasets import decoded, pictures, registry
 from biaslib.datasets.celeba import attribute_list
-from biaslib.datasets.picture_files import UNREADABLE, open_picture
 from biaslib.samples import Samples
-from biaslib.store import fingerprint
 
 # The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
 REGIONS: dict[str, tuple[str, ...]] = {
@@ -37,7 +32,6 @@ PARTS = (
     "background", "skin", "nose", "eye_g", "l_eye", "r_eye", "l_brow", "r_brow", "l_ear", "r_ear", "mouth", "u_lip",
     "l_lip", "hair", "hat", "ear_r", "neck_l", "neck", "cloth",
 )  # fmt: skip
-SPLITS = ("train", "val", "test")
 _IMAGES, _MASKS = "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
 _A_FOLDER = 2000  # images in each numbered folder of masks
 _VALIDATION = 0.15  # of the training pairs, by their names
@@ -46,24 +40,18 @@ _VALIDATION = 0.15  # of the training pairs, by their names
 def load(split: str, *, size: int, root: Path) -> Samples:
     """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
 
-    Args:
-        split: "train", "val" or "test": 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`)
-            whose last 4,500 are the test images of Serianni et al. (2025).
-        size: side of the pictures and masks in pixels.
-        root: folder of all datasets.
+    "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
+    last 4,500 are the test images of Serianni et al. (2025).
 
     Returns:
         the split's images, by number; the 40 attributes as annotated (bool); masks of the 14 `REGIONS`, True where at
         least half of the pixel is inside, all False where no part is drawn. Drawn parts may overlap; the background is
         what no part covers.
 
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
-
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms.
     """
-    pictures.check_split("CelebAMask-HQ", split, SPLITS)
+    pictures.check_split("CelebAMask-HQ", split, pictures.SPLITS)
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
     table = attributes(root)
@@ -72,33 +60,23 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     files = [_files(registry.require(dataset, folder / _MASKS), int(number)) for number in numbers]
     if not any(files):
         registry.require(dataset, folder / _MASKS / str(numbers[0] // _A_FOLDER) / f"{numbers[0]:05d}_skin.png")
-    covered = _masks(dataset, files, size=size)
-    return Samples(
-        images=images,
-        labels=table.iloc[numbers].reset_index(drop=True),
-        masks={region: covered[at] for at, region in enumerate(REGIONS)},
-    )
+    labels = table.iloc[numbers].reset_index(drop=True)
+    return Samples(images=images, labels=labels, masks=_masks(dataset, files, size))
 
 
 def load_pairs(split: str, *, size: int, root: Path) -> Samples:
     """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
 
-    Args:
-        split: "train", "val" (15 % of the folder train, by the pictures' names) or "test".
-        size: side of the pictures and masks in pixels.
-        root: folder of all datasets.
+    "val" is 15 % of the folder train, by the pictures' names.
 
     Returns:
         the images in the order of their names; masks of the 14 `REGIONS`, each from the numbers of its `PARTS`; labels
         without columns, as the pairs do not say whom of CelebA they show.
 
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
-
     Warns:
         DatasetWarning: what is known to be wrong with this dataset's terms.
     """
-    pictures.check_split("the pairs of CelebAMask-HQ", split, SPLITS)
+    pictures.check_split("the pairs of CelebAMask-HQ", split, pictures.SPLITS)
     dataset = registry.get("celebamask-hq")
     registry.warn(dataset)
     folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")
@@ -110,8 +88,7 @@ def load_pairs(split: str, *, size: int, root: Path) -> Samples:
         registry.require(dataset, folder / "images" / "*.jpg")
     images = decoded.photos(dataset, files, size=size)
     maps = [registry.require(dataset, folder / "masks" / f"{file.stem}.png") for file in files]
-    covered = _masks(dataset, [{"map": path} for path in maps], size=size)
-    masks = {region: covered[at] for at, region in enumerate(REGIONS)}
+    masks = _masks(dataset, [{"map": path} for path in maps], size)
     return Samples(images=images, labels=pd.DataFrame(index=range(len(files))), masks=masks)
 
 
@@ -137,7 +114,7 @@ def _numbers(n: int, split: str) -> np.ndarray:
     """The images of a split, sorted; of 30,000: 21,000, 4,500 and 4,500."""
     order = np.random.RandomState(0).permutation(n)
     ends = [0, round(0.70 * n), round(0.85 * n), n]
-    at = SPLITS.index(split)
+    at = pictures.SPLITS.index(split)
     return np.sort(order[ends[at] : ends[at + 1]])
 
 
@@ -148,26 +125,16 @@ def _files(folder: Path, number: int) -> dict[str, Path]:
     return {part: path for part, path in paths.items() if path.exists()}
 
 
-def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], *, size: int) -> np.ndarray:
-    """(14, N, size, size) bool, a read-only memory map, from each image's part masks or its label map ("map")."""
-    states = [[(part, str(path), path.stat()) for part, path in parts.items()] for parts in files]
-    seen = [[(part, path, state.st_size, state.st_mtime_ns) for part, path, state in parts] for parts in states]
-    key = fingerprint.of_value([size, seen, fingerprint.of_code(_regions)])
-    target = store.root() / "decoded" / f"{dataset.name}-parts-{size}-{key}.npy"
-
-    def write(partial: Path) -> None:
-        shape = (len(REGIONS), len(files), size, size)
-        masks = np.lib.format.open_memmap(partial, mode="w+", dtype=np.bool_, shape=shape)
-        for row, parts in enumerate(tqdm(files, desc=f"decoding {dataset.name}", unit="image", disable=None)):
-            masks[:, row] = _regions(dataset, parts, size)
-        masks.flush()
-
-    return decoded.mapped(target, write)
+def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], size: int) -> dict[str, np.ndarray]:
+    """(N, size, size) bool of each region, from each image's part masks or its label map ("map")."""
+    shape = (len(REGIONS), len(files), size, size)
+    covered = decoded.once(dataset, "parts", files, _regions, size, shape=shape, axis=1)
+    return {region: covered[at] for at, region in enumerate(REGIONS)}
 
 
 def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) -> np.ndarray:
     """(14, size, size) bool: parts are united at their own size, then resized."""
-    drawn = {name: _picture(dataset, path) for name, path in files.items()}
+    drawn = {name: np.asarray(decoded.read_picture(dataset, path, "L")) for name, path in files.items()}
     if "map" in drawn:
         if drawn["map"].max() >= len(PARTS):
             raise registry.damaged(dataset, files["map"], f"it has numbers above {len(PARTS) - 1}")
@@ -181,17 +148,4 @@ def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) ->
     none = np.zeros(shape, bool)
     united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for parts in REGIONS.values()]
     united[-1] = ~np.any([none, *drawn.values()], axis=0)
-    return np.stack([_resized(region, size) for region in united])
-
-
-def _resized(region: np.ndarray, size: int) -> np.ndarray:
-    picture = Image.fromarray(region.astype(np.uint8) * 255)
-    return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR)) >= 128
-
-
-def _picture(dataset: registry.Dataset, path: Path) -> np.ndarray:
-    try:
-        with open_picture(path) as opened:
-            return np.asarray(opened.convert("L"))
-    except UNREADABLE as error:
-        raise registry.damaged(dataset, path, str(error)) from error
+    return np.stack([decoded.shrunk(region, size) for region in united])

@@ -1,20 +1,39 @@
 """Getting datasets from their official source, and telling which of their files are there and whole."""
 
+import functools
 import hashlib
+import lzma
 import os
 import shutil
+import stat
 import sys
+import tarfile
 import tempfile
-from pathlib import Path
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 import pandas as pd
 
-from biaslib.datasets import archives, registry
+from biaslib.datasets import registry
 from biaslib.datasets.registry import Archive, Dataset, File
 from biaslib.errors import BiaslibError
 
+_CHUNK = 1 << 20
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
-def fetch(name: str, *, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> Path:
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    kind: str  # "file", "folder" or "other"
+    open: Callable[[], IO[bytes] | None]
+
+
+def fetch(name: str) -> Path:
     """Downloads a dataset from its official source, checks and unpacks it.
 
     Files appear under their final names only when they are whole; what is there already and whole stays. A download
@@ -22,8 +41,6 @@ def fetch(name: str, *, root: str | os.PathLike[str] | None = None, registry_fil
 
     Args:
         name: as in `listing`.
-        root: folder of all datasets; see `registry.root`.
-        registry_file: another registry, for tests.
 
     Returns:
         the folder of all datasets.
@@ -32,13 +49,13 @@ def fetch(name: str, *, root: str | os.PathLike[str] | None = None, registry_fil
         BiaslibError: for an unknown name, a dataset that has to be got by hand (with what to do), an unreachable
             source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
     """
-    dataset = registry.get(name, registry_file)
-    folder = registry.root(root)
+    dataset = registry.get(name)
+    folder = registry.root()
     if not dataset.archives:
         raise BiaslibError(
             f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
         )
-    if dataset.files and _all_ok(_states(dataset, folder)):
+    if dataset.files and all(state in ("ok", "present") for _, state, _ in _states(dataset, folder)):
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +75,7 @@ def fetch(name: str, *, root: str | os.PathLike[str] | None = None, registry_fil
     return folder
 
 
-def check(name: str, *, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> pd.DataFrame:
+def check(name: str) -> pd.DataFrame:
     """Which files of a dataset are there and whole.
 
     Returns:
@@ -69,23 +86,24 @@ def check(name: str, *, root: str | os.PathLike[str] | None = None, registry_fil
     Raises:
         BiaslibError: for an unknown name.
     """
-    dataset = registry.get(name, registry_file)
-    rows = [(file.path, state, detail) for file, state, detail in _states(dataset, registry.root(root))]
+    dataset = registry.get(name)
+    rows = [(file.path, state, detail) for file, state, detail in _states(dataset, registry.root())]
     return pd.DataFrame(rows, columns=["file", "state", "detail"])
 
 
-def listing(*, root: str | os.PathLike[str] | None = None, registry_file: Path | None = None) -> pd.DataFrame:
+def listing() -> pd.DataFrame:
     """Every dataset the four papers use, one row each.
 
     Returns:
         columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every known
         file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
     """
-    folder = registry.root(root)
+    folder = registry.root()
     rows = []
-    for dataset in registry.read(registry_file).values():
-        exist = [(folder / file.path).exists() for file in dataset.files]
-        whole = [_exists(file, folder / file.path) for file in dataset.files]
+    for dataset in registry.read().values():
+        paths = [(file, folder / file.path) for file in dataset.files]
+        exist = [path.exists() for _, path in paths]
+        whole = [path.exists() and (file.count is None or _count(path) >= file.count) for file, path in paths]
         rows.append(
             {
                 "name": dataset.name,
@@ -101,8 +119,37 @@ def listing(*, root: str | os.PathLike[str] | None = None, registry_file: Path |
     return pd.DataFrame(rows)
 
 
-def _exists(file: File, path: Path) -> bool:
-    return path.exists() and (file.count is None or _count(path) >= file.count)
+def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
+    """Unpacks a zip or tar archive into the folder `into`: only plain files and folders, and only below it.
+
+    All names are judged before the first byte is written, so a refused archive leaves nothing behind. Permissions and
+    owners of the archive are not taken over.
+
+    Args:
+        archive: a zip, tar, tar.gz, tar.bz2 or tar.xz file.
+        into: made where it is missing.
+        strip: how many leading folders are dropped from every name; members above them are left out.
+
+    Raises:
+        BiaslibError: for a damaged archive, an unknown format, or a member that is a link or a device or that would
+            be written outside `into`.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                _write([_zip_member(opened, info) for info in opened.infolist()], archive.name, into, strip)
+        elif tarfile.is_tarfile(archive):
+            with tarfile.open(archive) as opened_tar:
+                _write([_tar_member(opened_tar, info) for info in opened_tar.getmembers()], archive.name, into, strip)
+                # what follows the last member: a compressed stream's checksum stands at its very end
+                while opened_tar.fileobj is not None and opened_tar.fileobj.read(_CHUNK):
+                    pass
+        else:
+            raise BiaslibError(f"{archive.name} is neither a zip nor a tar archive; remove it and fetch it again.")
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # a full disk, a missing file; a broken gzip or bz2 stream carries no number
+        raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
 
 
 def _count(folder: Path) -> int:
@@ -117,7 +164,7 @@ def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Pa
         os.replace(downloaded, target)
         return
     unpacked = scratch / "unpacked"
-    archives.unpack(downloaded, unpacked, strip=archive.strip)
+    unpack(downloaded, unpacked, strip=archive.strip)
     _move_into(unpacked, target)
     downloaded.unlink()
 
@@ -182,5 +229,36 @@ def _state(file: File, path: Path) -> tuple[str, str]:
     return ("ok", "") if digest == expected else ("damaged", f"{algorithm} differs from the official file's")
 
 
-def _all_ok(states: list[tuple[File, str, str]]) -> bool:
-    return all(state in ("ok", "present") for _, state, _ in states)
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    mode = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was made on a system without kinds
+    kind = "folder" if info.is_dir() else "file" if mode in (0, stat.S_IFREG) else "other"
+    return _Member(info.orig_filename, kind, functools.partial(archive.open, info))
+
+
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
+    kind = "folder" if info.isdir() else "file" if info.isreg() else "other"
+    return _Member(info.name, kind, functools.partial(archive.extractfile, info))
+
+
+def _write(members: list[_Member], archive: str, into: Path, strip: int) -> None:
+    for member, target in [(member, _target(member, archive, into, strip)) for member in members]:
+        if target is None:
+            continue
+        (target if member.kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
+        source = member.open() if member.kind == "file" else None
+        if source is not None:
+            with source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+
+
+def _target(member: _Member, archive: str, into: Path, strip: int) -> Path | None:
+    """Where a member goes; None for one that `strip` leaves out."""
+    if member.kind == "other":
+        raise BiaslibError(f"{archive} holds a link or a device, {member.name!r}; nothing of it was unpacked.")
+    name = PurePosixPath(member.name)
+    # a backslash or a drive letter would be a way out on Windows, a null byte ends a name early
+    if name.is_absolute() or ".." in name.parts or any(sign in member.name for sign in "\\:\0"):
+        raise BiaslibError(
+            f"{archive} holds {member.name!r}, which would be written outside its folder; nothing of it was unpacked."
+        )
+    return into.joinpath(*name.parts[strip:]) if len(name.parts) > strip else None

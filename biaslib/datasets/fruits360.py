@@ -21,7 +21,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "peach": ("Peach", "Orange"),
     "pineapple": ("Pineapple",),
 }
-VALIDATION = 0.2  # of the training pictures, by their names
 _PARTS = {"train": ("Training", "extra_apples/train"), "test": ("Test", "extra_apples/test")}
 _WHITE = 228  # a pixel is as good as white from this brightness of its darkest colour on
 _SPECKS = 2  # pixels; what is thinner than twice this (the spit that turns the fruit) is not fruit
@@ -30,24 +29,18 @@ _SPECKS = 2  # pixels; what is thinner than twice this (the spit that turns the 
 def load(split: str, *, size: int, root: Path) -> Samples:
     """Five kinds of fruits in the official layout, fruits-360/Training and Test, a folder a variety.
 
-    Args:
-        split: "train", "val" (a fifth of the official training pictures, by their names) or "test". All are views of
-            the same turning fruits: other pictures, not other fruits.
-        size: side of the pictures in pixels; 100 are the originals.
-        root: folder of all datasets.
+    "val" is a fifth of the official training pictures, by their names. All splits are views of the same turning fruits:
+    other pictures, not other fruits. The originals are of 100 pixels.
 
     Returns:
         label `fruit` (int8), its place in `KINDS`; mask `fruit`, see `fruit_region`. Varieties of a kind are
         together; further apples in extra_apples/train and test are taken with them.
 
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
-
     Warns:
         DatasetWarning: which fruit stands in for one that is not in this copy.
     """
     dataset = registry.get("fruits-360")
-    pictures.check_split("Fruits 360", split, ["train", "val", "test"])
+    pictures.check_split("Fruits 360", split, pictures.SPLITS)
     parts = _PARTS["test" if split == "test" else "train"]
     files: list[Path] = []
     fruit: list[int] = []
@@ -55,7 +48,7 @@ def load(split: str, *, size: int, root: Path) -> Samples:
         folders = [folder for part in parts for folder in _folders(root, part, word)]
         if not folders:
             registry.require(dataset, root / "fruits-360" / parts[0] / f"{word} 1")
-        found = [file for folder in folders for file in pictures.kept(dataset, folder, split, VALIDATION)]
+        found = [file for folder in folders for file in pictures.of_split(dataset, folder, split)]
         files += found
         fruit += [number] * len(found)
     images = decoded.photos(dataset, files, size=size)

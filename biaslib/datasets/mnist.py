@@ -8,34 +8,24 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from biaslib.datasets import registry
-from biaslib.errors import BiaslibError
+from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
 
-SPLITS = {"train": "train", "test": "t10k"}
+_SPLITS = {"train": "train", "test": "t10k"}
 _UINT8 = 8  # IDX's code for the type of the numbers
 
 
 def load(split: str, *, size: int, root: Path) -> Samples:
-    """MNIST in its official layout, MNIST/raw/*-ubyte.gz.
-
-    Args:
-        split: "train" (60,000 images) or "test" (10,000).
-        size: side of the pictures in pixels; 28 are the originals, others are resized.
-        root: folder of all datasets.
+    """MNIST in its official layout, MNIST/raw/*-ubyte.gz; the originals are of 28 pixels.
 
     Returns:
         white digits on black; label `digit` (0 to 9); no masks.
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
     """
     dataset = registry.get("mnist")
-    if split not in SPLITS:
-        raise BiaslibError(f"MNIST has the splits {', '.join(SPLITS)}, not {split!r}.")
+    pictures.check_split("MNIST", split, list(_SPLITS))
     folder = root / "MNIST" / "raw"
-    images_file = folder / f"{SPLITS[split]}-images-idx3-ubyte.gz"
-    labels_file = folder / f"{SPLITS[split]}-labels-idx1-ubyte.gz"
+    images_file = folder / f"{_SPLITS[split]}-images-idx3-ubyte.gz"
+    labels_file = folder / f"{_SPLITS[split]}-labels-idx1-ubyte.gz"
     pages = _idx(dataset, images_file, dimensions=3)
     digits = _idx(dataset, labels_file, dimensions=1)
     if len(pages) != len(digits):

@@ -20,19 +20,13 @@ _GROUND = 2  # the trimaps: 1 animal, 2 ground, 3 not classified: a band along t
 def load(split: str, *, size: int, root: Path) -> Samples:
     """Oxford-IIIT Pet in its official layout, oxford-iiit-pet/images and annotations.
 
-    Args:
-        split: "train", "val" or "test": `SPLITS` of annotations/list.txt, by the pictures' names, so that a picture
-            is in the same split in every copy, whole or not.
-        size: side of the pictures in pixels; each is resized as a whole.
-        root: folder of all datasets.
+    The splits are `SPLITS` of annotations/list.txt, by the pictures' names, so that a picture is in the same split in
+    every copy, whole or not.
 
     Returns:
         the split's pictures that are in the folder, in the order of the list; labels `cat` (bool; else a dog) and
         `breed` (int, 1 to 37, the list's class); mask `animal`: all that the trimap does not call ground, that is
         with the band along the outline in which its authors leave it open.
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
 
     Warns:
         DatasetWarning: how many pictures of the split are not in the folder.
@@ -53,9 +47,6 @@ def heads(split: str, *, root: Path) -> np.ndarray:
     Returns:
         (N, 4) float32: left, top, right, bottom as shares of the picture's sides; NaN where none is annotated (the
         official distribution has boxes for about half of the pictures).
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
 
     Warns:
         DatasetWarning: as `load` does.

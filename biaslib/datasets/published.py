@@ -2,35 +2,31 @@
 
 Their folder is `attention-iou` under the root of all datasets. A score table is a file of means over models followed
 by as many population standard deviations; the score the paper calls Attention-IoU is the one whose files are named
-`element_wise` (the other three are earlier candidates the paper does not use).
+`element_wise` (the other three are earlier candidates the paper does not use). Every function raises a `BiaslibError`
+for a missing or a damaged file, and for a bias or an attribute that was not released.
 """
 
 import functools
-import json
-import re
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import celeba, registry
+from biaslib.datasets import celeba, celebamask, registry
 from biaslib.errors import BiaslibError
 
 Backbone = Literal["resnet", "efficientnet"]
 
 PROTECTED = "Male"
-N_TEST = 4500
-N_BIRDS = 5794
+_N_TEST = 4500
+_N_BIRDS = 5794
 BIASES = (50, 60, 70, 80, 90, 95, 100)
 
 # target and Male as annotated; the rows of a table, means first
 GROUPS = ("TT", "TF", "FT", "FF", "all")
 
-REGIONS = (
-    "background", "skin", "nose", "eyeglasses", "eyes", "eyebrows", "ears", "mouth", "hair", "hat", "earrings",
-    "necklace", "neck", "cloth",
-)  # fmt: skip
+REGIONS = ("background", *(region for region in celebamask.REGIONS if region != "background"))
 
 # the region that is the attribute's own (Figs. 2 and 10)
 OWN_REGION = {
@@ -45,59 +41,46 @@ OWN_REGION = {
 _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
 
 
-def annotated_labels(root: Path | None = None) -> pd.DataFrame:
+def annotated_labels() -> pd.DataFrame:
     """The 40 attributes of the 4,500 test images as annotated in CelebA, in the order of the predictions.
 
     `test_idx_sorted.npy` numbers CelebAMask-HQ's images; its mapping file says which CelebA image each one is.
 
     Returns:
         (4500 rows, 40 bool columns).
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    base = registry.root(root)
-    index = _test_index(base)
-    rows = _celeba_rows(base, index)
-    return celeba.attributes(base).iloc[rows[index]].reset_index(drop=True)
+    index, rows = _join()
+    return celeba.attributes(registry.root()).iloc[rows[index]].reset_index(drop=True)
 
 
-def training_labels(root: Path | None = None) -> pd.DataFrame:
+def training_labels() -> pd.DataFrame:
     """The 40 attributes of CelebAMask-HQ's other images: training and validation, not told apart.
 
     Returns:
         (25500 rows, 40 bool columns).
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    base = registry.root(root)
-    index = _test_index(base)
-    rows = _celeba_rows(base, index)
+    index, rows = _join()
     others = np.setdiff1d(np.arange(len(rows)), index)
-    return celeba.attributes(base).iloc[rows[others]].reset_index(drop=True)
+    return celeba.attributes(registry.root()).iloc[rows[others]].reset_index(drop=True)
 
 
-def predictions(backbone: Backbone = "resnet", root: Path | None = None) -> np.ndarray:
+def predictions(backbone: Backbone = "resnet") -> np.ndarray:
     """The 0/1 predictions of every model for every test image and attribute.
 
     Returns:
         (models, 4500, 40) bool: 20 ResNet-50 or 10 EfficientNetV2-S; attributes in CelebA's order.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
     if backbone not in ("resnet", "efficientnet"):
         raise BiaslibError(f"there are predictions of resnet and efficientnet, not of {backbone!r}.")
-    folder = _results(root)
     if backbone == "resnet":
-        files = _numbered(folder / "evaluations", "evaluations-celeb_all_resnet50_extended", 20)
+        folder, stem, models = _results() / "evaluations", "evaluations-celeb_all_resnet50_extended", 20
     else:
-        files = _numbered(folder / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10)
-    return np.stack([_zeros_and_ones(file, rows=N_TEST, columns=40) for file in files])
+        folder, stem, models = _results() / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10
+    files = [registry.require(_dataset(), folder / f"{stem}_{model}.csv") for model in range(models)]
+    return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 
-def waterbirds_predictions(bias: int, backbone: Backbone = "resnet", root: Path | None = None) -> np.ndarray:
+def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarray:
     """The predicted bird (True: waterbird) of every released model for CUB's test images.
 
     The backgrounds these images were given are not released and differ from bias to bias, so accuracies by group
@@ -105,32 +88,26 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet", root: Path 
 
     Returns:
         (models, 5794) bool: up to 20 ResNet-18 (19 at 90 %: the authors left one out) or 10 EfficientNetV2-S.
-
-    Raises:
-        BiaslibError: for another bias, a missing or a damaged file.
     """
     if bias not in BIASES:
         raise BiaslibError(f"the released Waterbirds biases are {', '.join(map(str, BIASES))} %, not {bias!r}.")
     if backbone == "resnet":
-        folder, stem = _results(root) / "waterbirds", f"evaluations-waterbirds{bias}_resnet18"
+        folder, stem = _results() / "waterbirds", f"evaluations-waterbirds{bias}_resnet18"
     else:
-        folder, stem = _results(root) / "efficientnet", f"evaluations-waterbirds{bias}_efficientnet"
-    files = sorted((folder / "evaluations").glob(f"{stem}_*.csv"), key=_number)
+        folder, stem = _results() / "efficientnet", f"evaluations-waterbirds{bias}_efficientnet"
+    files = sorted((folder / "evaluations").glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
     if not files:
         registry.require(_dataset(), folder / "evaluations" / f"{stem}_0.csv")
-    return np.stack([_zeros_and_ones(file, rows=N_BIRDS, columns=1)[:, 0] for file in files])
+    return np.stack([_zeros_and_ones(file, rows=_N_BIRDS, columns=1)[:, 0] for file in files])
 
 
-def heatmap_scores(backbone: Backbone = "resnet", root: Path | None = None) -> pd.DataFrame:
+def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and Male's (Figs. 3 left and 13).
 
     Returns:
         columns attribute, group (`GROUPS`), mean and sd over models, in [0, 1]; NaN where a group has no image.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    folder = _results(root) / ("heatmap" if backbone == "resnet" else "efficientnet")
+    folder = _results() / ("heatmap" if backbone == "resnet" else "efficientnet")
     tables = []
     for attribute in attributes():
         values = _table(folder / f"Heatmap-all_{attribute}_{PROTECTED}_{_SCORE}", rows=10, columns=1)[:, 0]
@@ -138,18 +115,15 @@ def heatmap_scores(backbone: Backbone = "resnet", root: Path | None = None) -> p
     return pd.concat(tables, ignore_index=True)
 
 
-def mask_scores(backbone: Backbone = "resnet", root: Path | None = None) -> pd.DataFrame:
+def mask_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and the mask of each region, over all images (Figs. 2, 3 right, 10).
 
     The released mean counts an image without the region as 0.
 
     Returns:
         columns attribute, region (`REGIONS`), mean and sd over models, in [0, 1].
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    folder = _results(root) / ("mask" if backbone == "resnet" else "efficientnet")
+    folder = _results() / ("mask" if backbone == "resnet" else "efficientnet")
     tables = []
     for attribute in attributes():
         values = _table(folder / f"Masks-all_{attribute}_{PROTECTED}_{_SCORE}", rows=10, columns=len(REGIONS))
@@ -158,49 +132,37 @@ def mask_scores(backbone: Backbone = "resnet", root: Path | None = None) -> pd.D
     return pd.concat(tables, ignore_index=True)
 
 
-def uniform_bar(root: Path | None = None) -> pd.DataFrame:
-    """The scores that Fig. 3 (right) draws as "Uniform Attention": columns region and mean.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
-    """
+def uniform_bar() -> pd.DataFrame:
+    """The scores that Fig. 3 (right) draws as "Uniform Attention": columns region and mean."""
     name = f"Masks-all_Smiling_{PROTECTED}_{_SCORE.replace('_averaged', '')}"
-    path = _results(root) / "mask" / "uniform_attention" / name
+    path = _results() / "mask" / "uniform_attention" / name
     return pd.DataFrame({"region": REGIONS, "mean": _table(path, rows=30, columns=len(REGIONS))[4]})
 
 
-def subgroup_scores(attribute: str, root: Path | None = None) -> pd.DataFrame:
+def subgroup_scores(attribute: str) -> pd.DataFrame:
     """Heatmap scores of models trained on subsampled sets, one set for each target correlation with Male (Fig. 5).
 
     Args:
         attribute: "Blond_Hair" or "Wavy_Hair".
-        root: see `registry.root`.
 
     Returns:
         columns target_mcc (41 values from -0.5 to -0.1, for Wavy_Hair from -0.51 to -0.11), group, mean, sd.
-
-    Raises:
-        BiaslibError: for another attribute, a missing or a damaged file.
     """
     if attribute not in ("Blond_Hair", "Wavy_Hair"):
         raise BiaslibError(f"the released training sets vary Blond_Hair or Wavy_Hair, not {attribute!r}.")
-    folder = _results(root) / "subgroups"
-    # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it; brackets are signs of glob's own
+    folder = _results() / "subgroups"
+    # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
     tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{PROTECTED}_{_SCORE}"
-    found = {path.name for path in folder.glob("Heatmap-all_mcc*")}
     first = 10 if attribute == "Blond_Hair" else 11
     tables = []
     for hundredths in range(first, first + 41):
         mcc = -hundredths / 100
-        name = f"Heatmap-all_mcc{mcc}{tail}"
-        if name not in found:
-            registry.require(_dataset(), folder / name)
-        values = _table(folder / name, rows=10, columns=1)[:, 0]
+        values = _table(folder / f"Heatmap-all_mcc{mcc}{tail}", rows=10, columns=1)[:, 0]
         tables.append(pd.DataFrame({"target_mcc": mcc, "group": GROUPS, "mean": values[:5], "sd": values[5:]}))
     return pd.concat(tables, ignore_index=True).sort_values("target_mcc", ignore_index=True, kind="stable")
 
 
-def one_sided_scores(root: Path | None = None) -> pd.DataFrame:
+def one_sided_scores() -> pd.DataFrame:
     """Scores of models trained only on images with, or only on images without, Eyeglasses (Fig. 4).
 
     The paper says that they classify Male. Their released predictions have all 40 attributes, so they are models of 40
@@ -209,11 +171,8 @@ def one_sided_scores(root: Path | None = None) -> pd.DataFrame:
     Returns:
         columns trained_on ("positive": with Eyeglasses), region, mean, sd; region "heatmap" is the score against
         Male's map, the others are mask scores of the Eyeglasses map.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    folder = _results(root) / "one_sided"
+    folder = _results() / "one_sided"
     tables = []
     for side in ("positive", "negative"):
         stem = f"all_one-sided-{side}-Eyeglasses_Eyeglasses_{PROTECTED}_{_SCORE}"
@@ -224,16 +183,13 @@ def one_sided_scores(root: Path | None = None) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def waterbirds_scores(backbone: Backbone = "resnet", root: Path | None = None) -> pd.DataFrame:
+def waterbirds_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Mask scores of bird and background for each bias of the training set (Figs. 7 and 12).
 
     Returns:
         columns bias (percent), region ("bird", "background"), mean and sd over models, in [0, 1].
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    folder = _results(root) / ("waterbirds" if backbone == "resnet" else "efficientnet")
+    folder = _results() / ("waterbirds" if backbone == "resnet" else "efficientnet")
     rows = []
     for bias in BIASES:
         # columns: landbirds, waterbirds, all; means, then deviations
@@ -242,17 +198,26 @@ def waterbirds_scores(backbone: Backbone = "resnet", root: Path | None = None) -
     return pd.DataFrame(rows, columns=["bias", "region", "mean", "sd"])
 
 
-def waterbirds_unused_scores(root: Path | None = None) -> pd.DataFrame:
+def waterbirds_unused_scores() -> pd.DataFrame:
     """Bird scores in the released files that no released figure reads: columns bias, mean, sd.
 
     Their names lack the `Masks-` of the files behind Fig. 7, and their values are lower.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    folder = _results(root) / "waterbirds"
+    folder = _results() / "waterbirds"
     tables = {bias: _table(folder / f"waterbirds{bias}_{_SCORE}", rows=6, columns=1)[:, 0] for bias in BIASES}
     return pd.DataFrame([(bias, v[2], v[5]) for bias, v in tables.items()], columns=["bias", "mean", "sd"])
+
+
+def read(file: str) -> pd.DataFrame:
+    """A table of data/published: numbers and words that authors print or type in and that stand in no result file.
+
+    Raises:
+        BiaslibError: where the file is missing.
+    """
+    path = registry.CHECKOUT / "data" / "published" / file
+    if not path.exists():
+        raise BiaslibError(f"{path} is missing: use biaslib from a checkout of its repository.")
+    return pd.read_csv(path, keep_default_na=False)
 
 
 def printed_values() -> dict[str, pd.DataFrame]:
@@ -263,22 +228,13 @@ def printed_values() -> dict[str, pd.DataFrame]:
         `normalized_average_precision`, `worst_group_accuracy` (CelebA), `waterbirds_worst_group_accuracy`,
         `waterbirds_worst_group_accuracy_efficientnet`, `waterbirds_average_precision`.
     """
-    path = registry.CHECKOUT / "data" / "published" / "attention-iou.json"
-    if not path.exists():
-        raise BiaslibError(f"{path} is missing: use biaslib from a checkout of its repository.")
-    values = json.loads(path.read_text(encoding="utf-8"))
-    names = {
-        "average_precision": ("celeb_ap", "attribute"),
-        "normalized_average_precision": ("celeb_ap_normalized", "attribute"),
-        "worst_group_accuracy": ("celeb_worst_group_accuracy", "attribute"),
-        "waterbirds_worst_group_accuracy": ("waterbirds_worst_group", "bias"),
-        "waterbirds_worst_group_accuracy_efficientnet": ("waterbirds_worst_group_efficientnet", "bias"),
-        "waterbirds_average_precision": ("waterbirds_ap", "bias"),
-    }
-    tables = {}
-    for name, (key, column) in names.items():
-        rows = [(int(k) if column == "bias" else k, mean, sd) for k, (mean, sd) in values[key].items()]
-        tables[name] = pd.DataFrame(rows, columns=[column, "mean", "sd"])
+    rows, tables = read("attention-iou-notebook.csv"), {}
+    for name in rows["number"].unique():
+        table = rows.loc[rows["number"] == name, ["of", "mean", "sd"]].reset_index(drop=True)
+        if name.startswith("waterbirds"):
+            tables[name] = table.rename(columns={"of": "bias"}).astype({"bias": int})
+        else:
+            tables[name] = table.rename(columns={"of": "attribute"})
     return tables
 
 
@@ -292,34 +248,23 @@ def _dataset() -> registry.Dataset:
     return registry.get("attention-iou")
 
 
-def _results(root: Path | None) -> Path:
-    return registry.require(_dataset(), registry.root(root) / "attention-iou" / "results")
+def _results() -> Path:
+    return registry.require(_dataset(), registry.root() / "attention-iou" / "results")
 
 
-def _test_index(base: Path) -> np.ndarray:
-    path = registry.require(_dataset(), base / "attention-iou" / "test_idx_sorted.npy")
+def _join() -> tuple[np.ndarray, np.ndarray]:
+    """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is."""
+    path = registry.require(_dataset(), registry.root() / "attention-iou" / "test_idx_sorted.npy")
     try:
         index = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise registry.damaged(_dataset(), path, str(error)) from error
-    if index.shape != (N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
-        raise registry.damaged(_dataset(), path, f"it is not {N_TEST} row numbers")
-    return index
-
-
-def _celeba_rows(base: Path, index: np.ndarray) -> np.ndarray:
-    mapping = celeba.hq_to_celeba(base)
-    if index.max() >= len(mapping):
-        raise registry.damaged(_dataset(), base / "attention-iou" / "test_idx_sorted.npy", "an index is too large")
-    return mapping
-
-
-def _number(path: Path) -> int:
-    return int(re.findall(r"\d+", path.stem)[-1])
-
-
-def _numbered(folder: Path, stem: str, n: int) -> list[Path]:
-    return [registry.require(_dataset(), folder / f"{stem}_{i}.csv") for i in range(n)]
+    if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
+        raise registry.damaged(_dataset(), path, f"it is not {_N_TEST} row numbers")
+    rows = celeba.hq_to_celeba(registry.root())
+    if index.max() >= len(rows):
+        raise registry.damaged(_dataset(), path, "an index is too large")
+    return index, rows
 
 
 def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:

@@ -81,13 +81,13 @@ def root(chosen: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen or os.environ.get("BIASLIB_DATA") or CHECKOUT / "data" / "raw")
 
 
-def read(path: Path | None = None) -> dict[str, Dataset]:
-    """All entries by name; `path` is another registry file, with its manifests beside it.
+def read() -> dict[str, Dataset]:
+    """All entries by name.
 
     Raises:
         BiaslibError: where the file is missing, is no TOML or lacks a field.
     """
-    path = path or CHECKOUT / "data" / "registry.toml"
+    path = CHECKOUT / "data" / "registry.toml"
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
         return {name: _dataset(name, entry, path.parent) for name, entry in entries.items()}
@@ -99,13 +99,13 @@ def read(path: Path | None = None) -> dict[str, Dataset]:
         ) from error
 
 
-def get(name: str, path: Path | None = None) -> Dataset:
+def get(name: str) -> Dataset:
     """One entry.
 
     Raises:
         BiaslibError: for a name that is not in the registry.
     """
-    known = read(path)
+    known = read()
     if name not in known:
         raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
     return known[name]
@@ -123,6 +123,11 @@ def require(dataset: Dataset, path: Path) -> Path:
         f"{path} is missing: it belongs to {dataset.title} (official source: {dataset.source}; licence: "
         f"{dataset.licence}); {dataset.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
     )
+
+
+def missing(*paths: str) -> list[str]:
+    """Those of some paths, relative to the folder of all datasets, at which nothing lies."""
+    return [path for path in paths if not (root() / path).exists()]
 
 
 def damaged(dataset: Dataset, path: Path, why: str) -> BiaslibError:

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import decoded, registry
+from biaslib.datasets import decoded, pictures, registry
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-SPLITS = {"train": 0, "val": 1, "test": 2}
+_SPLITS = {"train": 0, "val": 1, "test": 2}
 
 # the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
-WATERBIRDS = (
+_WATERBIRDS = (
     "albatross", "auklet", "cormorant", "frigatebird", "fulmar", "gull", "jaeger", "kittiwake", "pelican", "puffin",
     "tern", "gadwall", "grebe", "mallard", "merganser", "guillemot", "pacific_loon",
 )  # fmt: skip
@@ -22,26 +22,19 @@ WATERBIRDS = (
 def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     """Waterbirds in its official layout.
 
-    Args:
-        name: "waterbirds" (the released set, bias 95 %) or "waterbirds-NN" for one made at bias NN % by the official
-            script, in waterbird_completeNN_forest2water2/ with metadata.csv.
-        split: "train", "val" or "test".
-        size: side of the pictures in pixels; each is resized as a whole, as the official loader does before its crop.
-        root: folder of all datasets.
+    "waterbirds" is the released set, bias 95 %; "waterbirds-NN" is one made at bias NN % by the official script, in
+    waterbird_completeNN_forest2water2/ with metadata.csv. Pictures are resized as a whole, as the official loader does
+    before its crop.
 
     Returns:
         labels `waterbird` and `background` (True: water), as the generated world `birds` has them; masks `bird` and
         `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
-
-    Raises:
-        BiaslibError: for an unknown split, a missing or a damaged file.
     """
     dataset = registry.get("waterbirds")
-    if split not in SPLITS:
-        raise BiaslibError(f"Waterbirds has the splits {', '.join(SPLITS)}, not {split!r}.")
+    pictures.check_split("Waterbirds", split, list(_SPLITS))
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
     table = _metadata(dataset, folder / "metadata.csv")
-    rows = table[table["split"] == SPLITS[split]]
+    rows = table[table["split"] == _SPLITS[split]]
     images = decoded.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
     labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
     return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
@@ -51,9 +44,6 @@ def cub_test_labels(root: Path) -> np.ndarray:
     """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
 
     The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
     dataset = registry.get("cub")
     folder = root / "CUB_200_2011"
@@ -62,7 +52,7 @@ def cub_test_labels(root: Path) -> np.ndarray:
     if len(images) != len(is_training):
         raise registry.damaged(dataset, folder / "images.txt", "it and train_test_split.txt differ in length")
     species = images.str.split("/").str[0].str.lower()
-    return species[is_training == "0"].str.contains("|".join(WATERBIRDS)).to_numpy(dtype=bool)
+    return species[is_training == "0"].str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
 
 
 def _bias(name: str) -> str:

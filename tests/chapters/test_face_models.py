@@ -9,7 +9,7 @@ import scipy.special
 
 from biaslib.chapters import face_models
 from biaslib.chapters.face_models import Experiment, faces, outcomes
-from biaslib.chapters.papers import trained
+from biaslib.chapters.papers import amplification
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.errors import BiaslibError
 from biaslib.metrics import calibrated_thresholds, mean_average_precision
@@ -88,14 +88,14 @@ def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(root
 
 def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    assert trained.missing() == list(trained.NEEDED)
+    assert len(amplification.missing_faces()) == 3
     with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing: .*non-commercial"):
         outcomes([QUICK])
 
 
 def test_the_tables_of_the_chapter(monkeypatch):
-    monkeypatch.setattr(trained, "Experiment", lambda **options: replace(QUICK, **options))
-    tables = trained.compute(models=2, epochs=1)
+    monkeypatch.setattr(amplification, "Experiment", lambda **options: replace(QUICK, **options))
+    tables = amplification.compute_trained(models=2, epochs=1)
     joint = tables["joint"].set_index(["kind", "sets", "sign"])
     assert len(joint) == 15
     assert (joint["models"] == 2).all()

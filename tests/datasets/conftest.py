@@ -1,1 +1,1 @@
-from tests.chapters.papers.conftest import released  # noqa: F401
+from tests.chapters.papers.conftest import released, released_files  # noqa: F401

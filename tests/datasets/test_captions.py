@@ -1,6 +1,6 @@
 import pytest
 
-from biaslib.datasets import captions, coco
+from biaslib.datasets import captions, coco_imsitu
 from biaslib.errors import BiaslibError
 
 
@@ -46,7 +46,7 @@ def test_columns_follow_the_names_and_rows_the_captions():
 
 
 def test_no_word_means_two_of_the_papers_objects():
-    terms = [term for name in coco.PAPER_OBJECTS for term in captions._terms(name)]
+    terms = [term for name in coco_imsitu.PAPER_OBJECTS for term in captions._terms(name)]
     assert len(terms) == len(set(terms))
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from PIL import Image
 
-from biaslib.datasets import celebamask, decoded, registry
+from biaslib.datasets import decoded, registry
 from biaslib.errors import BiaslibError
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n%%EOF\n"
@@ -18,7 +18,7 @@ def readers(tmp_path):
     return [
         lambda file: decoded.photos(dataset, [file], size=8),
         lambda file: decoded.segmentations(dataset, [file], size=8),
-        lambda file: celebamask._picture(dataset, file),
+        lambda file: decoded.read_picture(dataset, file, "L"),
     ]
 
 

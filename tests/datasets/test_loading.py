@@ -47,7 +47,7 @@ def test_second_load_decodes_nothing(tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(decoded, "_decode", refuse)
+    monkeypatch.setattr(decoded, "read_picture", refuse)
     second = datasets.load("waterbirds", "val", size=16, root=tmp_path)
     np.testing.assert_array_equal(first.images, second.images)
     with pytest.raises(AssertionError, match="decoded again"):  # another size is another map

@@ -7,7 +7,7 @@ import pytest
 
 from biaslib import datasets
 from biaslib.datasets import fruits360, pets, pictures
-from biaslib.datasets.scenes import KINDS
+from biaslib.datasets.pictures import SCENES
 from biaslib.errors import BiaslibError
 from tests import layouts
 
@@ -148,7 +148,7 @@ def test_scenes_by_their_kinds(tmp_path):
     assert len(parts["train"]) + len(parts["val"]) == len(parts["test"]) == 72
     for part in parts.values():
         green = part.images[:, 8, 8, 1].astype(int) > part.images[:, 8, 8, 0].astype(int) + 40
-        assert green.tolist() == (part.labels["kind"] == KINDS.index("forest")).tolist()
+        assert green.tolist() == (part.labels["kind"] == SCENES.index("forest")).tolist()
 
 
 @pytest.mark.parametrize("name", ["pets", "cat-and-dog", "fruits360", "scenes"])

@@ -11,9 +11,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning
 
 
 @pytest.fixture
-def copy(released, tmp_path):
+def copy(released, tmp_path, monkeypatch):
     """A copy of the released folder that a test may damage."""
     shutil.copytree(released / "attention-iou", tmp_path / "attention-iou")
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
     return tmp_path
 
 
@@ -29,10 +30,10 @@ def test_attributes_are_celebas_in_its_order():
 
 
 def test_labels_join_the_predictions(released):
-    labels = published.annotated_labels(released).to_numpy()
+    labels = published.annotated_labels().to_numpy()
     assert labels.shape == (4500, 40)
     for backbone, models in (("resnet", 20), ("efficientnet", 10)):
-        predicted = published.predictions(backbone, released)
+        predicted = published.predictions(backbone)
         assert predicted.shape == (models, 4500, 40)
         # the generated models are right in nine of ten cases, which a wrong join would never show
         assert (predicted == labels).mean() == pytest.approx(0.9, abs=0.005)
@@ -41,11 +42,11 @@ def test_labels_join_the_predictions(released):
 def test_predictions_equal_a_general_reader(released):
     path = released / "attention-iou/results/evaluations/evaluations-celeb_all_resnet50_extended_3.csv"
     expected = pd.read_csv(path, header=None).to_numpy() == 1
-    np.testing.assert_array_equal(published.predictions("resnet", released)[3], expected)
+    np.testing.assert_array_equal(published.predictions("resnet")[3], expected)
 
 
 def test_heatmap_scores_read_means_then_deviations(released):
-    table = published.heatmap_scores("resnet", released).set_index(["attribute", "group"])
+    table = published.heatmap_scores("resnet").set_index(["attribute", "group"])
     name = "Heatmap-all_Bald_Male_GradCAM_element_wise_normalized_averaged_scores.csv"
     values = np.loadtxt(released / "attention-iou/results/heatmap" / name)
     assert len(table) == 40 * 5
@@ -55,7 +56,7 @@ def test_heatmap_scores_read_means_then_deviations(released):
 
 
 def test_mask_scores_are_those_of_all_images(released):
-    table = published.mask_scores("efficientnet", released).set_index(["attribute", "region"])
+    table = published.mask_scores("efficientnet").set_index(["attribute", "region"])
     name = "Masks-all_Young_Male_GradCAM_element_wise_normalized_averaged_scores.csv"
     values = np.loadtxt(released / "attention-iou/results/efficientnet" / name, delimiter=",")
     assert len(table) == 40 * 14
@@ -63,7 +64,7 @@ def test_mask_scores_are_those_of_all_images(released):
 
 
 def test_waterbirds_scores_put_the_bird_second(released):
-    table = published.waterbirds_scores("resnet", released).set_index(["bias", "region"])
+    table = published.waterbirds_scores("resnet").set_index(["bias", "region"])
     name = "Masks-waterbirds95_GradCAM_element_wise_normalized_averaged_scores.csv"
     values = np.loadtxt(released / "attention-iou/results/waterbirds" / name, delimiter=",")
     assert tuple(table.loc[(95, "bird")]) == (values[1, 2], values[1, 5])
@@ -72,7 +73,7 @@ def test_waterbirds_scores_put_the_bird_second(released):
 
 def test_training_sets_run_from_strong_to_weak_correlation(released):
     for attribute, ends in (("Blond_Hair", (-0.5, -0.1)), ("Wavy_Hair", (-0.51, -0.11))):
-        table = published.subgroup_scores(attribute, released)
+        table = published.subgroup_scores(attribute)
         values = table["target_mcc"].unique()
         assert len(values) == 41
         assert (values[0], values[-1]) == ends
@@ -80,11 +81,11 @@ def test_training_sets_run_from_strong_to_weak_correlation(released):
 
 
 def test_remaining_tables_have_their_shapes(released):
-    assert published.waterbirds_predictions(90, "resnet", released).shape == (19, 5794)
-    assert published.waterbirds_predictions(100, "efficientnet", released).shape == (10, 5794)
-    assert published.one_sided_scores(released)["region"].value_counts().max() == 2
-    assert published.uniform_bar(released)["region"].tolist() == list(published.REGIONS)
-    assert published.waterbirds_unused_scores(released)["bias"].tolist() == list(published.BIASES)
+    assert published.waterbirds_predictions(90, "resnet").shape == (19, 5794)
+    assert published.waterbirds_predictions(100, "efficientnet").shape == (10, 5794)
+    assert published.one_sided_scores()["region"].value_counts().max() == 2
+    assert published.uniform_bar()["region"].tolist() == list(published.REGIONS)
+    assert published.waterbirds_unused_scores()["bias"].tolist() == list(published.BIASES)
 
 
 def test_printed_values_hold_what_the_paper_quotes():
@@ -95,11 +96,12 @@ def test_printed_values_hold_what_the_paper_quotes():
     assert printed["waterbirds_worst_group_accuracy"]["bias"].tolist() == list(published.BIASES)
 
 
-def test_missing_folder_names_source_licence_and_command(tmp_path):
+def test_missing_folder_names_source_licence_and_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
     with pytest.raises(
         BiaslibError, match=r"results is missing.*github.com/aaronserianni.*MIT.*data fetch attention-iou"
     ):
-        published.predictions("resnet", tmp_path)
+        published.predictions("resnet")
 
 
 @pytest.mark.parametrize("broken", ["", "0,1,1\n", "0,1\n" * 4500, "x" * 360_000])
@@ -107,17 +109,17 @@ def test_damaged_predictions_are_named(copy, broken):
     path = copy / "attention-iou/results/evaluations/evaluations-celeb_all_resnet50_extended_7.csv"
     path.write_text(broken)
     with pytest.raises(BiaslibError, match=r"extended_7\.csv is damaged \(it is not 4500 lines of 40 zeros and ones\)"):
-        published.predictions("resnet", copy)
+        published.predictions("resnet")
 
 
 def test_truncated_predictions_are_named_and_a_missing_last_newline_is_not(copy):
     path = copy / "attention-iou/results/evaluations/evaluations-celeb_all_resnet50_extended_0.csv"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert len(published.predictions("resnet", copy)) == 20
+    assert len(published.predictions("resnet")) == 20
     path.write_bytes(whole[:-2000])
     with pytest.raises(BiaslibError, match=r"extended_0\.csv is damaged"):
-        published.predictions("resnet", copy)
+        published.predictions("resnet")
 
 
 def test_damaged_tables_and_index_are_named(copy):
@@ -127,27 +129,27 @@ def test_damaged_tables_and_index_are_named(copy):
     for broken in (whole[: len(whole) // 2], "no numbers\n"):
         table.write_text(broken)
         with pytest.raises(BiaslibError, match=r"Heatmap-all_Bald.*is damaged"):
-            published.heatmap_scores("resnet", copy)
+            published.heatmap_scores("resnet")
     table.unlink()
     with pytest.raises(BiaslibError, match=r"Heatmap-all_Bald.*is missing"):
-        published.heatmap_scores("resnet", copy)
+        published.heatmap_scores("resnet")
     index = copy / "attention-iou/test_idx_sorted.npy"
     np.save(index, np.arange(10))
     with pytest.raises(BiaslibError, match=r"test_idx_sorted\.npy is damaged \(it is not 4500 row numbers\)"):
-        published.annotated_labels(copy)
+        published.annotated_labels()
     index.write_bytes(b"\x93NUMPY")
     with pytest.raises(BiaslibError, match=r"test_idx_sorted\.npy is damaged"):
-        published.annotated_labels(copy)
+        published.annotated_labels()
 
 
 def test_index_is_never_unpickled(copy):
     np.save(copy / "attention-iou/test_idx_sorted.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(BiaslibError, match=r"test_idx_sorted\.npy is damaged"):
-        published.annotated_labels(copy)
+        published.annotated_labels()
 
 
 def test_unknown_bias_and_attribute_are_named(released):
     with pytest.raises(BiaslibError, match="not 85"):
-        published.waterbirds_predictions(85, "resnet", released)
+        published.waterbirds_predictions(85, "resnet")
     with pytest.raises(BiaslibError, match="not 'Bald'"):
-        published.subgroup_scores("Bald", released)
+        published.subgroup_scores("Bald")

@@ -1,6 +1,1 @@
-"""Recomputing what a paper reports from what its authors released."""
-
-from biaslib.chapters.papers.claims import quoted, residuals, sentences, words
-from biaslib.chapters.papers.tables import compute, missing
-
-__all__ = ["compute", "missing", "quoted", "residuals", "sentences", "words"]
+"""What the four papers report: the numbers they print, and what their released files give when computed again."""

@@ -1,69 +1,245 @@
-"""Amplification in real labels and predictions that others released: everything behind that chapter."""
+"""Amplification in real labels and predictions, by the metrics of Zhao, Andrews and Xiang (2023).
 
-from pathlib import Path
+The models are the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025) and joint classifiers that are trained
+here; what was released for COCO and imSitu is in `papers.scenes`.
+"""
 
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
 import pandas as pd
+import scipy.special
+import scipy.stats
 
-from biaslib.chapters.papers import faces, scenes
-from biaslib.datasets import registry
-from biaslib.datasets.registry import root as data_root
-from biaslib.errors import BiaslibError
+from biaslib.chapters import face_models
+from biaslib.chapters.face_models import Experiment, Outcome
+from biaslib.chapters.papers import scenes
+from biaslib.datasets import celeba, published, registry
+from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
+from biaslib.metrics import mean_average_precision
+from biaslib.metrics.amplification import Labels, bias_amplification
+from biaslib.metrics.amplification.scores import Kind
+from biaslib.statistics import holm, interval
+from biaslib.store import parallel
+
+Grouping = Literal["hair", "Male"]
 
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
-NEEDED = (
-    "attention-iou/results",
-    "attention-iou/test_idx_sorted.npy",
-    "celeba/list_attr_celeba.txt",
-    "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
-    "coco-imsitu/captions_6models_val2014",
+# what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
+# of the released code, whole label sets of training faces: only they compare with its values
+_MEASURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("single", "signed", {"max_size": 1, "absolute": False}),
+    ("single", "absolute", {"max_size": 1}),
+    ("all", "absolute", {}),
+    ("observed", "absolute", {"sets": "observed"}),
+    ("observed 2+", "signed", {"sets": "observed", "min_size": 2, "absolute": False}),
 )
 
 
-def missing(root: Path | None = None) -> list[str]:
+def missing() -> list[str]:
     """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
-    return [path for path in NEEDED if not (data_root(root) / path).exists()]
+    return registry.missing(
+        "attention-iou/results",
+        "attention-iou/test_idx_sorted.npy",
+        "celeba/list_attr_celeba.txt",
+        "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
+        "coco-imsitu/captions_6models_val2014",
+    )
 
 
-def compute(root: Path | None = None, *, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
-    """Every table of the chapter, by name: `faces`, `faces_single`, `faces_images`, `wording`, `captioners`, `ratios`
-    and `constraints`; see the functions of these names in `reanalysis.faces` and `reanalysis.scenes`.
+def missing_faces() -> list[str]:
+    """What `compute_trained` needs and does not find, as `missing` says it."""
+    return registry.missing("celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba")
+
+
+def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Every table about what was released.
+
+    Args:
+        models: how many of the 20 released ResNet-50s.
+        folds: as `scenes.captioners` takes it.
+        seed: of the bootstraps.
+
+    Returns:
+        * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value
+          (mean over models), low, high, models, perfect (the value of predictions without an error), p (t test of the
+          models' values against `perfect`, Holm-corrected over this table), n_sets and n_never_predicted (means over
+          models);
+        * `faces_single`: the undirected change of each single attribute and each group it goes with in training:
+          grouping, attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the
+          grouping);
+        * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one
+          group predicted, mean over models);
+        * `wording`, `captioners`, `ratios` and `constraints`: see the functions of these names in `papers.scenes`.
 
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
-    ratios = scenes.ratios(root)
+    ratios = scenes.ratios()
     tables = {
-        **faces.amplification(root, models=models, seed=seed),
-        "wording": scenes.wording(root, seed=seed),
-        "captioners": scenes.captioners(root, folds=folds, seed=seed),
+        **_faces(models, seed),
+        "wording": scenes.wording(seed=seed),
+        "captioners": scenes.captioners(folds=folds, seed=seed),
         "ratios": ratios,
         "constraints": scenes.constraints(ratios, seed=seed),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
-def published() -> pd.DataFrame:
-    """The values of CelebA that Zhao, Andrews and Xiang (2023) released, multiplied by 100, with 95 % intervals.
+def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Every table about joint classifiers of CelebA's faces, which are trained where the store lacks them.
 
-    They stand in `metrics/results_celeba.txt` of the authors' repository: ResNet-50s trained on balanced data, three
-    hair colours as groups, 23 attributes. Their sets are whole label sets of training images ("observed"; "observed 2+"
-    without single attributes). The undirected values of single attributes cannot be compared with ours: the released
-    code counts each hair colour twice, once for the faces with it and once for those without, and divides the absolute
-    sum by these six rows instead of by the 23 attributes. The mAP averages over the hair colours too.
+    Args:
+        models: how many; they differ in their seed.
+        epochs: of each training.
+        seed: of the first model, and of the bootstrap.
 
     Returns:
-        One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
-        (half of its width) and printed, such as "0.587 ± 0.017".
+        * `joint`: one row for each kind, sets and sign as in `faces` of `compute`, p Holm-corrected over it;
+        * `joint_quality`: what, value, low, high, models: the mAP over the attributes and the three hair colours, which
+          the released code averages together, and for each hair colour the share of its faces that are predicted to
+          have it; in [0, 1];
+        * `joint_images`: split, images.
 
     Raises:
-        BiaslibError: where the file is missing.
+        BiaslibError: where CelebA's files are missing or damaged.
     """
-    path = registry.CHECKOUT / "data" / "published" / "amplification-celeba.csv"
-    if not path.exists():
-        raise BiaslibError(f"{path} is missing: use biaslib from a checkout of its repository.")
-    table = pd.read_csv(path, keep_default_na=False)
-    printed = [
-        f"{value:.3f}\u00a0±\u00a0{half:.3f}" for value, half in zip(table["value"], table["interval"], strict=True)
+    outcomes = face_models.outcomes([Experiment(epochs=epochs, seed=seed + model) for model in range(models)])
+    train, test = outcomes[0].train, outcomes[0].test
+    with parallel.workers() as (executor, _):
+        predictions = (test, *(outcome.predicted for outcome in outcomes))
+        jobs = [executor.submit(_measured, train, test, predicted) for predicted in predictions]
+        perfect, *rows = [job.result() for job in jobs]
+    joint = _over_models(rows, perfect, seed)
+    counts = {"train": len(train), "validation": outcomes[0].n_validation, "test": len(test)}
+    tables = {
+        "joint": joint.assign(p=holm(joint["p"])),
+        "joint_quality": _quality(outcomes, seed),
+        "joint_images": pd.DataFrame({"split": list(counts), "images": list(counts.values())}),
+    }
+    return {name: table.round(_DIGITS) for name, table in tables.items()}
+
+
+def _group_of(table: pd.DataFrame, grouping: Grouping) -> np.ndarray:
+    """The group of each image: 0, 1, 2 for black, blond, brown hair, or 0, 1 for not and for annotated `Male`.
+
+    Returns:
+        (N,) int; -1 where not exactly one of the three hair colours is given.
+    """
+    if grouping == "Male":
+        return table["Male"].to_numpy().astype(np.int64)
+    return celeba.hair_colour(table)
+
+
+def _labels(table: pd.DataFrame, grouping: Grouping, keep: np.ndarray) -> Labels:
+    """The images to keep, as labels: the paper's 23 attributes, or the 22 besides `Male` where that is the group."""
+    names = [name for name in HAIR_ATTRIBUTES if name != grouping]
+    attributes = np.ascontiguousarray(table.loc[keep, names].to_numpy())
+    return Labels(attributes, _group_of(table, grouping)[keep], tuple(names))
+
+
+def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
+    """Every kind in every way of `_MEASURES`: kind, sets, sign, value, n_sets, n_never_predicted."""
+    rows = []
+    for kind in get_args(Kind):
+        for sets, sign, options in _MEASURES:
+            value = bias_amplification(train, test, predicted, kind=kind, **options)
+            rows.append((kind, sets, sign, value.mean, value.n_sets, value.n_never_predicted))
+    return pd.DataFrame(rows, columns=["kind", "sets", "sign", "value", "n_sets", "n_never_predicted"])
+
+
+def _of_one_model(
+    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: Grouping
+) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+    """What one model amplifies, on the test images for which labels and predictions give exactly one group.
+
+    Returns:
+        the rows of `_measured`, the undirected changes of single attributes (attribute, group, train_bias, predicted,
+        d), and the number of images.
+    """
+    keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
+    three = (
+        _labels(train, grouping, _group_of(train, grouping) >= 0),
+        _labels(test, grouping, keep),
+        _labels(predicted, grouping, keep),
+    )
+    cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
+    cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
+    return (
+        _measured(*three),
+        cells[["attribute", "group", "train_bias", "predicted", "d"]],
+        int(keep.sum()),
+    )
+
+
+def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
+    """Amplification of the released ResNet-50s for both groupings, with intervals over models; see `compute`."""
+    train, test = published.training_labels(), published.annotated_labels()
+    predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
+    values, single, images = [], [], []
+    for grouping in get_args(Grouping):
+        with parallel.workers() as (executor, _):
+            jobs = [executor.submit(_of_one_model, train, test, model, grouping) for model in [test, *predictions]]
+            (perfect, _, n_test), *measured = [job.result() for job in jobs]
+        rows, cells, kept = zip(*measured, strict=True)
+        values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
+        single.append(_single_over_models(cells, seed).assign(grouping=grouping))
+        n_train = int((_group_of(train, grouping) >= 0).sum())
+        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
+    table = pd.concat(values, ignore_index=True)
+    table["p"] = holm(table["p"])
+    return {
+        "faces": table,
+        "faces_single": pd.concat(single, ignore_index=True),
+        "faces_images": pd.DataFrame(images),
+    }
+
+
+def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The rows of `_measured` of several models in one table, with intervals, beside predictions without an error.
+
+    Returns:
+        kind, sets, sign, value (mean over models), low, high, models, perfect, p (t test of the models' values against
+        `perfect`, not corrected), n_sets and n_never_predicted (means over models).
+    """
+    table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
+    values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
+    spans = [interval(column, seed=seed) for column in values.T]
+    table["value"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    table["models"] = len(rows)
+    for name in ("n_sets", "n_never_predicted"):
+        table[name] = np.mean([model[name] for model in rows], axis=0)
+    with warnings.catch_warnings():
+        # scipy warns where models agree to the last digits, or there is one: p is then 0 or NaN
+        warnings.simplefilter("ignore", RuntimeWarning)
+        table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
+    return table
+
+
+def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
+    by_cell = pd.concat(cells).groupby(["attribute", "group"])
+    table = by_cell[["train_bias", "predicted"]].mean()
+    spans = [interval(part, seed=seed) for _, part in by_cell["d"]]
+    table["d"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
+    return table.reset_index()
+
+
+def _quality(outcomes: Sequence[Outcome], seed: int) -> pd.DataFrame:
+    test = outcomes[0].test
+    width = test.attributes.shape[1]
+    truth = np.column_stack([test.attributes, np.eye(len(HAIR))[test.groups]])
+    scores = [
+        np.column_stack([model.logits[:, :width], scipy.special.softmax(model.logits[:, width:], axis=1)])
+        for model in outcomes
     ]
-    return table.assign(printed=[text.replace("-", "−") for text in printed])
+    values = {"mAP": [mean_average_precision(truth, of_model).mean for of_model in scores]}
+    for group, name in enumerate(HAIR):
+        right = [model.predicted.groups[test.groups == group] == group for model in outcomes]
+        values[name] = [float(np.mean(of_model)) for of_model in right]
+    spans = {name: interval(of_models, seed=seed, bounds=(0, 1)) for name, of_models in values.items()}
+    rows = [(name, span.estimate, span.low, span.high, span.n) for name, span in spans.items()]
+    return pd.DataFrame(rows, columns=["what", "value", "low", "high", "models"])

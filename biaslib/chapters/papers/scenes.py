@@ -1,24 +1,26 @@
-"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
+"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA.
 
-from pathlib import Path
-from typing import Any, Final
+The functions raise a `BiaslibError` for a missing or a damaged file.
+"""
+
+from typing import Any, Final, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.chapters.papers.faces import KINDS
-from biaslib.datasets import coco, imsitu
+from biaslib.datasets import coco_imsitu
 from biaslib.datasets.captions import UNNAMED
 from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Labels, bias_amplification
+from biaslib.metrics.amplification.scores import Kind
 from biaslib.statistics import Interval, holm, interval
 
-PLAIN: Final = "baseline_ft"
-MARGIN: Final = 0.05  # of RBA's constraints
+_PLAIN: Final = "baseline_ft"
+_MARGIN: Final = 0.05  # of RBA's constraints
 
 # which sets of objects, and whether changes keep their signs
-MEASURES: dict[str, dict[str, Any]] = {
+_MEASURES: dict[str, dict[str, Any]] = {
     "single, signed": {"max_size": 1, "absolute": False},
     "single": {"max_size": 1},
     "up to two": {"max_size": 2},
@@ -26,7 +28,7 @@ MEASURES: dict[str, dict[str, Any]] = {
 }
 
 
-def wording(root: Path | None = None, *, seed: int = 0) -> pd.DataFrame:
+def wording(*, seed: int = 0) -> pd.DataFrame:
     """How often captions name a gender, and how often it is not that of the label; how many objects they mention.
 
     Returns:
@@ -35,34 +37,27 @@ def wording(root: Path | None = None, *, seed: int = 0) -> pd.DataFrame:
         (share of those whose caption names the other one; Wilson intervals), and of all the captioner's images
         mentioned, mentioned_low, mentioned_high (mean share of the annotated objects that the caption mentions;
         bootstrap over images).
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    truth, said = _labels_and_words(root)
-    names = _objects(truth)
-    rows = []
-    for captioner, words in said.items():
+    truth, captioned = _labels_and_words()
+    names, group = _objects(truth), truth["group"].to_numpy()
+    rows: list[dict[str, Any]] = []
+    for captioner, words in captioned.items():
         named = (words["group"] != UNNAMED).to_numpy()
-        shares = group_accuracy(named, truth["group"].to_numpy())
-        others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], truth["group"].to_numpy()[named])
+        shares = group_accuracy(named, group)
+        others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
         there = truth[names].to_numpy()
         some = there.any(axis=1)
         share = (there & words[names].to_numpy())[some].sum(axis=1) / there[some].sum(axis=1)
         mentioned = interval(share, seed=seed, resamples=500, bounds=(0, 1))
         for a, b in zip(shares.itertuples(), others.itertuples(), strict=True):
-            rows.append(
-                (captioner, a.group, a.n, a.accuracy, a.low, a.high, b.n, b.accuracy, b.low, b.high,
-                 mentioned.estimate, mentioned.low, mentioned.high)
-            )  # fmt: skip
-    columns = [
-        "captioner", "group", "n", "named", "named_low", "named_high", "n_named", "other", "other_low", "other_high",
-        "mentioned", "mentioned_low", "mentioned_high",
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+            row = {"captioner": captioner, "group": a.group, "n": a.n}
+            row |= {"named": a.accuracy, "named_low": a.low, "named_high": a.high, "n_named": b.n}
+            row |= {"other": b.accuracy, "other_low": b.low, "other_high": b.high}
+            rows.append(row | _with_ends("mentioned", mentioned))
+    return pd.DataFrame(rows)
 
 
-def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> pd.DataFrame:
+def captioners(*, folds: int = 10, seed: int = 0) -> pd.DataFrame:
     """Amplification of the captioners, on the images of which all six name exactly one gender.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
@@ -70,56 +65,44 @@ def captioners(root: Path | None = None, *, folds: int = 10, seed: int = 0) -> p
     jackknife, Student's t).
 
     Args:
-        root: folder of all datasets.
         folds: number of parts, each left out once.
         seed: of the division into parts.
 
     Returns:
-        one row for each captioner, kind and measure (`MEASURES`): value, low, high, n (images), n_sets,
+        one row for each captioner, kind and measure (`_MEASURES`): value, low, high, n (images), n_sets,
         n_never_predicted; less (plain captioner minus this one), less_low, less_high and p (Holm-corrected over all
         rows but the plain one's).
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    truth, said = _labels_and_words(root)
-    common = np.all([words["group"] != UNNAMED for words in said.values()], axis=0)
+    truth, captioned = _labels_and_words()
+    common = np.all([words["group"] != UNNAMED for words in captioned.values()], axis=0)
     names = _objects(truth[common])
     labels = _labels(truth[common], names)
     fold = np.random.default_rng(seed).permutation(len(labels)) % folds
-    found: dict[tuple[str, str, str], np.ndarray] = {}
-    sizes: dict[tuple[str, str, str], tuple[int, int]] = {}
-    for captioner, words in said.items():
+    # of each kind and measure: the whole value and those with a part left out, of the captioner that comes first
+    plain: dict[tuple[str, str], np.ndarray] = {}
+    rows: list[dict[str, Any]] = []
+    for captioner, words in captioned.items():
         predicted = _labels(words[common], names)
-        for kind in KINDS:
-            for measure, options in MEASURES.items():
+        for kind in get_args(Kind):
+            for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
-                left_out = []
+                values = [whole.mean]
                 for k in range(folds):
                     part, words_of_part = _take(labels, fold != k), _take(predicted, fold != k)
-                    left_out.append(bias_amplification(part, part, words_of_part, kind=kind, **options).mean)
-                found[captioner, kind, measure] = np.array([whole.mean, *left_out])
-                sizes[captioner, kind, measure] = (whole.n_sets, whole.n_never_predicted)
-    rows = []
-    for key, values in found.items():
-        own, _ = jackknife(values[0], values[1:], len(labels))
-        gain = found[PLAIN, key[1], key[2]] - values
-        less, p = jackknife(gain[0], gain[1:], len(labels))
-        if key[0] == PLAIN:
-            less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
-        rows.append(
-            (*key, own.estimate, own.low, own.high, own.n, *sizes[key],
-             less.estimate, less.low, less.high, p)
-        )  # fmt: skip
-    columns = [
-        "captioner", "kind", "measure", "value", "low", "high", "n", "n_sets", "n_never_predicted",
-        "less", "less_low", "less_high", "p",
-    ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=columns)
+                    values.append(bias_amplification(part, part, words_of_part, kind=kind, **options).mean)
+                gain = plain.setdefault((kind, measure), np.array(values)) - np.array(values)
+                own, _ = _jackknife(values[0], np.array(values[1:]), len(labels))
+                less, p = _jackknife(gain[0], gain[1:], len(labels))
+                if captioner == _PLAIN:
+                    less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
+                row = {"captioner": captioner, "kind": kind, "measure": measure, **_with_ends("value", own), "n": own.n}
+                row |= {"n_sets": whole.n_sets, "n_never_predicted": whole.n_never_predicted}
+                rows.append(row | _with_ends("less", less) | {"p": p})
+    table = pd.DataFrame(rows).rename(columns={"value_low": "low", "value_high": "high"})
     return table.assign(p=holm(table["p"]))
 
 
-def jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
+def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
     """95 % interval of a statistic from its values with one of K parts left out each, and p of its being 0.
 
     The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
@@ -132,26 +115,23 @@ def jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, flo
     return Interval(value, value - reach, value + reach, n), p
 
 
-def ratios(root: Path | None = None) -> pd.DataFrame:
+def ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and as counted in the released labels.
 
     Returns:
         columns corpus ("COCO", "imSitu"), item, training, before, after; counted (in imSitu's training labels; NaN
         for COCO, whose were not released) and right (in the labels of the development images: what predictions without
         an error would give), with n_right, their number.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    images = coco.annotated("val", root)
-    objects = [name for name in coco.objects(root) if images[name].any()]
+    images = coco_imsitu.coco_labels("val")
+    names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
     right = pd.DataFrame(
-        [(name, 1 - images.loc[images[name], "group"].mean(), images[name].sum()) for name in objects],
+        [(name, 1 - images.loc[images[name], "group"].mean(), images[name].sum()) for name in names],
         columns=["object", "right", "n_right"],
     )
-    one = coco.gender_ratios(root).merge(right, on="object", how="left").rename(columns={"object": "item"})
-    counts = imsitu.verb_by_gender("train", root)
-    development = imsitu.verb_by_gender("val", root)
+    objects = coco_imsitu.gender_ratios("COCO").merge(right, on="object", how="left").rename(columns={"object": "item"})
+    counts = coco_imsitu.imsitu_verb_by_gender("train")
+    development = coco_imsitu.imsitu_verb_by_gender("val")
     shares = pd.DataFrame(
         {
             "verb": counts["verb"],
@@ -160,8 +140,8 @@ def ratios(root: Path | None = None) -> pd.DataFrame:
             "n_right": development["man"] + development["woman"],
         }
     )
-    other = imsitu.gender_ratios(root).merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
-    table = pd.concat([one.assign(corpus="COCO", counted=np.nan), other.assign(corpus="imSitu")], ignore_index=True)
+    verbs = coco_imsitu.gender_ratios("imSitu").merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
+    table = pd.concat([objects.assign(corpus="COCO", counted=np.nan), verbs.assign(corpus="imSitu")], ignore_index=True)
     return table[["corpus", "item", "training", "before", "after", "counted", "right", "n_right"]]
 
 
@@ -182,15 +162,12 @@ def constraints(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         change = {name: lean * (part[name] - part["training"]).to_numpy() for name in ("right", "before", "after")}
         for name, values in change.items():
             signed, absolute = interval(values, seed=seed), interval(np.abs(values), seed=seed)
-            inside = np.abs(values[~np.isnan(values)]) <= MARGIN + 1e-9
-            rows.append(
-                {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n,
-                 "signed": signed.estimate, "signed_low": signed.low, "signed_high": signed.high,
-                 "absolute": absolute.estimate, "absolute_low": absolute.low, "absolute_high": absolute.high,
-                 "within": inside.mean(), **_cut(change, name, seed)}
-            )  # fmt: skip
-    found = pd.DataFrame(rows)
-    return found.assign(p=holm(found["p"]))
+            inside = np.abs(values[~np.isnan(values)]) <= _MARGIN + 1e-9
+            row = {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n}
+            row |= _with_ends("signed", signed) | _with_ends("absolute", absolute)
+            rows.append(row | {"within": inside.mean()} | _cut(change, name, seed))
+    changes = pd.DataFrame(rows)
+    return changes.assign(p=holm(changes["p"]))
 
 
 def _cut(change: dict[str, np.ndarray], name: str, seed: int) -> dict[str, float]:
@@ -203,14 +180,14 @@ def _cut(change: dict[str, np.ndarray], name: str, seed: int) -> dict[str, float
     return {"cut": float(1 - after.mean() / before.mean()), "cut_low": float(low), "cut_high": float(high), "p": p}
 
 
-def _labels_and_words(root: Path | None) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    truth = pd.concat([coco.annotated("val", root), coco.annotated("test", root)])
-    return truth, {name: coco.predicted(name, truth.index, root) for name in coco.CAPTIONERS}
+def _labels_and_words() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
+    return truth, {name: coco_imsitu.coco_captioned(name, truth.index) for name in coco_imsitu.CAPTIONERS}
 
 
 def _objects(truth: pd.DataFrame) -> list[str]:
     """The paper's objects, as far as they occur."""
-    return [name for name in coco.PAPER_OBJECTS if name in truth.columns and truth[name].any()]
+    return [name for name in coco_imsitu.PAPER_OBJECTS if name in truth.columns and truth[name].any()]
 
 
 def _labels(table: pd.DataFrame, names: list[str]) -> Labels:
@@ -219,3 +196,8 @@ def _labels(table: pd.DataFrame, names: list[str]) -> Labels:
 
 def _take(labels: Labels, keep: np.ndarray) -> Labels:
     return Labels(labels.attributes[keep], labels.groups[keep], labels.names)
+
+
+def _with_ends(name: str, span: Interval) -> dict[str, float]:
+    """An interval as three columns of a row."""
+    return {name: span.estimate, f"{name}_low": span.low, f"{name}_high": span.high}

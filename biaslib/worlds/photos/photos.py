@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import datasets
-from biaslib.datasets.scenes import KINDS
+from biaslib.datasets.pictures import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds.factors import CHOICE, Factor, agreement, check_draw, check_size, drawn, halves, read
@@ -221,7 +221,7 @@ class FruitPhotos:
         for kind in range(len(NAMES)):
             known = np.flatnonzero(self._fruits.labels["fruit"] == kind)
             photo[fruit == kind] = _in_turn(known, int((fruit == kind).sum()), rng)
-        forest = self._kinds == KINDS.index("forest")
+        forest = self._kinds == SCENES.index("forest")
         table = {"fruit": fruit, "tree": tree.astype(np.int8), "photo": photo}
         table["forest"] = _in_turn(np.flatnonzero(forest), n, rng)
         table["elsewhere"] = _in_turn(np.flatnonzero(~forest), n, rng)

@@ -1,12 +1,31 @@
+import warnings
+
 import pytest
 
-from biaslib.datasets import published
+from biaslib.chapters.papers import attention_iou
+from biaslib.datasets import DatasetWarning, published
 from tests import layouts
 
 
 @pytest.fixture(scope="session")
-def released(tmp_path_factory):
+def released_files(tmp_path_factory):
     """A generated copy of everything the chapter reads."""
     root = tmp_path_factory.mktemp("released")
     layouts.attention_iou(root, published.attributes())
     return root
+
+
+@pytest.fixture
+def released(released_files, monkeypatch):
+    """That copy as the folder of all datasets."""
+    monkeypatch.setenv("BIASLIB_DATA", str(released_files))
+    return released_files
+
+
+@pytest.fixture(scope="session")
+def computed(released_files):
+    """The tables of that copy."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("BIASLIB_DATA", str(released_files))
+        warnings.simplefilter("ignore", DatasetWarning)
+        return attention_iou.compute(resamples=60)

@@ -1,6 +1,7 @@
 """The tables behind the chapter on real predictions, on generated copies of what was released."""
 
 import re
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -8,25 +9,27 @@ import pytest
 import scipy.stats
 
 from biaslib.book import project
-from biaslib.chapters.papers import amplification, faces, scenes
-from biaslib.datasets import celeba, coco, imsitu
+from biaslib.chapters.papers import amplification, reported, scenes
+from biaslib.datasets import celeba, coco_imsitu
+from biaslib.metrics.amplification import bias_amplification
+from biaslib.metrics.amplification.scores import Kind
 from tests import layouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("scenes")
-    layouts.coco_imsitu(root)
-    return root
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    layouts.coco_imsitu(tmp_path)
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    return tmp_path
 
 
 def drawn(n, seed):
     """A table under CelebA's names in which attributes go with the hair and with `Male`."""
     rng = np.random.default_rng(seed)
     hair = rng.integers(3, size=n)
-    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in faces.ATTRIBUTES}
+    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in celeba.HAIR_ATTRIBUTES}
     table |= {name: hair == i for i, name in enumerate(celeba.HAIR)}
     return pd.DataFrame(table)
 
@@ -35,49 +38,49 @@ def test_an_image_with_no_or_two_hair_colours_has_no_group():
     table = pd.DataFrame(
         {"Black_Hair": [1, 0, 0, 1], "Blond_Hair": [0, 1, 0, 1], "Brown_Hair": [0, 0, 0, 0], "Male": [0, 1, 1, 0]}
     ).astype(bool)
-    assert faces.group_of(table, "hair").tolist() == [0, 1, -1, -1]
-    assert faces.group_of(table, "Male").tolist() == [0, 1, 1, 0]
+    assert amplification._group_of(table, "hair").tolist() == [0, 1, -1, -1]
+    assert amplification._group_of(table, "Male").tolist() == [0, 1, 1, 0]
 
 
 def test_the_group_is_no_attribute_of_itself():
     table = drawn(50, 0)
     keep = np.ones(50, bool)
-    assert len(faces.ATTRIBUTES) == 23
-    assert faces.labels(table, "hair", keep).names == faces.ATTRIBUTES
-    assert set(faces.ATTRIBUTES) - set(faces.labels(table, "Male", keep).names) == {"Male"}
+    assert len(celeba.HAIR_ATTRIBUTES) == 23
+    assert amplification._labels(table, "hair", keep).names == celeba.HAIR_ATTRIBUTES
+    assert set(celeba.HAIR_ATTRIBUTES) - set(amplification._labels(table, "Male", keep).names) == {"Male"}
 
 
 def test_predictions_without_an_error_amplify_nothing_but_chance():
     train, test = drawn(150, 0), drawn(40, 1)
-    rows, _, kept = faces.of_one_model(train, test, test, "hair")
+    rows, _, kept = amplification._of_one_model(train, test, test, "hair")
     values = rows.set_index(["kind", "sets", "sign"])["value"]
     assert kept == 40
     assert (values[["group_to_attribute", "attribute_to_group"]] == 0).all()
     assert values["undirected", "all", "absolute"] > 0.1  # few images in most sets
-    same, _, _ = faces.of_one_model(test, test, test, "Male")
+    same, _, _ = amplification._of_one_model(test, test, test, "Male")
     assert (same["value"] == 0).all()
 
 
 def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
     train, test, predicted = drawn(200, 0), drawn(50, 1), drawn(50, 2)
-    rows, _, _ = faces.of_one_model(train, test, predicted, "Male")
+    rows, _, _ = amplification._of_one_model(train, test, predicted, "Male")
     found = rows.set_index(["kind", "sets", "sign"])
-    three = [faces.labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
+    three = [amplification._labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
     whole = {tuple(row) for row in three[0].attributes}  # whole label sets of training faces
-    for kind in faces.KINDS:
-        cells = faces.bias_amplification(*three, kind=kind).table(None)
+    for kind in get_args(Kind):
+        cells = bias_amplification(*three, kind=kind).table(None)
         names = np.array(three[0].names)
         member = [tuple(np.isin(names, list(attributes))) in whole for attributes in cells["attributes"]]
         row = found.loc[(kind, "observed", "absolute")]
         n_cells = cells.loc[member, "attributes"].nunique() * (1 if kind == "undirected" else 2)
         assert row["value"] == pytest.approx(cells.loc[member, "d"].abs().sum() / n_cells)
         assert row["n_sets"] < found.loc[(kind, "all", "absolute"), "n_sets"]
-        signed = faces.bias_amplification(*three, kind=kind, sets="observed", min_size=2, absolute=False)
+        signed = bias_amplification(*three, kind=kind, sets="observed", min_size=2, absolute=False)
         assert found.loc[(kind, "observed 2+", "signed"), "value"] == signed.mean
 
 
 def test_released_values_of_celeba_stand_in_their_rows():
-    table = amplification.published().set_index(["kind", "sets", "sign"])
+    table = reported.celeba_amplification().set_index(["kind", "sets", "sign"])
     assert len(table) == 16
     printed = table["printed"]
     assert printed["attribute_to_group", "single", "absolute"] == "0.831\u00a0±\u00a00.049"
@@ -92,12 +95,12 @@ def test_released_values_of_celeba_stand_in_their_rows():
 @pytest.mark.parametrize("page", ["balanced", "real_amplification"])
 def test_pages_read_the_released_values_and_type_none(page):
     text = (project.find().notebooks / f"{page}.md").read_text(encoding="utf-8")
-    assert "amplification.published()" in text
+    assert "reported.celeba_amplification()" in text
     assert not re.search(r"0\.831|1\.076|23\.15|5\.465|78\.19", text)
 
 
 def test_changes_of_single_attributes_add_up_to_the_single_metric():
-    rows, cells, _ = faces.of_one_model(drawn(200, 0), drawn(80, 1), drawn(80, 2), "hair")
+    rows, cells, _ = amplification._of_one_model(drawn(200, 0), drawn(80, 1), drawn(80, 2), "hair")
     single = rows.set_index(["kind", "sets", "sign"])["value"]["undirected", "single", "signed"]
     assert cells["d"].sum() / 23 == pytest.approx(single)
 
@@ -105,17 +108,17 @@ def test_changes_of_single_attributes_add_up_to_the_single_metric():
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     values = np.random.default_rng(0).normal(size=40)
     left_out = np.array([np.delete(values, i).mean() for i in range(40)])
-    span, p = scenes.jackknife(values.mean(), left_out, 40)
+    span, p = scenes._jackknife(values.mean(), left_out, 40)
     expected = scipy.stats.t.interval(0.95, 39, values.mean(), values.std(ddof=1) / np.sqrt(40))
     assert (span.low, span.high) == pytest.approx(expected)
     assert p == pytest.approx(scipy.stats.ttest_1samp(values, 0).pvalue)
-    assert np.isnan(scenes.jackknife(0.0, np.zeros(10), 40)[1])
+    assert np.isnan(scenes._jackknife(0.0, np.zeros(10), 40)[1])
 
 
 def test_wording_counts_captions(root):
-    table = scenes.wording(root).set_index(["captioner", "group"])
-    truth = pd.concat([coco.annotated("val", root), coco.annotated("test", root)])
-    said = coco.predicted("upweight", truth.index, root)
+    table = scenes.wording().set_index(["captioner", "group"])
+    truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
+    said = coco_imsitu.coco_captioned("upweight", truth.index)
     women = (truth["group"] == 1).to_numpy()
     named = (said["group"] >= 0).to_numpy()
     row = table.loc[("upweight", 1)]
@@ -126,7 +129,7 @@ def test_wording_counts_captions(root):
 
 
 def test_captioners_are_compared_with_the_plain_one(root):
-    table = scenes.captioners(root, folds=4).set_index(["captioner", "kind", "measure"])
+    table = scenes.captioners(folds=4).set_index(["captioner", "kind", "measure"])
     assert len(table) == 6 * 3 * 4
     assert len(set(table["n"])) == 1
     assert (table["low"] <= table["value"]).all()
@@ -141,10 +144,10 @@ def test_captioners_are_compared_with_the_plain_one(root):
 
 
 def test_ratios_stand_beside_what_the_labels_give(root):
-    table = scenes.ratios(root).set_index(["corpus", "item"])
-    counts = imsitu.verb_by_gender("val", root).set_index("verb").loc["driving"]
+    table = scenes.ratios().set_index(["corpus", "item"])
+    counts = coco_imsitu.imsitu_verb_by_gender("val").set_index("verb").loc["driving"]
     assert table.loc[("imSitu", "driving"), "right"] == counts["man"] / counts.sum()
-    images = coco.annotated("val", root)
+    images = coco_imsitu.coco_labels("val")
     assert table.loc[("COCO", "cup"), "right"] == pytest.approx(1 - images.loc[images["cup"], "group"].mean())
 
 
@@ -170,5 +173,5 @@ def test_constraints_by_hand():
 
 
 def test_missing_files_are_named(root):
-    assert "attention-iou/results" in amplification.missing(root)
-    assert "coco-imsitu/captions_6models_val2014" not in amplification.missing(root)
+    assert "attention-iou/results" in amplification.missing()
+    assert "coco-imsitu/captions_6models_val2014" not in amplification.missing()

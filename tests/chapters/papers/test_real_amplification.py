@@ -3,7 +3,7 @@
 import pytest
 
 from biaslib.book import recorded
-from biaslib.chapters.papers import amplification
+from biaslib.chapters.papers import reported
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_sign_of_single_attributes_agrees_with_the_release():
     assert record is not None
     assert "dirty" not in record["commit"]
     joint = record["values"]["trained"]["joint"].set_index(["kind", "sets", "sign"])
-    released = amplification.published().set_index(["kind", "sets", "sign"])
+    released = reported.celeba_amplification().set_index(["kind", "sets", "sign"])
     key = ("attribute_to_group", "single", "signed")
     assert 100 * joint.loc[key, "low"] < released.loc[key, "value"] < 100 * joint.loc[key, "high"] < 0
     assert (joint.xs("observed", level="sets")["n_sets"] < 3867).all()

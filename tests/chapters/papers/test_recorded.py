@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslib.book import recorded
-from biaslib.chapters import papers as reanalysis
+from biaslib.chapters.papers import reported
 from biaslib.datasets import published
 
 
@@ -51,7 +51,7 @@ def test_all_attributes_and_all_regions_are_there(tables):
 
 
 def test_verdicts_on_the_quoted_numbers(tables):
-    quoted = reanalysis.quoted(tables)
+    quoted = reported.quoted(tables)
     wrong = set(quoted.loc[quoted["agrees"] == "no", "number"])
     assert wrong == {
         "Blond Hair: Kendall's |τ|, score and MCC",
@@ -64,10 +64,10 @@ def test_verdicts_on_the_quoted_numbers(tables):
     assert taus["Wavy Hair: Kendall's |τ|, score and MCC"] == pytest.approx(0.008, abs=0.001)  # not 1.58
     span = quoted.set_index("number").loc["Blond Hair: Kendall's |τ|, score and MCC"]
     assert span["low"] == 0 < span["recomputed"] < span["high"]
-    files = reanalysis.sentences(tables).set_index("says")
+    files = reported.sentences(tables).set_index("says")
     weak = files.loc["There is no strong correlation between WGA and the mask score"]
     assert weak["files"].endswith("p = 0.027")
-    bound = reanalysis.sentences(tables).set_index("says").loc["The WGAs beside the bars are those of the models shown"]
+    bound = reported.sentences(tables).set_index("says").loc["The WGAs beside the bars are those of the models shown"]
     assert "at 60 %: 0.822 against 0.785; at 70 %: 0.843 against 0.784" in bound["files"]
 
 

@@ -1,31 +1,29 @@
 """The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
 
-Every function takes the folder of all datasets and returns one table. `attributes` and `waterbirds` start from the
-released predictions; `regions` and `subgroups` can only arrange released scores, because maps were not released.
+`attributes` and `waterbirds` start from the released predictions; `regions` and `subgroups` can only arrange released
+scores, because maps were not released.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.datasets import published
-from biaslib.datasets import waterbirds as waterbirds_data
+from biaslib.datasets import published, registry, waterbirds
 from biaslib.datasets.published import Backbone
-from biaslib.datasets.registry import root as data_root
 from biaslib.metrics import worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
 from biaslib.statistics import holm, kendall
+from biaslib.statistics.intervals import widened
 
-MODELS = {"resnet": 20, "efficientnet": 10}
+_MODELS = {"resnet": 20, "efficientnet": 10}
 _DIGITS = 6  # of the numbers in the tables, so that a fresh run and its record are the same
 
 
-def missing(root: Path | None = None) -> list[str]:
+def missing() -> list[str]:
     """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
-    needed = (
+    return registry.missing(
         "attention-iou/results",
         "attention-iou/test_idx_sorted.npy",
         "celeba/list_attr_celeba.txt",
@@ -33,16 +31,15 @@ def missing(root: Path | None = None) -> list[str]:
         "CUB_200_2011/images.txt",
         "CUB_200_2011/train_test_split.txt",
     )
-    return [path for path in needed if not (data_root(root) / path).exists()]
 
 
-def compute(
-    root: Path | None = None, *, min_share: float = 0.01, resamples: int = 1000, seed: int = 0
-) -> dict[str, pd.DataFrame]:
+def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Every table of the chapter, by name.
 
+    `mustache` has Mustache's heatmap score by group (supplement F, Fig. 11), `subgroups` heatmap scores after training
+    on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention".
+
     Args:
-        root: folder of all datasets; see `datasets.root`.
         min_share: a group below this share of the test set does not count towards the worst one (Fig. 2: 1 %).
         resamples: bootstrap draws behind each interval.
         seed: of the bootstrap.
@@ -50,33 +47,46 @@ def compute(
     Raises:
         BiaslibError: for a missing or a damaged file.
     """
-    draw = {"resamples": resamples, "seed": seed}
-    resnet = attributes("resnet", root, min_share=min_share, **draw)
-    efficientnet = attributes("efficientnet", root, min_share=min_share, **draw)
-    own, varied = regions(root), subgroups(root)
+    resnet = _attributes("resnet", min_share, resamples, seed)
+    efficientnet = _attributes("efficientnet", min_share, resamples, seed)
+    own = _regions()
+    mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
+    varied = pd.concat(
+        [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")],
+        ignore_index=True,
+    )
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
         "regions": own,
-        "mustache": mustache(root),
-        "subgroups": varied,
-        "subgroup_trends": subgroup_trends(varied, **draw),
-        "trends": trends(resnet, efficientnet, own, **draw),
-        "waterbirds": waterbirds(root, **draw),
-        "precision": precision(root),
-        "uniform": published.uniform_bar(root),
+        "mustache": _over_models(mustache.drop(columns="attribute"), _MODELS["resnet"]),
+        "subgroups": varied[["attribute", "target_mcc", "group", "mean", "sd"]],
+        "subgroup_trends": _subgroup_trends(varied, resamples, seed),
+        "trends": _trends(resnet, efficientnet, own, resamples, seed),
+        "waterbirds": _waterbirds(resamples, seed),
+        "precision": _precision(),
+        "uniform": published.uniform_bar(),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
-def attributes(
-    backbone: Backbone,
-    root: Path | None = None,
-    *,
-    min_share: float = 0.01,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> pd.DataFrame:
+def residuals(attributes: pd.DataFrame) -> pd.Series:
+    """Distance of each attribute's heatmap score from the straight line through all, in residual standard deviations.
+
+    Args:
+        attributes: columns attribute, mcc, heatmap.
+
+    Returns:
+        indexed by attribute; NaN where fewer than three attributes, or all with one mcc, leave no residuals.
+    """
+    mcc, heatmap = (attributes[column].to_numpy(float) for column in ("mcc", "heatmap"))
+    if len(mcc) < 3 or np.ptp(mcc) == 0:
+        return pd.Series(np.nan, index=attributes["attribute"])
+    rest = pd.Series(heatmap - np.polyval(np.polyfit(mcc, heatmap, 1), mcc), index=attributes["attribute"])
+    return rest / np.sqrt((rest**2).sum() / (len(rest) - 2))
+
+
+def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int) -> pd.DataFrame:
     """One row for each of the 40 attributes (Figs. 2, 3 left and 13).
 
     Intervals of what is computed from predictions cover new test images and new models together (a bootstrap that
@@ -89,12 +99,9 @@ def attributes(
         the worst group that is large enough), wga_sd, wga_low, wga_high, worst_group ("TF": attribute annotated true,
         Male false), worst_n; the same with any_ before the name where groups of every size count; heatmap (score with
         Male's map), heatmap_sd, heatmap_low, heatmap_high.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    labels = published.annotated_labels(root)
-    predicted = published.predictions(backbone, root)
+    labels = published.annotated_labels()
+    predicted = published.predictions(backbone)
     images, models = _image_draws(len(labels), resamples, seed), _model_draws(len(predicted), resamples, seed)
     male = list(labels).index(published.PROTECTED)
     truth = labels.to_numpy()
@@ -111,29 +118,27 @@ def attributes(
         }
     )
     drawn = _resampled_mcc(predicted, male, images, models) * sign
-    table["mcc_low"], table["mcc_high"] = _ends(table["mcc"].to_numpy(), drawn, len(predicted))
-    worst = []
+    ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
+    table["mcc_low"], table["mcc_high"] = np.array(ends).T
+    letters, worst = np.where(truth, "T", "F"), []
     for a in range(len(labels.columns)):
-        correct, groups = predicted[:, :, a] == truth[:, a], _groups(truth[:, a], truth[:, male])
+        correct, groups = predicted[:, :, a] == truth[:, a], np.char.add(letters[:, a], letters[:, male])
         large = _worst_group(correct, groups, min_share, images, models)
         every = _worst_group(correct, groups, 0.0, images, models)
         worst.append(large | {f"any_{key}": value for key, value in every.items()})
-    scores = published.heatmap_scores(backbone, root).query("group == 'all'").reset_index(drop=True)
+    scores = published.heatmap_scores(backbone).query("group == 'all'").reset_index(drop=True)
     heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
     return pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
 
 
-def regions(root: Path | None = None) -> pd.DataFrame:
+def _regions() -> pd.DataFrame:
     """The 17 attributes that have a region of their own (Figs. 2 and 10).
 
     Returns:
         columns attribute, region, mask (score of the own region), mask_sd, mask_low, mask_high (over models), and
         from the authors' figure notebook ap_n (normalised average precision), ap_n_sd.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    scores = _over_models(published.mask_scores("resnet", root), MODELS["resnet"])
+    scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
     own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
     table = own.merge(scores, on=["attribute", "region"])
     precision = published.printed_values()["normalized_average_precision"]
@@ -141,19 +146,7 @@ def regions(root: Path | None = None) -> pd.DataFrame:
     return table.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
 
 
-def mustache(root: Path | None = None) -> pd.DataFrame:
-    """Mustache's heatmap score by group: columns group, mean, sd, low, high (supplement F, Fig. 11)."""
-    scores = published.heatmap_scores("resnet", root).query("attribute == 'Mustache'")
-    return _over_models(scores.drop(columns="attribute").reset_index(drop=True), MODELS["resnet"])
-
-
-def subgroups(root: Path | None = None) -> pd.DataFrame:
-    """Heatmap scores after training on sets of varied correlation (Fig. 5): attribute, target_mcc, group, mean, sd."""
-    tables = [published.subgroup_scores(a, root).assign(attribute=a) for a in ("Blond_Hair", "Wavy_Hair")]
-    return pd.concat(tables, ignore_index=True)[["attribute", "target_mcc", "group", "mean", "sd"]]
-
-
-def subgroup_trends(scores: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """Kendall's tau between the training set's MCC with Male and the heatmap score, for all images and by group.
 
     Returns:
@@ -168,8 +161,8 @@ def subgroup_trends(scores: pd.DataFrame, *, resamples: int = 1000, seed: int = 
     return table.assign(p=holm(table["p"]))
 
 
-def trends(
-    resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame, *, resamples: int = 1000, seed: int = 0
+def _trends(
+    resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame, resamples: int, seed: int
 ) -> pd.DataFrame:
     """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n."""
     a = resnet[resnet["attribute"] != published.PROTECTED]
@@ -184,12 +177,12 @@ def trends(
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
-    found = {name: kendall(x, y, resamples=resamples, seed=seed) for name, (x, y) in pairs.items()}
-    rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in found.items()]
+    taus = {name: kendall(x, y, resamples=resamples, seed=seed) for name, (x, y) in pairs.items()}
+    rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in taus.items()]
     return pd.DataFrame(rows, columns=["name", "tau", "low", "high", "n"])
 
 
-def waterbirds(root: Path | None = None, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     """One row for each bias and backbone (Figs. 7 and 12).
 
     Returns:
@@ -197,49 +190,42 @@ def waterbirds(root: Path | None = None, *, resamples: int = 1000, seed: int = 0
         wga_sd as typed in the authors' figure notebook; landbirds and waterbirds (accuracy on the released
         predictions) with _low, _high; unused (bird score of files that no released figure reads; ResNet only) and
         unused_sd.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
     """
-    truth = waterbirds_data.cub_test_labels(data_root(root))
+    truth = waterbirds.cub_test_labels(registry.root())
     printed = published.printed_values()
-    unused = published.waterbirds_unused_scores(root).set_index("bias")
+    unused = published.waterbirds_unused_scores().rename(columns={"mean": "unused", "sd": "unused_sd"})
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
     rows = []
     suffixes: dict[published.Backbone, str] = {"resnet": "", "efficientnet": "_efficientnet"}
     for backbone, suffix in suffixes.items():
-        scores = published.waterbirds_scores(backbone, root)
+        table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
+        scores = table.set_index(["bias", "region"]).to_dict("index")
         wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
         for bias in published.BIASES:
-            predicted = published.waterbirds_predictions(bias, backbone, root)
+            predicted = published.waterbirds_predictions(bias, backbone)
             row: dict[str, Any] = {"backbone": backbone, "bias": bias, "models": len(predicted)}
             for region in ("bird", "background"):
-                part = scores[(scores["bias"] == bias) & (scores["region"] == region)]
-                one = _over_models(part, MODELS[backbone]).iloc[0]
-                row |= {region: one["mean"], **{f"{region}_{k}": one[k] for k in ("sd", "low", "high")}}
+                score = scores[bias, region]
+                row |= {region: score["mean"], **{f"{region}_{end}": score[end] for end in ("sd", "low", "high")}}
             row |= {"wga": wga.loc[bias, "mean"], "wga_sd": wga.loc[bias, "sd"]}
             for name, kind in kinds.items():
                 correct = predicted[:, truth == kind] == kind
                 models = _model_draws(len(predicted), resamples, seed)
                 drawn = ((draws[name] @ correct.T.astype(np.float32)) / correct.shape[1] * models).sum(axis=1)
-                low, high = _ends(correct.mean(), drawn, len(predicted))
-                row |= {name: correct.mean(), f"{name}_low": float(low), f"{name}_high": float(high)}
-            is_resnet = backbone == "resnet"
-            row |= {
-                f"unused{k}": unused.loc[bias, v] if is_resnet else np.nan for k, v in (("", "mean"), ("_sd", "sd"))
-            }
+                low, high = _interval(drawn, correct.mean(), len(predicted))
+                row |= {name: correct.mean(), f"{name}_low": low, f"{name}_high": high}
             rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).merge(unused.assign(backbone="resnet"), how="left", on=["backbone", "bias"])
 
 
-def precision(root: Path | None = None) -> pd.DataFrame:
+def _precision() -> pd.DataFrame:
     """What "average precision 0.902 over 40 attributes" could be: columns name, value."""
     printed = published.printed_values()
     ap = printed["average_precision"]["mean"].to_numpy()
-    labels = published.annotated_labels(root).to_numpy()
+    labels = published.annotated_labels().to_numpy()
     frequency = labels.mean(axis=0)
-    correct = published.predictions("resnet", root) == labels
+    correct = published.predictions("resnet") == labels
     values = {
         "mean of the 40 average precisions": ap.mean(),
         "the same, weighted by how often the attribute occurs": (ap * frequency).sum() / frequency.sum(),
@@ -264,44 +250,36 @@ def _resampled_mcc(predicted: np.ndarray, male: int, images: np.ndarray, models:
     """(resamples, attributes): the mean over drawn models of the MCC over drawn images."""
     n = images[0].sum()
     total = np.zeros((len(images), predicted.shape[2]))
-    for weight, one in zip(models.T, predicted.astype(np.float32), strict=True):
-        a, b = images @ one, images @ one[:, [male]]
-        both = images @ (one * one[:, [male]])
+    for weight, answers in zip(models.T, predicted.astype(np.float32), strict=True):
+        a, b = images @ answers, images @ answers[:, [male]]
+        both = images @ (answers * answers[:, [male]])
         total += weight[:, None] * matthews_from_counts(both=both, a=a, b=b, n=n)
     return total
-
-
-def _groups(truth: np.ndarray, male: np.ndarray) -> np.ndarray:
-    """The group of each image: "TF" where the attribute is annotated true and Male false, and so on."""
-    return np.char.add(np.where(truth, "T", "F"), np.where(male, "T", "F"))
 
 
 def _worst_group(
     correct: np.ndarray, groups: np.ndarray, min_share: float, images: np.ndarray, models: np.ndarray
 ) -> dict[str, object]:
     """The group with the lowest accuracy averaged over models; its interval keeps to that group."""
-    kept = [name for name in np.unique(groups) if (groups == name).mean() >= min_share]
-    name = min(kept, key=lambda group: correct[:, groups == group].mean())
+    large_enough = [name for name in np.unique(groups) if (groups == name).mean() >= min_share]
+    name = min(large_enough, key=lambda group: correct[:, groups == group].mean())
     hits, drawn_images = correct[:, groups == name], images[:, groups == name]
     with np.errstate(invalid="ignore"):  # a resample may hold no image of a tiny group: its interval is undefined
         accuracy = (drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True)
     drawn = (accuracy * models).sum(axis=1)
-    low, high = _ends(hits.mean(), drawn, len(correct))
+    low, high = _interval(drawn, hits.mean(), len(correct))
     return {
         "wga": float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share)),
         "wga_sd": float(hits.mean(axis=1).std()),
-        "wga_low": float(low),
-        "wga_high": float(high),
+        "wga_low": low,
+        "wga_high": high,
         "worst_group": str(name),
         "worst_n": hits.shape[1],
     }
 
 
-def _ends(estimate: np.ndarray | float, drawn: np.ndarray, n_models: int) -> np.ndarray:
-    """Bootstrap ends, widened for few models by Student's quantile (Hesterberg 2015), as in `statistics.interval`."""
-    quantiles = np.quantile(drawn, [0.025, 0.975], axis=0)
-    widening = np.sqrt(n_models / (n_models - 1)) * scipy.stats.t.ppf(0.975, n_models - 1) / scipy.stats.norm.ppf(0.975)
-    return estimate + widening * (quantiles - estimate)
+def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float, float]:
+    return widened(draws, estimate, n_models, 0.95, (-np.inf, np.inf))
 
 
 def _over_models(scores: pd.DataFrame, n_models: int) -> pd.DataFrame:

@@ -3,21 +3,15 @@ import pandas as pd
 import pytest
 from sklearn.metrics import matthews_corrcoef
 
-from biaslib.chapters import papers as reanalysis
-from biaslib.chapters.papers import tables
+from biaslib.chapters.papers import attention_iou
 from biaslib.datasets import published, waterbirds
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 
 
-@pytest.fixture(scope="module")
-def computed(released):
-    return tables.compute(released, resamples=60)
-
-
 def test_mcc_is_the_mean_over_models_without_its_sign(computed, released):
-    predicted = published.predictions("resnet", released)
-    labels = published.annotated_labels(released)
+    predicted = published.predictions("resnet")
+    labels = published.annotated_labels()
     table = computed["attributes"].set_index("attribute")
     for name in ("Bald", "Young"):
         a, male = list(labels).index(name), list(labels).index("Male")
@@ -29,8 +23,8 @@ def test_mcc_is_the_mean_over_models_without_its_sign(computed, released):
 
 
 def test_worst_group_is_found_by_hand(computed, released):
-    labels = published.annotated_labels(released)
-    correct = (published.predictions("resnet", released) == labels.to_numpy()).mean(axis=0)
+    labels = published.annotated_labels()
+    correct = (published.predictions("resnet") == labels.to_numpy()).mean(axis=0)
     table = computed["attributes"].set_index("attribute")
     name = "Goatee"
     frame = pd.DataFrame({"target": labels[name], "male": labels["Male"], "c": correct[:, list(labels).index(name)]})
@@ -43,7 +37,7 @@ def test_worst_group_is_found_by_hand(computed, released):
 
 
 def test_a_higher_bar_can_only_raise_the_worst_accuracy(released):
-    low, high = (tables.attributes("efficientnet", released, min_share=s, resamples=5)["wga"] for s in (0.0, 0.2))
+    low, high = (attention_iou._attributes("efficientnet", s, 5, 0)["wga"] for s in (0.0, 0.2))
     assert (high >= low).all()
     assert (high > low).any()
 
@@ -58,7 +52,7 @@ def test_intervals_hold_their_estimate_and_shrink_with_agreement(computed):
 
 
 def test_one_seed_gives_the_same_digits(computed, released):
-    again = tables.compute(released, resamples=60)
+    again = attention_iou.compute(resamples=60)
     for name, table in computed.items():
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
@@ -75,55 +69,29 @@ def test_all_attributes_and_regions_are_there(computed):
 
 def test_accuracy_on_waterbirds_is_that_of_the_predictions(computed, released):
     truth = waterbirds.cub_test_labels(released)
-    predicted = published.waterbirds_predictions(95, "resnet", released)
+    predicted = published.waterbirds_predictions(95, "resnet")
     row = computed["waterbirds"].query("backbone == 'resnet' and bias == 95").iloc[0]
     assert row["waterbirds"] == pytest.approx(predicted[:, truth].mean(), abs=1e-6)
     assert row["landbirds"] == pytest.approx(1 - predicted[:, ~truth].mean(), abs=1e-6)
 
 
-def test_file_of_one_model_has_no_interval(computed, released, tmp_path):
+def test_file_of_one_model_has_no_interval():
     scores = pd.DataFrame({"mean": [0.5, 0.5], "sd": [0.0, 0.1]})
-    spread = tables._over_models(scores, 10)
+    spread = attention_iou._over_models(scores, 10)
     assert np.isnan(spread.loc[0, "low"])
     # Student's t with 9 degrees of freedom, population deviation 0.1 of 10 models
     assert spread.loc[1, "high"] == pytest.approx(0.5 + 2.262157 * 0.1 / 3, abs=1e-6)
 
 
-def test_missing_says_what_is_not_there(released, tmp_path):
-    assert reanalysis.missing(released) == []
-    assert "celeba/list_attr_celeba.txt" in reanalysis.missing(tmp_path)
-
-
-def test_quoted_numbers_and_sentences_come_from_the_tables(computed):
-    quoted = reanalysis.quoted(computed)
-    assert len(quoted) == 21
-    found = quoted["recomputed"].fillna(quoted["released"])
-    assert (quoted["difference"] - (found - quoted["paper"])).abs().max() < 1e-12
-    assert set(quoted["agrees"]) <= {"yes", "cut", "no"}
-    assert found.notna().all()
-    sentences = reanalysis.sentences(computed)
-    assert set(sentences["verdict"]) <= {"holds", "holds in part", "does not hold", "cannot be checked"}
-    assert not sentences["files"].str.contains("nan").any()
-
-
-@pytest.mark.parametrize(
-    ("found", "paper", "decimals", "verdict"),
-    [
-        (0.7265, 0.72, 2, "cut"),
-        (0.7265, 0.73, 2, "yes"),
-        (0.725, 0.72, 2, "yes"),
-        (0.7149, 0.72, 2, "no"),
-        (0.73, 0.72, 2, "no"),
-        (-0.085, 0.007, 3, "no"),
-    ],
-)
-def test_verdict_tells_rounding_from_cutting_off(found, paper, decimals, verdict):
-    assert reanalysis.claims._verdict(found, paper, decimals) == verdict
+def test_missing_says_what_is_not_there(released, tmp_path, monkeypatch):
+    assert attention_iou.missing() == []
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    assert "celeba/list_attr_celeba.txt" in attention_iou.missing()
 
 
 def test_residuals_by_hand():
     table = pd.DataFrame({"attribute": list("abcd"), "mcc": [0.0, 1.0, 0.0, 1.0], "heatmap": [0.1, 0.3, -0.1, -0.3]})
-    rest = reanalysis.residuals(table)
+    rest = attention_iou.residuals(table)
     # the line is level at 0; the residuals' standard deviation with two parameters fitted is sqrt(0.2 / 2)
     assert rest.tolist() == pytest.approx([0.1 / 0.1**0.5, 0.3 / 0.1**0.5, -0.1 / 0.1**0.5, -0.3 / 0.1**0.5])
 
@@ -131,11 +99,6 @@ def test_residuals_by_hand():
 @pytest.mark.parametrize("mcc", [[], [0.1], [0.1, 0.2], [0.1, 0.1, 0.1]])
 def test_too_few_attributes_leave_no_residuals(mcc):
     table = pd.DataFrame({"attribute": list("abc")[: len(mcc)], "mcc": mcc, "heatmap": [0.5, 0.7, 0.6][: len(mcc)]})
-    rest = reanalysis.residuals(table)
+    rest = attention_iou.residuals(table)
     assert rest.isna().all()
     assert list(rest.index) == list(table["attribute"])
-
-
-def test_names_as_one_says_them():
-    assert reanalysis.words("5_o_Clock_Shadow") == "5 o'Clock Shadow"
-    assert reanalysis.words("Wavy_Hair") == "Wavy Hair"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from biaslib.chapters.papers import benchmark
-from biaslib.chapters.papers.benchmark import METHODS, RULES, Setting
+from biaslib.chapters import mitigation
+from biaslib.chapters.mitigation import METHODS, RULES, Setting
 from biaslib.chapters.scene_models import Experiment, maker_scores, outcomes
 from biaslib.metrics import bias_amplification
 
@@ -26,9 +26,9 @@ def found(tmp_path_factory):
         patch.setenv("BIASLIB_CORES", "1")
         original = Experiment(**TINY)
         settings = [Setting(method=method, original=original, draws=1) for method in METHODS | RULES]
-        table = benchmark.measured(settings)
-        said = {setting.method: benchmark.said(setting) for setting in settings}
-        yield original, table, said, outcomes([original])[0]
+        table = mitigation.measured(settings)
+        decided = {setting.method: mitigation.decisions(setting) for setting in settings}
+        yield original, table, decided, outcomes([original])[0]
 
 
 def values(table, method, kind, reference="own"):
@@ -37,21 +37,21 @@ def values(table, method, kind, reference="own"):
 
 
 def test_what_is_told_or_borrowed_is_no_measurement(found):
-    _, table, said, original = found
+    _, table, decided, original = found
     told = values(table, "DomInd", "attribute_to_group")
     assert (told == 0).all()
-    assert len(told) == len(benchmark.MEASURES)
+    assert len(told) == len(mitigation.MEASURES)
     kept = values(table, "Original", "attribute_to_group")
     for method in ("Adversarial", *RULES):
-        np.testing.assert_array_equal(said[method].predicted.groups, maker_scores(original).argmax(axis=1))
+        np.testing.assert_array_equal(decided[method].predicted.groups, maker_scores(original).argmax(axis=1))
         borrowed = values(table, method, "attribute_to_group")
         assert borrowed.equals(kept[borrowed.index])
 
 
 def test_the_numbers_are_those_of_the_metric_on_what_was_said(found):
-    _, table, said, original = found
+    _, table, decided, original = found
     for method in METHODS:
-        one = said[method]
+        one = decided[method]
         np.testing.assert_array_equal(one.outcome.test.groups, original.test.groups)
         for reference, train in (("own", one.outcome.train), ("original", original.original)):
             again = 100 * bias_amplification(train, original.test, one.predicted, max_size=1).mean
@@ -68,7 +68,7 @@ def test_only_resampling_has_two_references(found):
 def test_no_errors_cost_nothing_in_a_direction(found):
     _, table, _, _ = found
     compared = table[
-        table.measure.isin(benchmark.COMPARED) & (table.reference == "own") & table.method.isin(list(METHODS))
+        table.measure.isin(mitigation.COMPARED) & (table.reference == "own") & table.method.isin(list(METHODS))
     ]
     assert (compared[compared.kind != "undirected"].no_errors == 0).all()
     assert (compared[compared.kind == "undirected"].no_errors != 0).all()
@@ -76,7 +76,7 @@ def test_no_errors_cost_nothing_in_a_direction(found):
 
 
 def test_quality_says_which_numbers_there_are(found):
-    _, table, said, _ = found
+    _, table, decided, _ = found
     quality = table[table.kind == "quality"].pivot(index="method", columns="measure", values="value")
     assert np.isnan(quality.loc["RBA", "map"])
     assert quality["map"].drop("RBA").between(0, 1).all()
@@ -86,8 +86,8 @@ def test_quality_says_which_numbers_there_are(found):
     assert quality.loc["DomInd", "maker"] == 1.0
     assert quality.loc["Data repair", "images"] == TINY["images"] / 2
     # the conditional rule reads another block where the maker is predicted wrongly
-    told, guessed = said["DomInd"].scores, said["conditional, maker predicted"].scores
-    wrong = said["conditional, maker predicted"].predicted.groups != said["DomInd"].predicted.groups
+    told, guessed = decided["DomInd"].scores, decided["conditional, maker predicted"].scores
+    wrong = decided["conditional, maker predicted"].predicted.groups != decided["DomInd"].predicted.groups
     np.testing.assert_array_equal(told[~wrong], guessed[~wrong])
     assert wrong.any()
     assert (told[wrong] != guessed[wrong]).any(axis=1).all()
@@ -95,6 +95,6 @@ def test_quality_says_which_numbers_there_are(found):
 
 def test_cells_are_counted_from_the_labels_before_resampling(found):
     original, _, _, _ = found
-    cells = benchmark.cells(Setting(method="Original", original=original, draws=1))
+    cells = mitigation.cells(Setting(method="Original", original=original, draws=1))
     assert (cells.train_bias > 0.5).all()
     assert (cells.method == "Original").all()

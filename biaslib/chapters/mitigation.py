@@ -1,0 +1,202 @@
+"""Mitigation methods side by side in the world of scenes: what each predicts, and what the metrics give for it."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import f1_score
+
+from biaslib.chapters.scene_models import (
+    Experiment,
+    Outcome,
+    Training,
+    constrained,
+    maker_scores,
+    object_scores,
+    outcomes,
+)
+from biaslib.chapters.scene_models import predicted as predicted_by
+from biaslib.metrics import (
+    Labels,
+    bias_amplification,
+    independent_errors,
+    mean_average_precision,
+    set_average_precision,
+)
+from biaslib.store import parallel
+from biaslib.worlds.scenes import OBJECTS
+
+# method -> how its model is trained, and the rule that reads a domain-independent one
+METHODS: Final[dict[str, tuple[Training, str]]] = {
+    "Original": ("original", ""),
+    "Oversampling": ("oversampling", ""),
+    "RBA": ("original", ""),
+    "Adversarial": ("adversarial", ""),
+    "DomInd": ("domain_independent", "conditional"),
+    "Data repair": ("data_repair", ""),
+}
+# the other ways to read the same domain-independent models
+RULES: Final[dict[str, tuple[Training, str]]] = {
+    "conditional, maker predicted": ("domain_independent", "conditional"),
+    "max": ("domain_independent", "max"),
+    "sum of probabilities": ("domain_independent", "sum_of_probabilities"),
+    "sum of logits": ("domain_independent", "sum_of_logits"),
+}
+KINDS: Final = ("undirected", "group_to_attribute", "attribute_to_group")
+MEASURES: Final[dict[str, dict[str, Any]]] = {
+    "singles, signed": {"max_size": 1, "absolute": False},
+    "singles, sizes": {"max_size": 1},
+    "all sets, sizes": {},
+    "sets of 2 and more, signed": {"min_size": 2, "absolute": False},
+    "sets of 2 and more, sizes": {"min_size": 2},
+}
+# those with unrelated errors and no errors beside them: one by one as Zhao et al. 2017, all sets as Zhao et al. 2023
+COMPARED: Final = ("singles, signed", "all sets, sizes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One method on one model's seed and data.
+
+    Attributes:
+        method: of `METHODS` or `RULES`.
+        original: the experiment without mitigation, with the same seed and data.
+        draws: of unrelated errors.
+    """
+
+    method: str
+    original: Experiment
+    draws: int = 3
+
+    def experiment(self) -> Experiment:
+        """That of the model which the method reads."""
+        return replace(self.original, training=(METHODS | RULES)[self.method][0])
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What a method predicts for the test images.
+
+    Attributes:
+        outcome: of the model it reads.
+        predicted: objects and makers.
+        scores: (N, 15) of the objects; RBA changes decisions, so these are the original model's.
+        met: share of RBA's constraints that hold; NaN for other methods.
+    """
+
+    outcome: Outcome
+    predicted: Labels
+    scores: np.ndarray
+    met: float
+
+
+def decisions(setting: Setting) -> Decisions:
+    """The method's predictions.
+
+    Adversarial and domain-independent models do not predict the maker: it is the original model's answer, but for the
+    method "DomInd", which is told the true maker and repeats it (the paper's reading of the conditional rule).
+    """
+    outcome, original = outcomes([setting.experiment(), setting.original])
+    rule = (METHODS | RULES)[setting.method][1] or "conditional"
+    if setting.method == "RBA":
+        changed = constrained(outcome)
+        labels = Labels(changed.attributes, changed.groups, OBJECTS)
+        return Decisions(outcome, labels, object_scores(outcome)[1], float(changed.met.mean()))
+    read, makers = outcome, None  # the outcome as the rule sees it
+    if setting.method == "DomInd":
+        makers = outcome.test.groups
+    elif outcome.experiment.training in ("adversarial", "domain_independent"):
+        makers = maker_scores(original).argmax(axis=1)
+        read = _with_predicted_makers(outcome, original)
+    labels = predicted_by(read, groups=makers, rule=rule)
+    return Decisions(outcome, labels, object_scores(read, rule=rule)[1], np.nan)
+
+
+def measured(settings: list[Setting]) -> pd.DataFrame:
+    """Everything that is measured of each method and model, through the store.
+
+    Returns:
+        Columns method, makers and seed, and one row a setting, kind, measure (`MEASURES`) and reference ("own": the
+        labels of the rows that the model was trained on; "original": those before any resampling) with amplification
+        x 100: value, unrelated (the mean over draws of independent errors, drawn object by object) and no_errors (that
+        of the test labels themselves), both for `COMPARED` and "own" only and not for `RULES`, of which nothing else
+        is measured; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets
+        (mAP*; NaN for RBA, which changes decisions and no scores, mAP* also for `RULES`), f1 (mean over objects),
+        maker (share of right makers), probe, adversary, met, all in [0, 1], and images (number of training rows).
+    """
+    # first the models, side by side
+    outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
+    tables = parallel.stored("scenes-mitigation", settings, _measured)
+    return pd.concat(
+        [
+            table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
+            for setting, table in zip(settings, tables, strict=True)
+        ],
+        ignore_index=True,
+    )
+
+
+def cells(setting: Setting) -> pd.DataFrame:
+    """The undirected change of every set, from the original training labels: the counted cells of `table(None)`."""
+    decided = decisions(setting)
+    table = bias_amplification(decided.outcome.original, decided.outcome.test, decided.predicted).table(None)
+    return table[table["positive"]].assign(method=setting.method, seed=setting.original.seed)
+
+
+def _measured(setting: Setting) -> pd.DataFrame:
+    decided = decisions(setting)
+    outcome, test = decided.outcome, decided.outcome.test
+    seeds = [[outcome.experiment.seed, draw] for draw in range(setting.draws)]
+    errors = [
+        independent_errors(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
+    ]
+    rows: list[tuple] = []
+    main = setting.method in METHODS
+    measures = {name: options for name, options in MEASURES.items() if main or name in COMPARED}
+    for reference, train in (("own", outcome.train), ("original", outcome.original)):
+        for kind in KINDS:
+            for measure, options in measures.items():
+                value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
+                unrelated, no_errors = np.nan, np.nan
+                if reference == "own" and main and measure in COMPARED:
+                    drawn = [bias_amplification(train, test, other, kind=kind, **options).mean for other in errors]
+                    unrelated = 100 * float(np.mean(drawn))
+                    no_errors = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
+                counts = value.n_sets, value.n_never_predicted
+                rows.append((kind, measure, reference, 100 * value.mean, unrelated, no_errors, *counts))
+        if len(outcome.train) == len(outcome.original):  # nothing was resampled: the same once more
+            rows += [(*row[:2], "original", row[3], np.nan, np.nan, *row[6:]) for row in rows]
+            break
+    rows += [
+        ("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in _quality(setting, decided).items()
+    ]
+    columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _quality(setting: Setting, decided: Decisions) -> dict[str, float]:
+    outcome = decided.outcome
+    ranked, sets = setting.method != "RBA", setting.method in METHODS
+    truth, trained = outcome.test.attributes, outcome.original.attributes
+    return {
+        "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
+        "map_sets": set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
+        "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
+        "maker": float((decided.predicted.groups == outcome.test.groups).mean()),
+        "probe": outcome.probe,
+        "adversary": outcome.adversary,
+        "met": decided.met,
+        "images": float(len(outcome.train)),
+    }
+
+
+def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
+    """As if the makers that the original model predicts were the true ones: all that the conditional rule sees."""
+    width = len(OBJECTS)
+    makers = original.validation_logits[:, width:].argmax(axis=1)
+    return replace(
+        outcome,
+        validation=Labels(outcome.validation.attributes, makers, OBJECTS),
+        test=Labels(outcome.test.attributes, maker_scores(original).argmax(axis=1), OBJECTS),
+    )

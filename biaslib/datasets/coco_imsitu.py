@@ -1,0 +1,186 @@
+"""What others released for COCO and imSitu, in the folder coco-imsitu.
+
+These are the labels of Wang et al. (2019), what six captioners say of COCO's images, and the ratios of Zhao et al.
+(2017) before and after constraints. COCO's gender was read off the captions of crowd workers, who wrote what they
+perceived; imSitu's is how annotators word who does what its verb says. Every function raises a `BiaslibError` for a
+missing or a damaged file, and for a split, a captioner or an image that is not there.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from biaslib.datasets import captions, registry
+from biaslib.errors import BiaslibError
+
+# Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
+# or both halves of the method that is proposed (confusion, confident), of which equalizer is the whole
+CAPTIONERS = ("baseline_ft", "balanced", "upweight", "confident", "confusion", "equalizer")
+
+# Zhao, Andrews and Xiang 2023, appendix C.1, without "person"
+PAPER_OBJECTS = (
+    "bicycle", "car", "motorcycle", "bus", "truck", "traffic_light", "bench", "cat", "dog", "horse", "backpack",
+    "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "sports_ball", "kite", "surfboard", "tennis_racket",
+    "bottle", "wine_glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "sandwich", "pizza", "donut", "cake",
+    "chair", "couch", "potted_plant", "bed", "dining_table", "tv", "laptop", "remote", "cell_phone", "microwave",
+    "oven", "sink", "refrigerator", "book", "clock", "vase", "teddy_bear", "toothbrush",
+)  # fmt: skip
+_RATIOS = ["training", "before", "after"]
+
+
+def coco_objects() -> list[str]:
+    """The 79 objects besides "person", in the order of COCO's labels."""
+    return _names("object_multilabel__object_id.map.json", "id2object")
+
+
+def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
+    """Objects and perceived gender of 5,367 (val) or 5,473 (test) images of COCO's validation set.
+
+    Labels of training images are not among the released files.
+
+    Returns:
+        one row an image, index `image_id`: column `group` (0 man, 1 woman, as crowd workers' captions word it), then a
+        bool column an object.
+    """
+    if split not in ("val", "test"):
+        raise BiaslibError(f"the released COCO labels are of val and test, not of {split!r}.")
+    names = coco_objects()
+    path = _find(f"object_multilabel__{split}.data.json")
+    rows = _read_rows(path, "image_id", "objects", "gender")
+    registry.warn(registry.get("coco"))
+    try:
+        table = np.array([row["objects"] for row in rows], dtype=np.int64)
+        gender = np.array([row["gender"] for row in rows], dtype=np.int64)
+    except (ValueError, TypeError) as error:
+        raise _damaged(path, "its images do not have as many objects each") from error
+    one_hot = gender.shape == (len(rows), 2) and np.isin(gender, (0, 1)).all() and (gender.sum(axis=1) == 1).all()
+    if not one_hot or table.shape != (len(rows), len(names)) or not np.isin(table, (0, 1)).all():
+        raise _damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
+    index = pd.Index([row["image_id"] for row in rows], name="image_id")
+    labels = pd.DataFrame(table == 1, columns=names, index=index)
+    labels.insert(0, "group", gender[:, 1])
+    return labels
+
+
+def coco_captions(captioner: str) -> pd.Series:
+    """What one captioner says of each of the 40,504 images of COCO's validation set: text by `image_id`."""
+    if captioner not in CAPTIONERS:
+        raise BiaslibError(f"the released captioners are {', '.join(CAPTIONERS)}, not {captioner!r}.")
+    path = _find(f"captions_6models_val2014/{captioner}.json")
+    rows = _read_rows(path, "image_id", "caption")
+    index = pd.Index([row["image_id"] for row in rows], name="image_id")
+    if index.has_duplicates:
+        raise _damaged(path, "an image has two captions")
+    return pd.Series([str(row["caption"]) for row in rows], index=index, name="caption")
+
+
+def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
+    """Objects and gender by the words of a captioner's captions (`datasets.captions`), for the images asked for.
+
+    Returns:
+        as `coco_labels`, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
+    """
+    texts = coco_captions(captioner)
+    unknown = image_ids.difference(texts.index)
+    if len(unknown):
+        raise BiaslibError(
+            f"{captioner} has no caption of image {unknown[0]}: ask for images of COCO's validation set."
+        )
+    texts = texts.loc[image_ids]
+    labels = captions.objects(texts, coco_objects()).set_index(image_ids)
+    labels.insert(0, "group", captions.gender(texts))
+    return labels
+
+
+def imsitu_verbs() -> list[str]:
+    """The 211 verbs, in the order of their numbers."""
+    return _names("verb_classification__verb_id.map.json", "id2verb")
+
+
+def imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
+    """Verb and perceived gender of 24,301 (train), 7,730 (val) or 7,669 (test) images.
+
+    Returns:
+        one row an image: columns image (file name), verb, group (0 man, 1 woman, as annotators word the agent).
+    """
+    if split not in ("train", "val", "test"):
+        raise BiaslibError(f"imSitu's splits are train, val, test, not {split!r}.")
+    names = imsitu_verbs()
+    path = _find(f"verb_classification__{split}.data.json")
+    table = pd.DataFrame(_read_rows(path, "image_name", "verb", "gender"))
+    registry.warn(registry.get("imsitu"))
+    if not (table["verb"].isin(range(len(names))).all() and table["gender"].isin((0, 1)).all()):
+        raise _damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
+    verbs = np.array(names)[table["verb"].to_numpy(dtype=np.int64)]
+    return pd.DataFrame({"image": table["image_name"], "verb": verbs, "group": table["gender"].astype(np.int64)})
+
+
+def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
+    """Number of images of each verb and perceived gender: columns verb, man, woman, in the order of `imsitu_verbs`."""
+    images = imsitu_labels(split)
+    counts = pd.crosstab(images["verb"], images["group"])
+    counts = counts.reindex(index=imsitu_verbs(), columns=[0, 1], fill_value=0)
+    return counts.set_axis(["man", "woman"], axis=1).rename_axis("verb").reset_index()
+
+
+def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
+    """Men's share among images with each of COCO's 66 objects or imSitu's 212 verbs, as Zhao et al. (2017) released it.
+
+    Returns:
+        columns object or verb; training (in the training labels), before and after (predicted for the development
+        images before and after their corpus-level constraints, RBA), in [0, 1].
+    """
+    item = {"COCO": "object", "imSitu": "verb"}[corpus]
+    path = _find(f"{corpus}_gender_ratio_dev_res.csv")
+    columns = [item, "training_ratio", "gender_ratio_before_RBA", "gender_ratio_after_RBA"]
+    try:
+        table = pd.read_csv(path)[columns].set_axis([item, *_RATIOS], axis=1)
+        inside = ((table[_RATIOS] >= 0) & (table[_RATIOS] <= 1)).all(axis=None)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, f"it is no table of {', '.join(columns)}") from error
+    if not inside or table[item].duplicated().any():
+        raise _damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
+    return table
+
+
+@functools.cache
+def _dataset() -> registry.Dataset:
+    return registry.get("coco-imsitu")
+
+
+def _find(name: str) -> Path:
+    return registry.require(_dataset(), registry.root() / "coco-imsitu" / name)
+
+
+def _damaged(path: Path, why: str) -> BiaslibError:
+    return registry.damaged(_dataset(), path, why)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path, f"it is no JSON: {error}") from error
+
+
+def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
+    """A list of entries that all have these fields."""
+    rows = _read_json(path)
+    whole = isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)
+    if not whole:
+        raise _damaged(path, f"it is no list of entries with {', '.join(fields)}")
+    return rows
+
+
+def _names(file: str, key: str) -> list[str]:
+    """The names numbered 0, 1, ... in a `map.json`."""
+    path = _find(file)
+    content = _read_json(path)
+    try:
+        return [content[key][str(i)] for i in range(len(content[key]))]
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, f"its {key} does not number names from 0") from error

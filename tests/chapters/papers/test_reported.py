@@ -1,0 +1,87 @@
+"""The numbers and sentences that the papers print, and how those of Attention-IoU compare with its files."""
+
+import pytest
+
+from biaslib.chapters.papers import reported
+from biaslib.chapters.planted_maps import METHODS
+from biaslib.chapters.planted_perturbation import RANDOM
+
+
+def test_table_1_is_whole_and_biased_networks_lose_what_the_paper_says():
+    table = reported.accuracies()
+    assert len(table) == 16
+    assert not table.duplicated(["use_case", "network", "trained", "tested"]).any()
+    wide = table.pivot_table("accuracy", ["use_case", "network", "trained"], "tested")
+    drop = (wide["biased"] - wide["unbiased"]).xs("biased", level="trained")
+    assert (drop.min().round(2), drop.max().round(2)) == (0.17, 0.25)  # "between 17 and 25 percent points"
+
+
+def test_p_values_are_those_of_tables_2_and_4():
+    table = reported.p_values()
+    assert table.groupby("use_case").size().to_dict() == {"fruits": 80, "pets": 48}
+    assert not table.duplicated(list(table.columns[:-1])).any()
+    balls = table[table["object"] == "Ball"]
+    assert (balls["p"] == 0).all()  # "for Ball the p-values are always zero"
+    apples = table[(table["object"] == "Apple") & (table["p"] > 0)]
+    assert set(apples["method"]) == {"Grad-CAM"}  # "except for a single case (GC + RRA)": it is two
+    assert len(apples) == 2
+    one = table.set_index(["network", "object", "method", "measure"])["p"]
+    assert one["MobileNet", "Cat", "Integrated gradients", "rra"] == 0.91
+    assert one["EfficientNet", "Peach", "Score-CAM", "rra"] == 0.00
+    assert one["MobileNet", "Pineapple", "Grad-CAM", "rma"] == 0.94
+    assert one["EfficientNet", "Dog", "ε-LRP", "rra"] == 0.89
+
+
+def test_networks_are_set_beside_those_they_are_named_after_and_no_others():
+    names = ("small MobileNet", "MobileNetV1 × 0.75", "efficientnet_b0", "resnet18")
+    assert [reported.family(name) for name in names] == ["MobileNet", "MobileNet", "EfficientNet", None]
+
+
+def test_cells_of_tables_3_and_5_read_off_the_page():
+    table = reported.aopc().set_index(["use_case", "network", "trained", "method", "classes"])["aopc"]
+    assert table["pets", "EfficientNet", "biased", "Integrated gradients", "Cat"] == 0.72
+    assert table["pets", "MobileNet", "biased", "Score-CAM", "Dog"] == 0.13
+    assert table["pets", "EfficientNet", "unbiased", "Grad-CAM", "Dog"] == 0.35
+    assert table["pets", "MobileNet", "unbiased", "Random", "all"] == 0.17
+    assert table["fruits", "EfficientNet", "biased", "ε-LRP", "Apple"] == 0.03
+    assert table["fruits", "MobileNet", "unbiased", "Integrated gradients", "Apple"] == 0.85
+    assert table["fruits", "MobileNet", "unbiased", "Score-CAM", "Rest"] == 0.53
+
+
+def test_every_cell_is_there_under_the_words_of_the_page():
+    table = reported.aopc()
+    assert len(table) == 2 * 4 * 9
+    assert set(table["method"]) == {*METHODS, RANDOM}
+    assert table.groupby("use_case")["classes"].unique().map(set).to_dict() == {
+        "pets": {"Cat", "Dog", "all"},
+        "fruits": {"Apple", "Rest", "all"},
+    }
+    assert table["aopc"].between(0, 1).all()
+    assert not table.duplicated(["use_case", "network", "trained", "method", "classes"]).any()
+
+
+def test_quoted_numbers_and_sentences_come_from_the_tables(computed):
+    quoted = reported.quoted(computed)
+    assert len(quoted) == 21
+    found = quoted["recomputed"].fillna(quoted["released"])
+    assert (quoted["difference"] - (found - quoted["paper"])).abs().max() < 1e-12
+    assert set(quoted["agrees"]) <= {"yes", "cut", "no"}
+    assert found.notna().all()
+    sentences = reported.sentences(computed)
+    assert set(sentences["verdict"]) <= {"holds", "holds in part", "does not hold", "cannot be checked"}
+    assert not sentences["files"].str.contains("nan").any()
+
+
+@pytest.mark.parametrize(
+    ("found", "paper", "decimals", "verdict"),
+    [
+        (0.7265, 0.72, 2, "cut"),
+        (0.7265, 0.73, 2, "yes"),
+        (0.725, 0.72, 2, "yes"),
+        (0.7149, 0.72, 2, "no"),
+        (0.73, 0.72, 2, "no"),
+        (-0.085, 0.007, 3, "no"),
+    ],
+)
+def test_verdict_tells_rounding_from_cutting_off(found, paper, decimals, verdict):
+    assert reported._verdict(found, paper, decimals) == verdict
