@@ -5,39 +5,38 @@ has less of it, as much, or more. Ratings are rows of a plain table, one an answ
 that no person can take.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from filelock import FileLock
+from PIL import Image
 
 from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 from biaslib.statistics.crossed import crossed_interval
+from biaslib.statistics.intervals import percentile_ends
 
-TRIAL: Final = ["moved", "asked", "pair"]
-COLUMNS: Final = ["rater", *TRIAL, "swapped", "answer"]
-ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
-SYNTHETIC: Final = "synthetic"
+_TRIAL: Final = ["moved", "asked", "pair"]
+COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
+_ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
+_SYNTHETIC: Final = "synthetic"
+# of synthetic raters: the typical threshold, around which their own lie by a factor of about 1.5, and the standard
+# deviation of what they see around what is there; both in the unit of the changes
+_THRESHOLD, _NOISE = 0.25, 0.15
+_RESAMPLES: Final = 2000
+_SIDE: Final = 256  # of the pictures in the form, in pixels
 
 
 def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -> pd.DataFrame:
     """All questions about all pairs, in an order and with sides of their own for every seed, such as one a rater.
 
-    Args:
-        questions: what the images are moved along -> the attributes that raters are asked about.
-        pairs: of images for each direction.
-        seed: of the order and the sides.
-
-    Returns:
-        One row a trial: `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the
-        left.
-
-    Raises:
-        BiaslibError: where there is nothing to ask.
+    The questions are what images are moved along -> the attributes that raters are asked about. One row a trial:
+    `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the left.
     """
     rows = [
         (moved, asked, pair) for moved, all_asked in questions.items() for asked in all_asked for pair in range(pairs)
@@ -45,7 +44,7 @@ def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -
     if not rows:
         raise BiaslibError("There is nothing to ask: give at least one direction, one attribute and one pair.")
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame(rows, columns=TRIAL).iloc[rng.permutation(len(rows))].reset_index(drop=True)
+    table = pd.DataFrame(rows, columns=_TRIAL).iloc[rng.permutation(len(rows))].reset_index(drop=True)
     return table.assign(swapped=rng.random(len(rows)) < 0.5)
 
 
@@ -53,9 +52,6 @@ def read(path: Path | str) -> pd.DataFrame:
     """The ratings in a CSV file, with the columns `rater`, `moved`, `asked`, `pair`, `swapped` and `answer`.
 
     `answer` is -1, 0 or 1: the moved image has less of the attribute, as much, or more, wherever it was shown.
-
-    Raises:
-        BiaslibError: where there is no such file, or it is no table of ratings, or somebody answered a trial twice.
     """
     file = Path(path)
     if not file.is_file():
@@ -83,9 +79,6 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
         Indexed by `moved` and `asked`, in their order of appearance: `change`, the mean answer, in [-1, 1]; `noticed`,
         the paper's other option, the share of answers that see any difference, in [0, 1]; both with intervals over
         raters and pairs (NaN ends with one of either); and the numbers of `raters`, `pairs` and `answers`.
-
-    Raises:
-        BiaslibError: for a table that holds no ratings, or is none.
     """
     table = _checked(ratings, "the table of ratings")
     if table.empty:
@@ -101,29 +94,21 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
             "pairs": grid.shape[1],
             "answers": len(answers),
         }
-    found = pd.DataFrame.from_dict(rows, orient="index")
-    found.index = pd.MultiIndex.from_tuples(list(rows), names=["moved", "asked"])
-    return found
+    result = pd.DataFrame.from_dict(rows, orient="index")
+    result.index = pd.MultiIndex.from_tuples(list(rows), names=["moved", "asked"])
+    return result
 
 
-def agreement(ratings: pd.DataFrame, *, seed: int = 0, resamples: int = 2000) -> Interval:
-    r"""How far raters agree beyond chance: Krippendorff's alpha with squared differences of the answers (2004, ch. 11).
+def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
+    r"""How far raters agree beyond chance, from the squared differences of their answers (Krippendorff 2004, ch. 11).
 
     $$\alpha = 1 - D_o / D_e,$$
 
     the mean squared difference of two raters of one trial over that of any two answers; trials with one rater are left
-    out.
-
-    Args:
-        ratings: as `read` gives them.
-        seed: of the interval.
-        resamples: of the trials.
-
-    Returns:
-        1: all agree; 0: as by chance; below 0: less than that. The interval is over trials, n is their number. NaN
-        where no trial has two raters, or all answers are the same.
+    out. 1: all agree; 0: as by chance; below 0: less than that. The interval is over trials, n is their number. NaN
+    where no trial has two raters, or all answers are the same.
     """
-    units = _checked(ratings, "the table of ratings").groupby(TRIAL, sort=False)["answer"]
+    units = _checked(ratings, "the table of ratings").groupby(_TRIAL, sort=False)["answer"]
     parts = pd.DataFrame(
         {"n": units.size(), "sum": units.sum(), "squares": units.agg(lambda answers: (answers**2).sum())}
     )
@@ -134,51 +119,37 @@ def agreement(ratings: pd.DataFrame, *, seed: int = 0, resamples: int = 2000) ->
     within = 2 * parts["n"] * (parts["squares"] - parts["sum"] ** 2 / parts["n"]) / (parts["n"] - 1)
     columns = np.column_stack([parts["n"], parts["sum"], parts["squares"], within]).astype(float)
     rng = np.random.default_rng(seed)
-    weights = np.vstack([np.ones(count), rng.multinomial(count, np.full(count, 1 / count), resamples)])
+    weights = np.vstack([np.ones(count), rng.multinomial(count, np.full(count, 1 / count), _RESAMPLES)])
     n, total, squares, apart = (weights @ columns).T
     any_two = 2 * (squares - total**2 / n) / (n - 1)
     alphas = 1 - np.divide(apart / n, any_two, out=np.full(len(n), np.nan), where=any_two > 1e-12)
-    drawn = alphas[1:][np.isfinite(alphas[1:])]
-    low, high = np.quantile(drawn, [0.025, 0.975]) if count > 1 and len(drawn) else (np.nan, np.nan)
-    return Interval(float(alphas[0]), float(low), float(high), count)
+    low, high = percentile_ends(alphas[1:]) if count > 1 else (np.nan, np.nan)
+    return Interval(float(alphas[0]), low, high, count)
 
 
-def synthetic(
-    changes: pd.DataFrame,
-    *,
-    raters: int,
-    seed: int,
-    threshold: float = 0.25,
-    noise: float = 0.15,
-    lapses: float = 0.05,
-) -> pd.DataFrame:
+def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 0.05) -> pd.DataFrame:
     """Ratings that nobody gave, to try a study before it is made: **they say nothing about people**.
 
     A drawn rater sees the change with noise, answers "more" or "less" where it exceeds a threshold of their own, and
-    now and then presses any button.
+    now and then presses any button. They are called "synthetic-1" and so on.
 
     Args:
         changes: one row a trial: `moved`, `asked`, `pair` and `change`, how much of the attribute is truly gained.
         raters: how many.
         seed: of everything.
-        threshold: the typical one, in the unit of the changes; raters' own lie around it by a factor of about 1.5.
-        noise: standard deviation of what is seen around what is there.
         lapses: share of answers that look at nothing.
-
-    Returns:
-        A table of ratings, whose raters are called "synthetic-1" and so on.
     """
     rng = np.random.default_rng(seed)
     tables = []
     for number in range(raters):
-        own = threshold * np.exp(rng.normal(0, 0.4))
-        seen = changes["change"].to_numpy(float) + rng.normal(0, noise, len(changes))
-        answer = np.where(np.abs(seen) > own, np.sign(seen), 0)
+        threshold = _THRESHOLD * np.exp(rng.normal(0, 0.4))
+        visible = changes["change"].to_numpy(float) + rng.normal(0, _NOISE, len(changes))
+        answer = np.where(np.abs(visible) > threshold, np.sign(visible), 0)
         lapsed = rng.random(len(changes)) < lapses
         answer[lapsed] = rng.integers(-1, 2, lapsed.sum())
         tables.append(
-            changes[TRIAL].assign(
-                rater=f"{SYNTHETIC}-{number + 1}", swapped=rng.random(len(changes)) < 0.5, answer=answer.astype(int)
+            changes[_TRIAL].assign(
+                rater=f"{_SYNTHETIC}-{number + 1}", swapped=rng.random(len(changes)) < 0.5, answer=answer.astype(int)
             )
         )
     return pd.concat(tables, ignore_index=True)[COLUMNS]
@@ -186,76 +157,7 @@ def synthetic(
 
 def are_synthetic(ratings: pd.DataFrame) -> bool:
     """Whether any of the ratings was drawn and not given."""
-    return bool(ratings["rater"].str.startswith(SYNTHETIC).any())
-
-
-class Session:
-    """One rater's way through a plan, answer by answer; what is answered is in the file, so it can go on any day.
-
-    Args:
-        plan: as `trials` gives it.
-        rater: a name or, better, a number that does not tell who it is.
-        path: of the CSV file, which other raters may share.
-
-    Raises:
-        BiaslibError: for a name that belongs to drawn raters or is empty, a file that is no table of ratings, or one
-            that holds this rater's answers to another plan.
-    """
-
-    def __init__(self, plan: pd.DataFrame, *, rater: str, path: Path | str) -> None:
-        if not rater.strip() or rater.startswith(SYNTHETIC):
-            raise BiaslibError(f"A rater needs a name that does not begin with {SYNTHETIC!r}, not {rater!r}.")
-        self.plan, self.rater, self.path = plan, rater, Path(path)
-        strangers = self._answered() - set(_keys(plan))
-        if strangers:
-            raise BiaslibError(f"{self.path.name} holds {rater}'s answers to another plan: take another file or name.")
-
-    def left(self) -> pd.DataFrame:
-        """The trials that this rater has not answered, in the plan's order."""
-        answered = self._answered()
-        return self.plan[[key not in answered for key in _keys(self.plan)]]
-
-    def answer(self, word: str) -> None:
-        """Writes the answer to the next trial, about the image on the right compared with the one on the left.
-
-        Raises:
-            BiaslibError: for another word than "less", "the same" or "more", or where all is answered.
-        """
-        if word not in ANSWERS:
-            raise BiaslibError(f"An answer is {', '.join(ANSWERS)}, not {word!r}.")
-        with FileLock(f"{self.path}.lock"):
-            left = self.left()
-            if left.empty:
-                raise BiaslibError(f"{self.rater} has answered all {len(self.plan)} trials.")
-            trial = left.iloc[0]
-            answer = -ANSWERS[word] if trial["swapped"] else ANSWERS[word]
-            row = pd.DataFrame([{**trial[[*TRIAL, "swapped"]], "rater": self.rater, "answer": answer}])
-            table = pd.concat([self._known(), row[COLUMNS]], ignore_index=True)
-            with store.replacing(self.path) as partial:
-                table.to_csv(partial, index=False)
-
-    def _known(self) -> pd.DataFrame | None:
-        return read(self.path) if self.path.is_file() else None
-
-    def _answered(self) -> set[tuple[str, str, int]]:
-        known = self._known()
-        return set() if known is None else set(_keys(known[known["rater"] == self.rater]))
-
-
-def _keys(table: pd.DataFrame) -> list[tuple[str, str, int]]:
-    return list(table[TRIAL].itertuples(index=False, name=None))
-
-
-def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    if missing := [column for column in COLUMNS if column not in table.columns]:
-        raise BiaslibError(f"{name} has no column {missing[0]!r}: ratings have {', '.join(COLUMNS)}.")
-    if table[COLUMNS].isna().any(axis=None) or not table["answer"].isin(ANSWERS.values()).all():
-        raise BiaslibError(f"{name} has an answer that is not -1, 0 or 1, or an empty cell: mend or remove its row.")
-    twice = table.duplicated(["rater", *TRIAL])
-    if twice.any():
-        one = table[twice].iloc[0]
-        raise BiaslibError(f"{name} has two answers of {one['rater']} to one trial: remove one of them.")
-    return table[COLUMNS].astype({"pair": int, "swapped": bool, "answer": int})
+    return bool(ratings["rater"].str.startswith(_SYNTHETIC).any())
 
 
 def explained(changes: Sequence[Interval], *, attribute: Interval, target: Interval, margin: float) -> str:
@@ -268,9 +170,9 @@ def explained(changes: Sequence[Interval], *, attribute: Interval, target: Inter
         margin: the largest mean answer about the target that counts as none.
 
     Returns:
-        "no change" where no kind's score is shown to change, so that there is nothing to explain; "smile seen" where
-        the target is seen to change; "not seen" where the attribute is not seen to come; "classifier" where it is and
-        the target moves by less than the margin; else "unsure". Undefined intervals show nothing.
+        "no change" where no kind's score is shown to change; "smile seen" where the target is seen to change; "not
+        seen" where the attribute is not seen to come; "classifier" where it is and the target moves by less than the
+        margin; else "unsure". Undefined intervals show nothing.
     """
     if not any(_leaves_zero(change) for change in changes):
         return "no change"
@@ -281,5 +183,111 @@ def explained(changes: Sequence[Interval], *, attribute: Interval, target: Inter
     return "classifier" if -margin < target.low and target.high < margin else "unsure"
 
 
+class Session:
+    """One rater's way through a plan of `trials`, answer by answer; what is answered is in the CSV file.
+
+    So it can go on any day. Other raters may share the file. A number is a better name than one that tells who it is.
+    """
+
+    def __init__(self, plan: pd.DataFrame, *, rater: str, path: Path | str) -> None:
+        if not rater.strip() or rater.startswith(_SYNTHETIC):
+            raise BiaslibError(f"A rater needs a name that does not begin with {_SYNTHETIC!r}, not {rater!r}.")
+        self.plan, self.rater, self.path = plan, rater, Path(path)
+        strangers = self._answered() - set(_keys(plan))
+        if strangers:
+            raise BiaslibError(f"{self.path.name} holds {rater}'s answers to another plan: take another file or name.")
+
+    def left(self) -> pd.DataFrame:
+        """The trials that this rater has not answered, in the plan's order."""
+        answered = self._answered()
+        return self.plan[[key not in answered for key in _keys(self.plan)]]
+
+    def answer(self, word: str) -> None:
+        """Writes the answer to the next trial, about the image on the right compared with the one on the left."""
+        if word not in _ANSWERS:
+            raise BiaslibError(f"An answer is {', '.join(_ANSWERS)}, not {word!r}.")
+        with FileLock(f"{self.path}.lock"):
+            left = self.left()
+            if left.empty:
+                raise BiaslibError(f"{self.rater} has answered all {len(self.plan)} trials.")
+            trial = left.iloc[0]
+            answer = -_ANSWERS[word] if trial["swapped"] else _ANSWERS[word]
+            row = pd.DataFrame([{**trial[[*_TRIAL, "swapped"]], "rater": self.rater, "answer": answer}])
+            table = pd.concat([self._table(), row[COLUMNS]], ignore_index=True)
+            with store.replacing(self.path) as partial:
+                table.to_csv(partial, index=False)
+
+    def _table(self) -> pd.DataFrame | None:
+        return read(self.path) if self.path.is_file() else None
+
+    def _answered(self) -> set[tuple[str, str, int]]:
+        table = self._table()
+        return set() if table is None else set(_keys(table[table["rater"] == self.rater]))
+
+
+def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
+    """A form for a live notebook: two faces, a question and three buttons; an `ipywidgets.VBox`.
+
+    Every answer is written to the session's file before the next pair is shown. The pictures are what is moved ->
+    (pairs, 2, H, W, 3) uint8, each pair the image and the moved one.
+    """
+    import ipywidgets as widgets  # takes a moment, and only a live notebook needs it
+
+    for moved, last in session.plan.groupby("moved")["pair"].max().items():
+        if moved not in pictures or last >= len(pictures[str(moved)]):
+            raise BiaslibError(f"The plan asks about pairs along {moved} that are not among the pictures.")
+    left, right = (widgets.Image(format="png", width=_SIDE, height=_SIDE) for _ in range(2))
+    question, progress = widgets.HTML(), widgets.HTML()
+    buttons = [widgets.Button(description=word) for word in _ANSWERS]
+    faces, row = widgets.HBox([left, right]), widgets.HBox(buttons)
+
+    def show() -> None:
+        trials = session.left()
+        total = len(session.plan)
+        progress.value = f"{total - len(trials)} of {total} answered, kept in {session.path.name}"
+        if trials.empty:
+            question.value = "That was the last pair. Thank you."
+            faces.layout.display = row.layout.display = "none"
+            return
+        trial = trials.iloc[0]
+        before, after = pictures[trial["moved"]][trial["pair"]]
+        first, second = (after, before) if trial["swapped"] else (before, after)
+        left.value, right.value = _png(first), _png(second)
+        asked = str(trial["asked"]).replace("_", " ")
+        question.value = f"Compared with the face on the left, the one on the right has … of this: <b>{asked}</b>"
+
+    def clicked(button: Any) -> None:
+        session.answer(button.description)
+        show()
+
+    for button in buttons:
+        button.on_click(clicked)
+    show()
+    return widgets.VBox([faces, question, row, progress])
+
+
+def _keys(table: pd.DataFrame) -> list[tuple[str, str, int]]:
+    return list(table[_TRIAL].itertuples(index=False, name=None))
+
+
+def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    if missing := [column for column in COLUMNS if column not in table.columns]:
+        raise BiaslibError(f"{name} has no column {missing[0]!r}: ratings have {', '.join(COLUMNS)}.")
+    if table[COLUMNS].isna().any(axis=None) or not table["answer"].isin(_ANSWERS.values()).all():
+        raise BiaslibError(f"{name} has an answer that is not -1, 0 or 1, or an empty cell: mend or remove its row.")
+    twice = table.duplicated(["rater", *_TRIAL])
+    if twice.any():
+        rater = table[twice].iloc[0]["rater"]
+        raise BiaslibError(f"{name} has two answers of {rater} to one trial: remove one of them.")
+    return table[COLUMNS].astype({"pair": int, "swapped": bool, "answer": int})
+
+
 def _leaves_zero(value: Interval) -> bool:
     return value.low > 0 or value.high < 0
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    """Enlarged without new edges, so that nobody rates squares."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC).save(buffer, format="PNG")
+    return buffer.getvalue()

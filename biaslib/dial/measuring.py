@@ -12,7 +12,7 @@ from torch import nn
 
 from biaslib import attribution, metrics, models, training, worlds
 from biaslib.chapters import scene_models
-from biaslib.chapters.planted_maps import METHODS
+from biaslib.chapters.localisation import METHODS
 from biaslib.dial.trials import Trial, network, train
 from biaslib.metrics import Labels
 from biaslib.samples import Samples

@@ -255,6 +255,15 @@ def holm(p: Values) -> np.ndarray:
     return adjusted
 
 
+def percentile_ends(draws: np.ndarray, tail: float = 0.025) -> tuple[float, float]:
+    """What `tail` of the draws (n,) of a bootstrap lies below, and above; NaN draws are left out, NaN without any."""
+    defined = draws[~np.isnan(draws)]
+    if len(defined) == 0:
+        return np.nan, np.nan
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return float(low), float(high)
+
+
 def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:

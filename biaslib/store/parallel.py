@@ -61,6 +61,16 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
         _ONE_AT_A_TIME.release()
 
 
+def one_thread(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The function as one of a tuple of its arguments, on one thread: what `stored` computes its results with."""
+
+    @functools.wraps(function)
+    def compute(key: Any) -> Any:
+        return single_threaded(function, *key)
+
+    return compute
+
+
 @contextlib.contextmanager
 def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
     """An executor for independent work, and how many pieces it does at once.

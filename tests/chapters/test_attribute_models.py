@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib.chapters import attribute_models
-from biaslib.chapters.attribute_maps import Evaluation
+from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment, known_attributes, trained
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
@@ -72,7 +72,7 @@ def test_faces_of_much_detail_are_drawn_for_training_and_for_evaluation():
     plain, clear = QUICK.samples(), asked.samples()
     assert plain.labels.equals(clear.labels)
     assert (plain.images != clear.images).any()
-    assert (Evaluation(images=5, detail=1.0).factors()["detail"] == 1).all()
+    assert (EvaluationFaces(images=5, detail=1.0).factors()["detail"] == 1).all()
 
 
 def test_a_model_tells_the_asked_for_attributes_and_is_trained_once(monkeypatch):

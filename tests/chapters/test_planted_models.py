@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 
-from biaslib import attribution, models, training
-from biaslib.chapters import planted_maps, planted_models, planted_scores
-from biaslib.chapters.planted_maps import ALL_METHODS, METHODS, TOOLBOX, Evaluation
+from biaslib import models, training
+from biaslib.chapters import planted_models
+from biaslib.chapters.perturbation import cue_logits
 from biaslib.chapters.planted_models import USE_CASES, Setting
-from biaslib.chapters.planted_scores import Outline
 from biaslib.errors import BiaslibError
-from biaslib.metrics import causal_effect
 from biaslib.store import parallel
 
 TINY = Setting(images=64, size=32, epochs=1)
-FEW = Evaluation(images=10)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +69,7 @@ def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
     monkeypatch.setitem(USE_CASES, "pets", case)
     setting = replace(TINY, source="photos")
     planted_models.known(setting)
-    planted_maps.answers([setting], images=8)
+    cue_logits([setting], images=8)
     assert asked == ["train", "test"]
 
 
@@ -106,87 +102,6 @@ def test_images_have_the_cue_where_their_strength_puts_it(use_case):
         np.testing.assert_array_equal(table[case.world.target], drawn[None][case.world.target])
 
 
-@pytest.mark.parametrize("use_case", list(USE_CASES))
-def test_answers_with_and_without_the_cue_are_the_causal_effect_and_every_test_set(use_case):
-    case, setting = USE_CASES[use_case], replace(TINY, use_case=use_case)
-    (found,) = planted_maps.answers([setting], images=24, seed=77)
-    model = planted_models.known(setting)
-    factors = case.world.factors(24, strength=0.5, seed=77)
-    effect = causal_effect(
-        lambda images: softmax(training.predict(model, images), axis=1)[:, case.favoured],
-        case.world, factors, cue=case.world.cue, size=32,
-    )  # fmt: skip
-    np.testing.assert_allclose(found.effect, effect, atol=1e-6)
-    for strength in (None, 0.5, 1.0):
-        test = planted_models.pictures(use_case, 24, strength=strength, size=32, seed=77)
-        expected = training.predict(model, test.images).argmax(axis=1) == test.labels[case.world.target].to_numpy(int)
-        np.testing.assert_array_equal(found.correct(strength), expected)
-
-
-def test_maps_are_those_of_the_methods_for_the_explained_class():
-    (found,) = planted_maps.maps([TINY], FEW)
-    model, samples = planted_models.known(TINY), FEW.samples(TINY)
-    np.testing.assert_array_equal(found["explained"], found["logits"].argmax(axis=1))
-    np.testing.assert_array_equal(found["truth"], samples.labels["cat"].to_numpy(int))
-    pixels, targets = models.to_tensor(samples.images), found["explained"][:, None]
-    expected = attribution.integrated_gradients(model, pixels, targets, steps=64)[:, 0].numpy()
-    np.testing.assert_allclose(found["Integrated gradients"], expected, rtol=1e-5)
-    toolbox = attribution.epsilon_lrp(model, pixels, targets, eps=10.0, rule="toolbox", scaled=True)[:, 0].numpy()
-    np.testing.assert_allclose(found[TOOLBOX], toolbox, rtol=1e-5)
-    assert set(ALL_METHODS) == {*METHODS, TOOLBOX}
-    (true,) = planted_maps.maps([TINY], replace(FEW, explained="true"))
-    np.testing.assert_array_equal(true["explained"], true["truth"])
-
-
-@pytest.mark.parametrize("use_case", list(USE_CASES))
-def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use_case, monkeypatch):
-    case, outline = USE_CASES[use_case], Outline(boxes=False, extension=0.0)
-    samples = FEW.samples(replace(TINY, use_case=use_case))
-    truth = samples.labels[case.world.target].to_numpy(int)
-    region = next(region for region, number in case.objects.values() if number == case.favoured)
-    maps = {name: np.ones((10, 4, 4), np.float32) for name in ALL_METHODS}
-    maps["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
-    maps["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
-    found = {**maps, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
-    monkeypatch.setattr(planted_scores.parallel, "stored", lambda *_: [found])
-    table = planted_scores.run_scores((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
-    exact = table.loc["Integrated gradients"]
-    on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
-    np.testing.assert_allclose(on_it[["rma", "rra"]], 1)
-    flat = table.loc["Grad-CAM"]
-    np.testing.assert_allclose(flat["rma"], flat["area"], rtol=1e-5)
-    np.testing.assert_allclose(flat["rra"], flat["area"], rtol=1e-5)
-    assert table.loc["Score-CAM", ["rma", "rra"]].isna().all(axis=None)
-    assert table["correct"].all()
-    assert set(table["object"]) == set(case.objects)
-
-
-def test_objects_are_boxed_and_extended_as_asked():
-    samples = planted_models.pictures("pets", 30, strength=1.0, size=32, seed=1)
-    plain = planted_scores.regions("pets", samples, Outline(boxes=False, extension=0.0))
-    boxed = planted_scores.regions("pets", samples, Outline())
-    cats = np.flatnonzero(samples.labels["cat"])
-    np.testing.assert_array_equal(boxed["Cat"][0], cats)
-    np.testing.assert_array_equal(boxed["Ball"][0], cats)
-    np.testing.assert_array_equal(plain["Ball"][1], samples.masks["ball"][cats])
-    for mask, box in zip(plain["Cat"][1], boxed["Cat"][1], strict=True):
-        down, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-        assert box[down[0] : down[-1] + 1, across[0] : across[-1] + 1].all()
-        assert box.sum() == (np.ptp(down) + 1) * (np.ptp(across) + 1)
-    unextended = planted_scores.regions("pets", samples, Outline(extension=0.0))
-    np.testing.assert_allclose(boxed["Ball"][1].sum((1, 2)), 1.5 * unextended["Ball"][1].sum((1, 2)), atol=0.5)
-    np.testing.assert_array_equal(boxed["Cat"][1], unextended["Cat"][1])
-    fruits = planted_models.pictures("fruits", 10, strength=1.0, size=32, seed=1)
-    outlined = planted_scores.regions("fruits", fruits, Outline(extension=0.0))
-    np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
-
-
-def test_coarse_maps_are_enlarged_bilinearly_or_as_cells():
-    coarse = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
-    np.testing.assert_array_equal(planted_scores._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
-    np.testing.assert_allclose(planted_scores._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
-
-
 def test_what_cannot_be_is_said():
     with pytest.raises(BiaslibError, match="use_case must be pets or fruits, not 'birds'"):
         Setting(use_case="birds")
@@ -194,5 +109,3 @@ def test_what_cannot_be_is_said():
         Setting(source="drawings")
     with pytest.raises(BiaslibError, match="seed must be below 10,000"):
         Setting(seed=10_000)
-    with pytest.raises(BiaslibError, match="explained must be predicted or true"):
-        Evaluation(explained="both")

@@ -8,8 +8,17 @@ import pytest
 from PIL import Image
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
-from biaslib.chapters.rating import COLUMNS, Session, agreement, are_synthetic, perceived, read, synthetic, trials
-from biaslib.chapters.rating_widget import widget
+from biaslib.chapters.rating import (
+    COLUMNS,
+    Session,
+    are_synthetic,
+    krippendorff_alpha,
+    perceived,
+    read,
+    synthetic,
+    trials,
+    widget,
+)
 from biaslib.errors import BiaslibError
 
 QUESTIONS = {"Eyeglasses": ("Eyeglasses", "Smiling"), "nothing": ("Smiling",)}
@@ -87,27 +96,27 @@ def test_no_ratings_are_refused():
 
 def test_alpha_by_hand():
     # two raters, two trials: (1, 1) and (0, 1): D_o = 2/4 = 1/2, of all 12 ordered pairs 6 differ: D_e = 1/2
-    assert agreement(grid([[1, 0], [1, 1]])).estimate == pytest.approx(0.0)
-    assert agreement(grid([[1, -1, 0], [1, -1, 0]])).estimate == pytest.approx(1.0)
+    assert krippendorff_alpha(grid([[1, 0], [1, 1]])).estimate == pytest.approx(0.0)
+    assert krippendorff_alpha(grid([[1, -1, 0], [1, -1, 0]])).estimate == pytest.approx(1.0)
 
 
 def test_alpha_is_fleiss_kappa_for_two_words_and_its_own_correction():
     answers = (np.random.default_rng(1).random((5, 40)) < np.linspace(0.05, 0.95, 40)).astype(int)
     kappa = fleiss_kappa(aggregate_raters(answers.T)[0])
-    found = agreement(grid(answers))
+    found = krippendorff_alpha(grid(answers))
     assert found.estimate == pytest.approx(1 - (1 - kappa) * (answers.size - 1) / answers.size)
     assert found.low < found.estimate < found.high
     assert found.n == 40
 
 
 def test_alpha_of_raters_who_guess_covers_zero():
-    found = agreement(grid(np.random.default_rng(2).integers(-1, 2, (6, 200))))
+    found = krippendorff_alpha(grid(np.random.default_rng(2).integers(-1, 2, (6, 200))))
     assert found.low < 0 < found.high
 
 
 @pytest.mark.parametrize("answers", [np.ones((3, 4)), np.ones((1, 4))], ids=["all the same", "one rater"])
 def test_alpha_is_undefined_without_differences_or_with_one_rater(answers):
-    assert np.isnan(agreement(grid(answers)).estimate)
+    assert np.isnan(krippendorff_alpha(grid(answers)).estimate)
 
 
 def changes(value, pairs=200):

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from biaslib.book import recorded
-from biaslib.chapters import face_directions, face_generators, rating
-from biaslib.chapters.face_sensitivity import Walk, audited
+from biaslib.chapters import face_generators, latent, rating
+from biaslib.chapters.latent_audit import DirectionAudit, target_classifiers
 from biaslib.errors import BiaslibError
 from biaslib.gan import counterfactuals
 from biaslib.gan.directions import attribute_direction
@@ -122,16 +122,23 @@ def test_reproduction_says_what_is_compared_and_what_differs():
 
 
 def test_judges_of_photographs_are_said_to_have_the_faces_of_the_audited_models():
-    assert "same photographs" in face_directions.classifiers.__doc__
+    assert "same photographs" in latent.attribute_classifiers.__doc__
 
 
 def test_classifiers_of_another_size_than_the_generator_are_refused():
-    judges = tuple(face_directions.classifiers(1, size=64))
-    models = tuple(audited("Eyeglasses", 0.0, 2, images=100, kept=50, epochs=1))
+    judges = tuple(latent.attribute_classifiers(1, size=64))
+    models = tuple(target_classifiers("Eyeglasses", 0.0, 2, images=100, kept=50, epochs=1))
     with pytest.raises(BiaslibError, match="draws faces of 32 px, but classifiers or judges read 64 px"):
-        Walk(generator="faces-0", models=models, judges=judges, attributes=("Eyeglasses",))
+        DirectionAudit(
+            generator="faces-0", target_classifiers=models, attribute_classifiers=judges, attributes=("Eyeglasses",)
+        )
     with pytest.raises(BiaslibError, match="draws faces of 32 px"):
-        Walk(generator=face_generators.quick(), models=models, judges=judges, attributes=("Eyeglasses",))
+        DirectionAudit(
+            generator=face_generators.quick(),
+            target_classifiers=models,
+            attribute_classifiers=judges,
+            attributes=("Eyeglasses",),
+        )
 
 
 def test_the_front_page_does_not_say_that_no_result_was_typed():

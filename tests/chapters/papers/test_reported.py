@@ -2,9 +2,9 @@
 
 import pytest
 
+from biaslib.chapters.localisation import METHODS
 from biaslib.chapters.papers import reported
-from biaslib.chapters.planted_maps import METHODS
-from biaslib.chapters.planted_perturbation import RANDOM
+from biaslib.chapters.perturbation import RANDOM
 
 
 def test_table_1_is_whole_and_biased_networks_lose_what_the_paper_says():

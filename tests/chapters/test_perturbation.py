@@ -1,3 +1,5 @@
+"""What models with a planted bias answer when images change."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -6,23 +8,25 @@ from scipy.special import softmax
 
 from biaslib import metrics, training
 from biaslib.chapters import planted_models
-from biaslib.chapters.planted_maps import METHODS, Evaluation
-from biaslib.chapters.planted_models import USE_CASES, Setting
-from biaslib.chapters.planted_perturbation import (
+from biaslib.chapters.localisation import METHODS, EvaluationImages
+from biaslib.chapters.perturbation import (
     CUE,
     OBJECT,
     ORDERS,
     RANDOM,
     Curves,
     Destruction,
+    cue_logits,
     curves,
     exchanged,
     exchanges,
 )
+from biaslib.chapters.planted_models import USE_CASES, Setting
 from biaslib.errors import BiaslibError
+from biaslib.metrics import causal_effect
 
 TINY = Setting(images=64, size=32, epochs=1)
-FEW = Evaluation(images=20)
+FEW = EvaluationImages(images=20)
 SHORT = Destruction(images=8, steps=6, region=4)
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -125,3 +129,20 @@ def test_the_cues_regions_are_the_tiles_its_mask_touches():
 def test_photos_have_no_exact_exchange():
     with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
         exchanged(replace(TINY, source="photos"), FEW)
+
+
+@pytest.mark.parametrize("use_case", list(USE_CASES))
+def test_answers_with_and_without_the_cue_are_the_causal_effect_and_every_test_set(use_case):
+    case, setting = USE_CASES[use_case], replace(TINY, use_case=use_case)
+    (found,) = cue_logits([setting], images=24, seed=77)
+    model = planted_models.known(setting)
+    factors = case.world.factors(24, strength=0.5, seed=77)
+    effect = causal_effect(
+        lambda images: softmax(training.predict(model, images), axis=1)[:, case.favoured],
+        case.world, factors, cue=case.world.cue, size=32,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.effect, effect, atol=1e-6)
+    for strength in (None, 0.5, 1.0):
+        test = planted_models.pictures(use_case, 24, strength=strength, size=32, seed=77)
+        expected = training.predict(model, test.images).argmax(axis=1) == test.labels[case.world.target].to_numpy(int)
+        np.testing.assert_array_equal(found.correct(strength), expected)

@@ -1,0 +1,315 @@
+"""Codes of generated faces, directions along which attributes come, and what says which attributes a face has."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from torch import nn
+
+from biaslib import store, training
+from biaslib.chapters import attribute_models, face_generators
+from biaslib.chapters.attribute_models import Experiment, Key, keyed, known, known_attributes
+from biaslib.errors import BiaslibError
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
+from biaslib.gan.encoder import encoded
+from biaslib.gan.networks import Generator
+from biaslib.statistics import Interval
+from biaslib.statistics.intervals import percentile_ends
+from biaslib.store import fingerprint, parallel
+from biaslib.worlds.faces import STRENGTH, Faces
+
+# the attribute that classifiers are audited for, and the protected one: the paper balances on both
+BALANCED_ON: Final = ("Smiling", "Clan")
+# what the pages move: on both of the book's generators a plane parts their codes with an accuracy well above .7, the
+# attribute classifiers tell them on rendered faces with a balanced accuracy above .9 and see them in generated ones a
+# third as often or more; features of eyes and noses are left alone
+MANIPULATED: Final = (
+    "Eyeglasses", "Wearing_Hat", "Black_Hair", "Blond_Hair", "Gray_Hair", "Mouth_Slightly_Open", "Smiling",
+)  # fmt: skip
+LEAST_ACCURACY: Final = 0.7  # of the plane
+LEAST_JUDGED: Final = 0.9  # balanced accuracy of the attribute classifiers
+LEAST_DRAWN: Final = 1 / 3  # of the share among rendered faces
+# columns of the world's table that no label tells; "backdrop" is how light the background is
+UNLABELLED_FACTORS: Final = (
+    "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
+)  # fmt: skip
+WAYS: Final = ("encoded", "generated")
+_LEAST_R2: Final = 0.5
+_PENALTY: Final = 30.0
+_SHARE_TESTED: Final = 0.2
+_RESAMPLES: Final = 1000
+# rendered faces of the regression, of attribute classifiers and of codes are others than those of the models under
+# audit, and codes are others than those of the audits; there are no other photographs
+_REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED, _CODES_SEED = 5_000_000, 6_000_000, 7_000_000, 8_000_000
+
+
+def attribute_classifiers(
+    count: int = 3, *, source: str = "generated", images: int = 6000, epochs: int = 7, size: int = 32
+) -> list[Experiment]:
+    """Models of all attributes that judge generated faces; trained on real or rendered ones as they come.
+
+    Each has rendered faces of its own, and other ones than those of the models under audit. From "celeba" these and the
+    audited models learn from the same photographs, the first of the training split, so that they may share an error.
+    """
+    detail = 1.0 if source == "generated" else 0.0
+    return [
+        Experiment(
+            source=source, images=images, epochs=epochs, size=size, seed=_CLASSIFIERS_SEED + number, detail=detail
+        )
+        for number in range(count)
+    ]
+
+
+def attribute_probabilities(
+    networks: Sequence[nn.Module], images: np.ndarray, *, attributes: Sequence[str] = Faces.attributes
+) -> pd.DataFrame:
+    """What attribute classifiers say of images (N, size, size, 3) uint8: the mean of their probabilities.
+
+    N rows, one column an attribute, in [0, 1]; `attributes` name what each output tells.
+    """
+    if not networks:
+        raise BiaslibError("There are no attribute classifiers to ask: train at least one.")
+    means = np.mean([expit(training.predict(network, images)) for network in networks], axis=0)
+    if means.shape[1] != len(attributes):
+        raise BiaslibError(
+            f"The classifiers have {means.shape[1]} outputs, not the {len(attributes)} named in attributes."
+        )
+    return pd.DataFrame(means, columns=list(attributes))
+
+
+def testable_attributes(
+    accuracy: pd.DataFrame, judged: pd.Series, drawn: pd.DataFrame, rendered: pd.Series
+) -> pd.Series:
+    """Which attributes generators can be asked about: a plane parts their codes, they are recognised, and drawn.
+
+    Args:
+        accuracy: of the linear classifier of codes: a row an attribute, a column a generator; NaN where none was
+            fitted. It has to be above .7 with every generator.
+        judged: balanced accuracy of the attribute classifiers on rendered faces; above .9.
+        drawn: a row an attribute, a column a generator: share of its faces in which the classifiers see the attribute.
+        rendered: the same of rendered faces, a third of which every generator has to reach; not 0.
+    """
+    often = drawn.div(rendered.where(rendered > 0), axis=0).min(axis=1) >= LEAST_DRAWN
+    return (accuracy.min(axis=1, skipna=False) > LEAST_ACCURACY) & (judged > LEAST_JUDGED) & often
+
+
+@dataclass(frozen=True)
+class NuisanceRegressor:
+    """Reads factors that no label tells from images of one size: a linear regression on the pixels."""
+
+    size: int  # of the images, in pixels
+    r2: pd.Series  # of each factor, on rendered faces that the regression was not fitted on
+    weights: np.ndarray  # (factors, size · size · 3), for pixels in [-1, 1] and factors in standard deviations
+    offset: np.ndarray  # (factors,)
+
+    @property
+    def factors(self) -> list[str]:
+        """Those with an R² of at least .5; the others cannot be read from the pixels."""
+        return [str(name) for name in self.r2.index[self.r2 >= _LEAST_R2]]
+
+    def __call__(self, images: np.ndarray) -> pd.DataFrame:
+        """The factors of images (N, size, size, 3) uint8, in standard deviations over rendered faces."""
+        if images.shape[1:] != (self.size, self.size, 3):
+            raise BiaslibError(f"Factors are read from {self.size} px here, not from images {images.shape[1:]}.")
+        values = _flat(images) @ self.weights.T + self.offset
+        return pd.DataFrame(values, columns=list(self.r2.index))[self.factors]
+
+
+def nuisance_regressor(*, size: int = 32, count: int = 6000) -> NuisanceRegressor:
+    """The regression of `UNLABELLED_FACTORS` on rendered faces, of which a fifth are kept back for R²."""
+    fit = store.get_or_compute("face-looks", (size, count), functools.partial(_fitted, (size, count)))
+    r2 = pd.Series(fit["r2"], index=list(UNLABELLED_FACTORS))
+    return NuisanceRegressor(size, r2, fit["weights"], fit["offset"])
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """All that codes and their labels depend on; made by `code_request`."""
+
+    generator: str | face_generators.Experiment  # the name of one that comes with the book, or one to be trained
+    weights: str  # a fingerprint of its weights and of its encoder's
+    classifiers: tuple[Key, ...]  # who label generated faces; () for encoded ones, which have labels of their own
+    way: str
+    count: int
+    seed: int  # of the faces or codes
+
+
+def code_request(
+    generator: str | face_generators.Experiment,
+    classifiers: Sequence[Experiment],
+    *,
+    way: str,
+    count: int,
+    seed: int = 0,
+) -> CodeRequest:
+    """What to ask `labelled_codes` for; trains the generator and the classifiers where the store lacks them.
+
+    The way is "encoded", rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2), or
+    "generated", faces of random codes with the classifiers' labels.
+    """
+    if way not in WAYS:
+        raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {way!r}.")
+    if count < 1:
+        raise BiaslibError(f"count must be at least 1, not {count}.")
+    if way == "generated":
+        attribute_models.trained(classifiers)
+    keys = tuple(keyed(classifiers)) if way == "generated" else ()
+    networks = generator_of(generator)
+    states = [network.state_dict() for network in (networks.generator, networks.encoder)]
+    # another training under the same name is another generator
+    weights = fingerprint.of_value([{name: tensor.numpy() for name, tensor in state.items()} for state in states])
+    return CodeRequest(generator, weights, keys, way, count, seed)
+
+
+def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
+    """(count, latent) codes and a table of as many rows; through the store, so that pages have the same.
+
+    The columns are bool: the attributes, and for each unlabelled factor whether it is above rendered faces' mean.
+    """
+    arrays = dict(store.get_or_compute("face-codes", request, functools.partial(_labelled, (request,))))
+    return arrays.pop("codes"), pd.DataFrame(arrays)
+
+
+def generator_of(generator: str | face_generators.Experiment) -> face_generators.Trained:
+    """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
+    if isinstance(generator, str):
+        return face_generators.kept(generator)[0]
+    return face_generators.trained([generator])[0]
+
+
+def size_of(generator: Generator) -> int:
+    """Height and width of its images, in pixels."""
+    return int(4 * 2 ** (len(generator.widths) - 1))
+
+
+def directions(
+    codes: np.ndarray,
+    labels: pd.DataFrame,
+    attributes: Sequence[str],
+    *,
+    balanced_on: tuple[str, ...] = BALANCED_ON,
+    each: int = 800,
+    seed: int = 0,
+) -> dict[str, Direction]:
+    """The direction of each attribute, see `gan.directions.attribute_direction`, which also says what is refused."""
+    return {
+        attribute: attribute_direction(codes, labels, attribute, balanced_on=balanced_on, each=each, seed=seed)
+        for attribute in attributes
+    }
+
+
+@dataclass(frozen=True)
+class AuditDirections:
+    """The directions of an audit with one generator."""
+
+    fitted: dict[str, Direction]  # of each attribute, as fitted
+    vectors: np.ndarray  # (A, latent), of length 1: what faces are moved along, in the same order
+    # (K, latent): what is projected out of random directions, so that a control is treated as what it is compared with;
+    # K is 0 where directions are taken as fitted
+    named: np.ndarray
+
+
+def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogonal: bool = True) -> AuditDirections:
+    """Directions of attributes without what they share with one another, `BALANCED_ON` and every unlabelled factor.
+
+    They are fitted on the codes asked for, and left as fitted where they need not be orthogonal.
+    """
+    codes, labels = labelled_codes(request)
+    names = (*BALANCED_ON, *(str(name) for name in labels if name in UNLABELLED_FACTORS))
+    # a factor that is the same on all faces has no direction
+    varied = [name for name in names if labels[name].any() and not labels[name].all()]
+    others = [name for name in varied if name not in attributes] if orthogonal else []
+    fitted = directions(codes, labels, [*attributes, *others], seed=request.seed)
+    own, named = {name: fitted[name] for name in attributes}, as_matrix(fitted)
+    if not orthogonal:
+        return AuditDirections(own, named, named[:0])
+    return AuditDirections(own, orthogonalised(named)[: len(own)], named)
+
+
+def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, Interval]:
+    """How much directions change what they are named after, and how much the others of these attributes.
+
+    Args:
+        changes: (A, A, N): along the direction of attribute a, the change of each attribute b on N codes.
+        seed: of the bootstrap over codes.
+
+    Returns:
+        The mean over attributes of the mean change of the own one; the mean over all pairs of the absolute mean change
+        of another one; and the second over the first, so that a shorter way is not taken for a cleaner one (NaN where
+        the first is not positive). With 95 % intervals over codes.
+    """
+    if changes.ndim != 3 or changes.shape[0] != changes.shape[1] or len(changes) < 2:
+        raise BiaslibError(f"changes must be (A, A, N) of at least two attributes, not {changes.shape}.")
+    count = changes.shape[2]
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), _RESAMPLES) / count
+    # the first column is the estimate itself
+    means = changes @ np.concatenate([np.full((1, count), 1 / count), drawn]).T
+    own = np.einsum("aar->ar", means).mean(axis=0)
+    others = np.abs(means)[~np.eye(len(changes), dtype=bool)].mean(axis=0)
+    share = np.divide(others, own, out=np.full_like(own, np.nan), where=own > 0)
+    return _over_codes(own, count), _over_codes(others, count), _over_codes(share, count)
+
+
+@parallel.one_thread
+def _fitted(size: int, count: int) -> dict[str, np.ndarray]:
+    from sklearn.linear_model import Ridge
+
+    table = Faces().factors(count, strength=STRENGTH, seed=_REGRESSION_SEED, detail=1.0)
+    faces = Faces().render(table, size=size, regions=("background",))
+    behind = faces.masks["background"]
+    table["backdrop"] = (faces.images.mean(axis=3) * behind).sum((1, 2)) / np.maximum(behind.sum((1, 2)), 1)
+    factors = table[list(UNLABELLED_FACTORS)].to_numpy(float)
+    factors = (factors - factors.mean(0)) / factors.std(0)
+    pixels, split = _flat(faces.images), round((1 - _SHARE_TESTED) * count)
+    model = Ridge(alpha=_PENALTY).fit(pixels[:split], factors[:split])
+    missed = np.square(model.predict(pixels[split:]) - factors[split:]).mean(0) / factors[split:].var(0)
+    return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
+
+
+@parallel.one_thread
+def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
+    networks = generator_of(request.generator)
+    size = size_of(networks.generator)
+    if request.way == "encoded":
+        codes, labels, images = _encoded_faces(networks, size, request.count, _FACES_SEED + request.seed)
+    else:
+        classifiers = [known(key) for key in request.classifiers]
+        codes, labels, images = _generated_faces(
+            networks.generator, classifiers, request.count, _CODES_SEED + request.seed
+        )
+    labels = pd.concat([labels, nuisance_regressor(size=size)(images) > 0], axis=1)
+    return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
+
+
+def _encoded_faces(
+    networks: face_generators.Trained, size: int, count: int, seed: int
+) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+    """Codes that the encoder gives rendered faces, the faces' true labels, and the faces."""
+    table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
+    images = Faces().render(table, size=size, regions=()).images
+    labels = table[list(known_attributes("generated"))].astype(bool)
+    return encoded(networks.encoder, images), labels, images
+
+
+def _generated_faces(
+    generator: Generator, classifiers: Sequence[nn.Module], count: int, seed: int
+) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+    """Codes drawn at random, what attribute classifiers say of their images, and the images."""
+    codes = latent_codes(count, generator.latent, seed=seed)
+    images = draw(generator, codes)
+    return codes, attribute_probabilities(classifiers, images) >= 0.5, images
+
+
+def _over_codes(values: np.ndarray, count: int) -> Interval:
+    """The first value with the middle 95 % of the others, which are resamples; no ends where one is undefined."""
+    low, high = percentile_ends(values[1:]) if np.isfinite(values[1:]).all() else (np.nan, np.nan)
+    return Interval(float(values[0]), low, high, count)
+
+
+def _flat(images: np.ndarray) -> np.ndarray:
+    return images.reshape(len(images), -1).astype(np.float32) / 127.5 - 1

@@ -1,0 +1,267 @@
+"""Classifiers of smiles under audit: what they say while a generator changes faces along directions; through the store.
+
+After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+from scipy.special import expit
+
+from biaslib import training
+from biaslib.chapters import attribute_models, face_generators, latent
+from biaslib.chapters.attention import EvaluationFaces
+from biaslib.chapters.attribute_models import Experiment, Key, keyed, known
+from biaslib.errors import BiaslibError
+from biaslib.gan.counterfactuals import draw, latent_codes, traversal
+from biaslib.gan.directions import freed, random_directions
+from biaslib.statistics import holm
+from biaslib.store import parallel
+from biaslib.worlds.faces import Faces
+
+TARGET: Final = "Smiling"
+STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
+# verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
+STEP: Final = 3.0
+_POWER: Final = 0.8
+# codes and directions of the audit are not those that attribute directions were fitted on
+_CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
+
+
+def target_classifiers(
+    tied_to: str, mcc: float, count: int, *, images: int = 6000, kept: int = 3000, epochs: int = 6, seed: int = 0
+) -> list[Experiment]:
+    """Classifiers of smiles whose training faces tie smiles to another attribute.
+
+    Args:
+        tied_to: the attribute.
+        mcc: its correlation with `Smiling` among the training faces; 0 for an unbiased reference model.
+        count: how many classifiers, each with its own faces.
+        images: drawn for each, before faces are left out.
+        kept: how many are left, the same for every correlation.
+        epochs: passes over them.
+        seed: of the first classifier.
+    """
+    return [
+        Experiment(
+            attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed + number,
+            correlation=(TARGET, mcc), tied_to=tied_to,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectionAudit:
+    """An audit with one generator."""
+
+    generator: str | face_generators.Experiment  # the name of one that comes with the book, or one to be trained
+    target_classifiers: tuple[Experiment, ...]  # under audit, of one output each
+    attribute_classifiers: tuple[Experiment, ...]  # models of all attributes, which say what else a direction changes
+    attributes: tuple[str, ...]  # along whose directions faces are moved
+    way: str = "encoded"  # what directions are fitted on, see `latent.code_request`
+    orthogonal: bool = True  # see `latent.audit_directions`; random directions are treated alike
+    fitted: int = 4000  # codes that directions are fitted on
+    codes: int = 200  # at which the classifiers are asked
+    random: int = 12  # directions without a meaning, the control
+    steps: tuple[float, ...] = STEPS  # how far along each direction; with `STEP` and its negative
+    seed: int = 0  # of all codes and directions
+
+    def __post_init__(self) -> None:
+        if self.way not in latent.WAYS:
+            raise BiaslibError(f"way must be {' or '.join(latent.WAYS)}, not {self.way!r}.")
+        if not {STEP, -STEP} <= set(self.steps):
+            raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
+        if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
+            raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
+        recipe = face_generators.RECIPES.get(self.generator) if isinstance(self.generator, str) else self.generator
+        sizes = {model.size for model in (*self.target_classifiers, *self.attribute_classifiers)}
+        if recipe and sizes - {recipe.gan.size}:  # an unknown name is refused where it is looked for
+            raise BiaslibError(
+                f"The generator draws faces of {recipe.gan.size} px, but classifiers or judges read "
+                f"{', '.join(str(size) for size in sorted(sizes - {recipe.gan.size}))} px: train them at its size."
+            )
+
+
+@dataclass(frozen=True)
+class DirectionAuditResult:
+    """What came of an audit of M classifiers along A attributes' and R random directions, by S steps from N codes."""
+
+    audit: DirectionAudit
+    before: np.ndarray  # (M, N) probabilities of a smile on the faces as drawn
+    along: np.ndarray  # (M, A, S, N) the same along each attribute's direction
+    random: np.ndarray  # (M, R, S, N) along each random direction
+    # attribute or unlabelled factor -> (A, N) its change from `-STEP` to `STEP` along each attribute's direction:
+    # differences of probabilities, of factors in standard deviations
+    judged: dict[str, np.ndarray]
+    # of the linear classifier behind each direction, on other codes: a row an attribute, with `low`, `high` and `n`
+    accuracy: pd.DataFrame
+    vectors: np.ndarray  # (A, latent), of length 1
+    controls: np.ndarray  # (R, latent), the random directions, of length 1
+
+    def change(self, rows: slice, *, random: bool = False, step: float = STEP) -> np.ndarray:
+        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step."""
+        steps = self.audit.steps
+        if not {step, -step} <= set(steps):
+            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in steps)}.")
+        scores = (self.random if random else self.along)[rows]
+        return scores[:, :, steps.index(step)] - scores[:, :, steps.index(-step)]
+
+
+def direction_audits(audits: Sequence[DirectionAudit]) -> list[DirectionAuditResult]:
+    """The audits' results, in their order; generators and models are trained where the store lacks them.
+
+    Raises:
+        BiaslibError: for an unknown generator, or faces of too few kinds to fit a direction.
+    """
+    everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
+    attribute_models.trained(list(dict.fromkeys(model for several in everyone for model in several)))
+    keys = []
+    for audit in audits:
+        judges = audit.attribute_classifiers
+        request = latent.code_request(audit.generator, judges, way=audit.way, count=audit.fitted, seed=audit.seed)
+        keys.append((audit, tuple(keyed(audit.target_classifiers)), tuple(keyed(judges)), request))
+    results = parallel.stored("face-sensitivity", keys, _audited)
+    return [_result(audit, arrays) for audit, arrays in zip(audits, results, strict=True)]
+
+
+def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
+    """Whether directions change answers more than directions without a meaning do.
+
+    A random direction and its opposite are equally likely, so that the changes from -step to +step have mean 0 over
+    random directions; their root mean square is what chance gives. Over G generators the mean change of an attribute is
+    compared with it by Student's t with G R degrees of freedom.
+
+    Args:
+        changes: (G, A) mean change along each attribute's direction with each generator.
+        random: (G, R) along random directions.
+
+    Returns:
+        A row a direction: `change` (mean over generators), `chance` (what one standard deviation of chance is for such
+        a mean), `t`, `p` two-sided, `p_holm` corrected over the directions. NaN where all random changes are 0.
+    """
+    if len(changes) != len(random) or random.size == 0:
+        raise BiaslibError(
+            f"changes {changes.shape} and random {random.shape} must have the same generators, and some."
+        )
+    mean = changes.mean(axis=0)
+    chance = np.sqrt(np.square(random).mean() / len(random))
+    t = mean / chance if chance > 0 else np.full(len(mean), np.nan)
+    p = 2 * scipy.stats.t.sf(np.abs(t), random.size)
+    return pd.DataFrame({"change": mean, "chance": chance, "t": t, "p": p, "p_holm": holm(p)})
+
+
+def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
+    """The size of change that `compare_with_random` tells from chance four times in five, by shifting Student's t.
+
+    Args:
+        chance: one standard deviation of chance, as `compare_with_random` gives it, and the unit of the result.
+        draws: random directions of all generators together.
+        directions: of attributes, over which p-values are corrected (as the first of Holm's steps does, for all).
+    """
+    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(_POWER, draws))
+
+
+def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
+    """What the change along each direction is made of, as far as exact effects and the judged changes account for it.
+
+    If answers were the sum of what attributes do, the change along the direction of a would be the sum over b of (how
+    much b changes, as judged) times (b's exact effect).
+
+    Args:
+        judged: a row a direction, named by its attribute, which is not the classifier's own; a column each attribute or
+            unlabelled factor: how much it changes.
+        effects: of each of these: the exact effect of a whole change.
+        total: the change found along each direction.
+
+    Returns:
+        A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute
+        came), `target` (leakage into what the classifier tells), `leaked` (into all other columns), `rest`, `total`;
+        `own + target + leaked + rest = total`.
+    """
+    if missing := [name for name in judged.columns if name not in effects]:
+        raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
+    products = judged.to_numpy() * np.array([effects[name] for name in judged.columns])
+    own = np.array([row[judged.columns.get_loc(name)] for name, row in zip(judged.index, products, strict=True)])
+    target = products[:, judged.columns.get_loc(TARGET)] if TARGET in judged.columns else np.zeros(len(products))
+    total_ = total[judged.index].to_numpy()
+    columns = {
+        "exact": [effects[name] for name in judged.index], "own": own, "target": target,
+        "leaked": products.sum(axis=1) - own - target, "rest": total_ - products.sum(axis=1), "total": total_,
+    }  # fmt: skip
+    return pd.DataFrame(columns, index=judged.index)
+
+
+def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, factors: Sequence[str]) -> pd.DataFrame:
+    """The exact effect of factors that are shares, such as the skin's tone: all faces drawn with little of it and much.
+
+    A row a model of one output, a column a factor of the world's table: the change of the probability for one standard
+    deviation more of the factor, taken between its quartiles.
+    """
+    attribute_models.trained(experiments)
+    keys = [(tuple(keyed(experiments)), evaluation, name) for name in factors]
+    return pd.DataFrame(dict(zip(factors, parallel.stored("face-slopes", keys, _slope), strict=True)))
+
+
+@parallel.one_thread
+def _audited(
+    audit: DirectionAudit, target_keys: tuple[Key, ...], attribute_keys: tuple[Key, ...], request: latent.CodeRequest
+) -> dict[str, np.ndarray]:
+    generator = latent.generator_of(audit.generator).generator
+    factors_of = latent.nuisance_regressor(size=latent.size_of(generator))
+    targets, judges = [known(key) for key in target_keys], [known(key) for key in attribute_keys]
+    directions = latent.audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
+    vectors = directions.vectors
+    controls = freed(
+        random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed), directions.named
+    )
+
+    def predict(images: np.ndarray) -> np.ndarray:
+        return np.stack([expit(training.predict(model, images)[:, 0]) for model in targets], axis=1)
+
+    def judge(images: np.ndarray) -> pd.DataFrame:
+        return pd.concat([latent.attribute_probabilities(judges, images), factors_of(images)], axis=1).astype(
+            np.float32
+        )
+
+    start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
+    before = predict(draw(generator, start))
+    along, judged = [], []
+    for number, direction in enumerate(np.concatenate([vectors, controls])):
+        images = traversal(generator, start, direction, audit.steps)
+        along.append([predict(faces) for faces in images])
+        if number < len(vectors):
+            low, high = (judge(images[audit.steps.index(step)]) for step in (-STEP, STEP))
+            judged.append(high - low)
+    scores = np.moveaxis(np.array(along, np.float32), 3, 0)  # (models, directions, steps, codes)
+    accuracy = [direction.accuracy for direction in directions.fitted.values()]
+    return {
+        "before": before.T.astype(np.float32), "along": scores[:, : len(vectors)], "random": scores[:, len(vectors) :],
+        "accuracy": np.array([[value.estimate, value.low, value.high, value.n] for value in accuracy]),
+        "vectors": vectors, "controls": controls,
+        **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
+    }  # fmt: skip
+
+
+def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> DirectionAuditResult:
+    judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
+    accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(audit.attributes))
+    same = {name: arrays[name] for name in ("before", "along", "random", "vectors", "controls")}
+    return DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
+
+
+@parallel.one_thread
+def _slope(keys: tuple[Key, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
+    networks, table = [known(key) for key in keys], evaluation.factors()
+    low, high = table[name].quantile([0.25, 0.75])
+
+    def probabilities(value: float) -> np.ndarray:
+        column = np.full(len(table), value).astype(table[name].to_numpy().dtype)
+        images = Faces().render(table.assign(**{name: column}), size=keys[0][0].size, regions=()).images
+        return np.stack([expit(training.predict(model, images)[:, 0]).mean() for model in networks])
+
+    return np.asarray((probabilities(high) - probabilities(low)) / ((high - low) / table[name].std(ddof=0)))

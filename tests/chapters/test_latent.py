@@ -1,0 +1,228 @@
+"""Attribute classifiers, unlabelled factors, labelled codes and directions of tiny generators."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import expit
+
+from biaslib import training
+from biaslib.chapters import latent
+from biaslib.chapters.attribute_models import trained
+from biaslib.chapters.face_generators import Trained
+from biaslib.chapters.latent import (
+    UNLABELLED_FACTORS,
+    attribute_classifiers,
+    attribute_probabilities,
+    code_request,
+    directions,
+    labelled_codes,
+    leaked,
+    nuisance_regressor,
+)
+from biaslib.errors import BiaslibError
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.encoder import Encoder, encoded
+from biaslib.worlds.faces import STRENGTH, Faces
+from tests.chapters.judges import Judge
+from tests.chapters.test_latent_audit import JUDGE, TINY
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+def test_attribute_classifiers_differ_by_their_seed_alone():
+    first, second = attribute_classifiers(2, images=100, epochs=1)
+    assert (first.seed, second.seed) == (6_000_000, 6_000_001)  # not those of models under audit
+    assert first.detail == 1
+    assert first.size == 32
+    assert first.outputs == Faces.attributes
+    (real,) = attribute_classifiers(1, source="celeba")
+    assert real.detail == 0
+    assert "Male" in real.outputs
+
+
+def test_answers_are_the_mean_of_the_judges_probabilities(generator):
+    images = draw(generator, latent_codes(5, 8))
+    judges = [Judge(1.0), Judge(-2.0)]
+    found = attribute_probabilities(judges, images)
+    assert list(found.columns) == list(Faces.attributes)
+    wanted = (expit(training.predict(judges[0], images)) + expit(training.predict(judges[1], images))) / 2
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_answers_refuse_no_judges_and_other_outputs(generator):
+    images = draw(generator, latent_codes(2, 8))
+    with pytest.raises(BiaslibError, match="no attribute classifiers"):
+        attribute_probabilities([], images)
+    with pytest.raises(BiaslibError, match="2 outputs, not the 24"):
+        attribute_probabilities([Judge(outputs=2)], images)
+
+
+def test_directions_are_balanced_on_smiles_and_the_clan():
+    rng = np.random.default_rng(0)
+    codes = rng.normal(size=(3000, 6))
+    labels = pd.DataFrame({"Bangs": codes[:, 0] > 0, "Smiling": codes[:, 1] > 0, "Clan": codes[:, 2] > 0})
+    found = directions(codes, labels, ["Bangs", "Smiling"], each=400)
+    assert list(found) == ["Bangs", "Smiling"]
+    assert found["Bangs"].vector[0] > 0.9
+    assert found["Smiling"].vector[1] > 0.9
+    assert found["Bangs"].n == 400
+    with pytest.raises(BiaslibError, match="Male is not manipulated"):
+        directions(codes, labels.assign(Male=labels["Clan"]), ["Male"])
+
+
+def test_factors_are_read_from_faces_they_were_not_fitted_on():
+    regressor = nuisance_regressor(size=32, count=1500)
+    assert list(regressor.r2.index) == list(UNLABELLED_FACTORS)
+    assert regressor.r2["skin"] > 0.95
+    assert regressor.r2["backdrop"] > 0.95
+    table = Faces().factors(200, strength=0.0, seed=9, detail=1.0)
+    found = regressor(Faces().render(table, size=32, regions=()).images)
+    assert list(found.columns) == regressor.factors
+    # in standard deviations of a share that is spread evenly over [0, 1]
+    np.testing.assert_allclose(found["skin"] / np.sqrt(12) + 0.5, table["skin"], atol=0.2)
+    # an exact counterfactual: deeper skin, and by the regressor's word nothing else
+    both = [regressor(Faces().render(table.assign(skin=np.float32(value)), size=32).images) for value in (0.3, 0.7)]
+    change = (both[1] - both[0]).mean()
+    assert change["skin"] == pytest.approx(0.4 * np.sqrt(12), rel=0.1)
+    assert change.drop("skin").abs().max() < 0.15 * change["skin"]
+
+
+def test_factors_that_noise_hides_are_left_out_and_regressors_refuse_other_sizes():
+    regressor = nuisance_regressor(size=8, count=300)
+    assert len(regressor.factors) < len(UNLABELLED_FACTORS)  # poses are less than a pixel here
+    with pytest.raises(BiaslibError, match="read from 8 px"):
+        regressor(np.zeros((1, 16, 16, 3), np.uint8))
+
+
+def test_leakage_by_hand():
+    # two attributes, two codes: own changes .6 and .2, the other's .1 and -.3 on average
+    changes = np.array([[[0.5, 0.7], [0.1, 0.1]], [[-0.2, -0.4], [0.1, 0.3]]])
+    own, others, share = leaked(changes)
+    assert own.estimate == pytest.approx(0.4)
+    assert share.estimate == pytest.approx(0.5)
+    assert others.estimate == pytest.approx(0.2)
+    assert own.n == 2
+    assert 0.3 <= own.low <= own.high <= 0.5
+
+
+def test_opposite_changes_of_codes_do_not_leak_on_average():
+    rng = np.random.default_rng(0)
+    changes = 0.01 * rng.normal(size=(3, 3, 4000))
+    changes[np.arange(3), np.arange(3)] += 0.5
+    own, others, share = leaked(changes)
+    assert own.low > 0.49
+    # a step of half the length has the same share
+    assert leaked(changes / 2)[2].estimate == pytest.approx(share.estimate)
+    assert others.high < 0.001
+    # the order of the attributes means nothing
+    assert leaked(changes[::-1, ::-1])[1].estimate == pytest.approx(others.estimate)
+
+
+def test_directions_that_do_not_move_their_own_attribute_have_no_share():
+    changes = np.stack([[[0.0], [0.1]], [[0.1], [-0.1]]])
+    own, others, share = leaked(changes)
+    assert own.estimate < 0 < others.estimate
+    assert np.isnan(share.estimate)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 5), (2, 2)])
+def test_leakage_is_of_each_by_each(shape):
+    with pytest.raises(BiaslibError, match="at least two attributes"):
+        leaked(np.zeros(shape))
+
+
+def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
+    names = ["stands", "not parted", "parted by one", "not judged", "hardly drawn", "no plane"]
+    accuracy = pd.DataFrame({"a": [0.9, 0.6, 0.9, 0.9, 0.9, 0.9], "b": [0.8, 0.6, 0.7, 0.8, 0.8, np.nan]}, index=names)
+    judged = pd.Series([0.95, 0.95, 0.95, 0.9, 0.95, 0.95], index=names)
+    rendered = pd.Series([0.3, 0.3, 0.3, 0.3, 0.3, 0.3], index=names)
+    drawn = pd.DataFrame({"a": [0.1, 0.3, 0.3, 0.3, 0.3, 0.3], "b": [0.4, 0.3, 0.3, 0.3, 0.09, 0.3]}, index=names)
+    found = latent.testable_attributes(accuracy, judged, drawn, rendered)
+    assert list(found[found].index) == ["stands"]
+    # the order of generators says nothing, and one that stands alone stands
+    pd.testing.assert_series_equal(
+        found, latent.testable_attributes(accuracy[["b", "a"]], judged, drawn[["b", "a"]], rendered)
+    )
+    assert list(latent.testable_attributes(accuracy[["a"]], judged, drawn[["a"]], rendered)) == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert not latent.testable_attributes(accuracy, judged, drawn, 0 * rendered).any()
+
+
+def test_codes_are_labelled_by_what_attribute_classifiers_see(generator):
+    codes, labels, images = latent._generated_faces(generator, [Judge()], 40, 3)
+    np.testing.assert_array_equal(codes, latent_codes(40, 8, seed=3))
+    np.testing.assert_array_equal(images, draw(generator, codes))
+    light = training.predict(Judge(), images)[:, 0] >= 0
+    np.testing.assert_array_equal(labels["Smiling"], light)
+    assert 0 < light.sum() < 40
+    assert labels.to_numpy().dtype == bool
+
+
+def test_encoded_faces_keep_their_true_labels(generator):
+    torch.manual_seed(1)
+    encoder = Encoder(latent=8, size=8, widths=(4,)).eval()
+    networks = Trained(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
+    codes, labels, images = latent._encoded_faces(networks, 8, 30, 2)
+    table = Faces().factors(30, strength=STRENGTH, seed=2, detail=1.0)
+    pd.testing.assert_frame_equal(labels, table[list(Faces.attributes)].astype(bool))
+    np.testing.assert_array_equal(images, Faces().render(table, size=8).images)
+    np.testing.assert_array_equal(codes, encoded(encoder, images))
+
+
+def test_unlabelled_factors_are_columns_beside_the_labels():
+    regressor = nuisance_regressor(size=16)
+    assert regressor.factors
+    codes, labels = labelled_codes(code_request(TINY, [JUDGE], way="generated", count=20))
+    assert list(labels.columns) == [*Faces.attributes, *regressor.factors]
+    images = draw(latent.generator_of(TINY).generator, codes)
+    np.testing.assert_array_equal(labels[regressor.factors], regressor(images) > 0)
+
+
+def test_codes_of_both_ways_come_from_the_store(monkeypatch):
+    generator = latent.generator_of(TINY)
+    ways = {way: code_request(TINY, [JUDGE], way=way, count=40, seed=3) for way in ("encoded", "generated")}
+    found = {way: labelled_codes(asked) for way, asked in ways.items()}
+    monkeypatch.setattr(latent, "_encoded_faces", None)
+    monkeypatch.setattr(latent, "_generated_faces", None)
+    for way, asked in ways.items():
+        codes, labels = labelled_codes(asked)
+        np.testing.assert_array_equal(codes, found[way][0])
+        pd.testing.assert_frame_equal(labels, found[way][1])
+        assert list(labels)[: len(Faces.attributes)] == list(Faces.attributes)
+        unlabelled = list(labels)[len(Faces.attributes) :]
+        assert unlabelled
+        assert set(unlabelled) <= set(UNLABELLED_FACTORS)
+    np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=8_000_003))
+    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)[list(Faces.attributes)].astype(bool)
+    pd.testing.assert_frame_equal(found["encoded"][1][list(Faces.attributes)], table)
+    said = smiles(generator, found["generated"][0])
+    np.testing.assert_array_equal(found["generated"][1]["Smiling"], said)
+
+
+def smiles(generator, codes):
+    (judge,) = trained([JUDGE])
+    return training.predict(judge, draw(generator.generator, codes))[:, Faces.attributes.index("Smiling")] >= 0
+
+
+def test_classifiers_do_not_count_where_faces_have_labels_of_their_own():
+    assert code_request(TINY, [JUDGE], way="encoded", count=4) == code_request(TINY, [], way="encoded", count=4)
+    assert code_request(TINY, [JUDGE], way="generated", count=4) != code_request(TINY, [], way="generated", count=4)
+    with pytest.raises(BiaslibError, match="count must be at least 1, not 0"):
+        code_request(TINY, [JUDGE], way="encoded", count=0)
+    with pytest.raises(BiaslibError, match="way must be encoded or generated, not 'drawn'"):
+        code_request(TINY, [JUDGE], way="drawn", count=4)
+
+
+def test_codes_of_another_training_of_a_generator_are_others():
+    other = dataclasses.replace(TINY, gan=dataclasses.replace(TINY.gan, seed=1))
+    asked = [code_request(one, [], way="encoded", count=4) for one in (TINY, other)]
+    assert asked[0].weights != asked[1].weights
