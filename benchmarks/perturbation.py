@@ -7,7 +7,7 @@ from torch import nn
 from benchmarks.measure import in_turn
 from benchmarks.report import Figure
 from biaslib import models
-from biaslib.attribution import lean
+from biaslib.attribution import fold_batchnorm
 from biaslib.metrics import aopc, perturbation_curves
 
 ARCHITECTURES = {"efficientnet_b0": (224, 8), "small": (64, 32)}  # size in pixels, images
@@ -34,7 +34,7 @@ def run(steps: int = 50, rounds: int = 3) -> list[Figure]:
 
 
 def ours(model: nn.Module, images: np.ndarray, relevance: np.ndarray, steps: int) -> np.ndarray:
-    fast = lean(model, torch.from_numpy(images[:2]).movedim(3, 1))
+    fast = fold_batchnorm(model, torch.from_numpy(images[:2]).movedim(3, 1))
 
     @torch.inference_mode()
     def predict(shown: np.ndarray) -> torch.Tensor:

@@ -43,7 +43,7 @@ from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
 from biaslib.mitigation import resampling, subsampling
-from biaslib.statistics import crossed, detection, power, proportions
+from biaslib.statistics import crossed, detection, proportions
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
 
 FILE = Path(__file__).with_name("golden.json")
@@ -197,7 +197,7 @@ def measures() -> Values:
         "resize_masks": metrics.resize_masks(mask, (5, 7)),
         "relevance_mass_accuracy": metrics.relevance_mass_accuracy(a, mask),
         "relevance_rank_accuracy": metrics.relevance_rank_accuracy(a, mask),
-        "expanded": exact(metrics.expanded(mask)), "at_size": metrics.at_size(a, 24, 20),
+        "expanded": exact(metrics.dilate_to_area(mask)), "at_size": metrics.upsample_maps(a, 24, 20),
         "perturbation": [curves, metrics.aopc(curves)],
         "group_accuracy": [metrics.group_accuracy(correct, groups), metrics.worst_group_accuracy(correct, groups)],
         "normalized_average_precision": metrics.normalized_average_precision(truth.T, scores.T, 40),
@@ -209,7 +209,7 @@ def measures() -> Values:
             lambda pixels: bright(pixels)[:, 0], pets, pets.factors(4, strength=0.5, seed=0), cue=pets.cue, size=32
         ),
         "calibrated_thresholds": metrics.calibrated_thresholds(truth, scores),
-        "independent_errors": exact(metrics.independent_errors(test, said, rng=np.random.default_rng(0)).attributes),
+        "independent_errors": exact(metrics.permutation_baseline(test, said, rng=np.random.default_rng(0)).attributes),
         "domain_scores": [
             mitigation.domain_scores(scores, "conditional", n_groups=2, groups=test.groups),
             *(mitigation.domain_scores(scores, f"sum_of_{what}", n_groups=2) for what in ("probabilities", "logits")),
@@ -237,8 +237,8 @@ def tests() -> Values:
         "kendall": [statistics.kendall(x, x.round() + y), statistics.kendall(x, x + y, clusters=clusters)],
         "holm": statistics.holm([0.01, 0.04, 0.03, 0.2]),
         "minimum_detectable_gap": statistics.minimum_detectable_gap(0.9, 120, 80),
-        "power": [power.gap_power(0.9, 50, 0.7, 40), power.images_needed(0.9, 0.1)],
-        "share_p_values": power.share_p_values([5, 9], 20, [9, 9], 18),
+        "power": [proportions.gap_power(0.9, 50, 0.7, 40), proportions.images_needed(0.9, 0.1)],
+        "share_p_values": proportions.share_p_values([5, 9], 20, [9, 9], 18),
         "proportions": [proportions.compare_shares(yes[:50, 0], yes[50:, 0]), proportions.share_interval(3, 20)],
         "detection": [
             detection.limit(x, side="above"), detection.beyond(x * 3, y, side="below"),

@@ -6,14 +6,22 @@
 * `epsilon_lrp`: each pixel's part in the logit, handed back layer by layer.
 * `library_cam`: any other class activation map of the grad-cam library, by its name.
 
-`lean` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.
+`fold_batchnorm` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.
 """
 
-from biaslib.attribution._lean import lean
+from biaslib.attribution._models import fold_batchnorm
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
 from biaslib.attribution.grad_cam import grad_cam
 from biaslib.attribution.integrated_gradients import completeness_gap, integrated_gradients
 from biaslib.attribution.library_cam import library_cam
 from biaslib.attribution.score_cam import score_cam
 
-__all__ = ["completeness_gap", "epsilon_lrp", "grad_cam", "integrated_gradients", "lean", "library_cam", "score_cam"]
+__all__ = [
+    "completeness_gap",
+    "epsilon_lrp",
+    "fold_batchnorm",
+    "grad_cam",
+    "integrated_gradients",
+    "library_cam",
+    "score_cam",
+]

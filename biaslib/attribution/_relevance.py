@@ -1,5 +1,6 @@
-"""What layer-wise relevance propagation needs to know about a model beyond its linear layers."""
+"""Layer-wise relevance propagation through zennit's rules, and by the rule of the DeepExplain toolbox."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -7,12 +8,14 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from zennit.canonizers import NamedMergeBatchNorm
+from zennit.core import Composite
+from zennit.rules import Epsilon, Norm, Pass
 from zennit.types import Activation, AvgPool, BatchNorm, Linear, MaxPool
 
-from biaslib.attribution._lean import normalised_convolutions
+from biaslib.attribution._models import fold_batchnorm, logits_of, normalised_convolutions
 from biaslib.errors import BiaslibError
 
-REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
+_REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
 _KNOWN = (AvgPool, BatchNorm, Linear, MaxPool, nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
 _SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.add_}
 _SUMS |= {torch.Tensor.__iadd__}
@@ -21,14 +24,68 @@ _PRODUCTS |= {torch.Tensor.__imul__}
 _MEANS = {torch.mean, torch.Tensor.mean}
 _SHAPES = {"flatten", "view", "reshape", "view_as", "clone", "contiguous", "permute", "squeeze", "unsqueeze", "detach"}
 _SHAPES |= {"requires_grad_", "to", "double", "__get__", "dropout", "pad"}
+_STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
 
 
-def merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> None:
-    """Merges every batch normalisation into the convolution before it, in place, as zennit does.
+def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> nn.Module:
+    """A copy in float64 that relevance can be handed back through by the rule."""
+    copied = copy.deepcopy(model).double()
+    if rule == "epsilon":
+        _check_layers(copied)
+        if fold_batchnorm(copied, pixels) is copied:
+            raise BiaslibError(
+                "With its batch normalisations merged away the model says something else, so that LRP would explain "
+                f"another model: {_REMEDY}."
+            )
+        _merge_normalisations(copied, pixels)
+    else:
+        for name, module in list(copied.named_modules(remove_duplicate=False)):
+            if _ToolboxActivation.knows(module):
+                copied.set_submodule(name, _ToolboxActivation(module, eps))
+    return copied
 
-    Raises:
-        BiaslibError: where one follows no convolution; it names the layer.
-    """
+
+def relevance(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, rule: str, eps: float) -> torch.Tensor:
+    """(n, T, 3, H, W) of each pixel's colours in each target's logit, through a prepared model."""
+    return (_by_rule if rule == "epsilon" else _by_toolbox)(model, pixels, targets, eps)
+
+
+def _by_rule(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    stabiliser = min(eps, _STABILISER)
+    composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
+    pixels = pixels.clone().requires_grad_()
+    with composite.context(model) as registered, torch.enable_grad():
+        with _RelevanceMode(registered, stabiliser):
+            logits = logits_of(registered, pixels * 1)
+        return _backwards(logits, logits.detach(), pixels, targets)
+
+
+def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
+    if _is_activation(layer) or isinstance(layer, BatchNorm):  # a merged normalisation does nothing
+        return Pass()
+    if isinstance(layer, AvgPool):
+        return Norm(stabiliser)
+    return Epsilon(eps) if isinstance(layer, Linear) else None
+
+
+def _by_toolbox(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    pixels = pixels.clone().requires_grad_()
+    with torch.enable_grad():
+        logits = logits_of(model, pixels.clone())
+        return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
+
+
+def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """What reaches the pixels from each target's logit, where it sets out as `start`."""
+    found = []
+    for target in targets.T:
+        seed = torch.zeros_like(logits).scatter_(1, target[:, None], start.gather(1, target[:, None]))
+        found.append(torch.autograd.grad(logits, pixels, seed, retain_graph=True)[0])
+    return torch.stack(found, 1)
+
+
+def _merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> None:
+    """Merges every batch normalisation into the convolution before it, in place, as zennit does."""
     names = {module: name for name, module in model.named_modules()}
     with torch.no_grad():
         found = normalised_convolutions(model, pixels)
@@ -38,28 +95,24 @@ def merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> None:
         if isinstance(module, BatchNorm) and name not in merged:
             raise BiaslibError(
                 f"The layer {name!r} ({type(module).__name__}) does not follow a convolution directly, so it cannot be "
-                f"merged away for LRP: {REMEDY}."
+                f"merged away for LRP: {_REMEDY}."
             )
 
 
-def check_layers(model: nn.Module) -> None:
-    """Refuses a model with a layer that has no rule.
-
-    Raises:
-        BiaslibError: which names the layer.
-    """
+def _check_layers(model: nn.Module) -> None:
+    """Refuses a model with a layer that has no rule."""
     for name, module in model.named_modules():
-        known = isinstance(module, _KNOWN) or is_activation(module) or next(module.children(), None) is not None
+        known = isinstance(module, _KNOWN) or _is_activation(module) or next(module.children(), None) is not None
         if not known or isinstance(module, nn.MultiheadAttention):
-            raise BiaslibError(f"LRP has no rule for the layer {name!r} ({type(module).__name__}): {REMEDY}.")
+            raise BiaslibError(f"LRP has no rule for the layer {name!r} ({type(module).__name__}): {_REMEDY}.")
 
 
-def is_activation(module: nn.Module) -> bool:
+def _is_activation(module: nn.Module) -> bool:
     """Whether a layer changes every number by itself; timm has classes of its own for some such layers."""
     return isinstance(module, Activation) or type(module).__module__.startswith("timm.layers.activations")
 
 
-class RelevanceMode(TorchFunctionMode):
+class _RelevanceMode(TorchFunctionMode):
     """Gives the sums, products and means that a model writes in Python their rules, and refuses other steps."""
 
     def __init__(self, model: nn.Module, stabiliser: float) -> None:
@@ -70,7 +123,7 @@ class RelevanceMode(TorchFunctionMode):
         self.seen: set[nn.Module] = set()
         self.hooks: list[Any] = []
 
-    def __enter__(self) -> "RelevanceMode":
+    def __enter__(self) -> "_RelevanceMode":
         for module in self.model.modules():
             # inside a layer, the layer's own rule holds; timm's normalisations hold their activation
             if isinstance(module, BatchNorm) or next(module.children(), None) is None:
@@ -88,7 +141,7 @@ class RelevanceMode(TorchFunctionMode):
         if isinstance(layer, Linear | AvgPool) and layer in self.seen:
             raise BiaslibError(
                 f"LRP has no rule for a layer that runs twice, as a {type(layer).__name__} of this model does: give "
-                f"each use a layer of its own, or {REMEDY}."
+                f"each use a layer of its own, or {_REMEDY}."
             )
         self.seen.add(layer)
         self.inside += 1
@@ -105,14 +158,14 @@ class RelevanceMode(TorchFunctionMode):
         if kwargs and func in _SUMS | _PRODUCTS:
             raise BiaslibError(
                 f"LRP has no rule for {func.__name__} with {', '.join(kwargs)}=, as this model has: write it with + or "
-                f"*, or {REMEDY}."
+                f"*, or {_REMEDY}."
             )
         if func in _SUMS:
             return _Sum.apply(args[0], args[1], self.stabiliser)
         if func in _PRODUCTS:
             first, second = sorted(args, key=lambda value: -getattr(value, "numel", lambda: 0)())
             if isinstance(second, torch.Tensor) and second.requires_grad and second.shape == first.shape:
-                raise BiaslibError(f"LRP has no rule for a product of two maps, as this model has: {REMEDY}.")
+                raise BiaslibError(f"LRP has no rule for a product of two maps, as this model has: {_REMEDY}.")
             return _Gated.apply(first, second.detach() if isinstance(second, torch.Tensor) else second)
         if func in _MEANS:
             return _Mean.apply(func, args, kwargs, self.stabiliser, args[0])
@@ -120,7 +173,7 @@ class RelevanceMode(TorchFunctionMode):
         if isinstance(result, torch.Tensor) and result.is_floating_point() and func.__name__ not in _SHAPES:
             raise BiaslibError(
                 f"LRP has no rule for {func.__name__}, which {type(self.model).__name__} calls between its layers: "
-                f"make it a layer (as nn.ReLU for relu), or {REMEDY}."
+                f"make it a layer (as nn.ReLU for relu), or {_REMEDY}."
             )
         return result
 
@@ -175,7 +228,7 @@ class _Mean(torch.autograd.Function):
         return None, None, None, None, gradient * ctx.again.detach()
 
 
-class ToolboxActivation(nn.Module):
+class _ToolboxActivation(nn.Module):
     """A nonlinearity whose gradient is out / (in + eps sign(in)) (DeepExplain's epsilon-LRP)."""
 
     names = ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus")

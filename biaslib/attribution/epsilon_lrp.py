@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
+from biaslib.attribution._models import check_outputs, checked_targets, logits_of, unchanged
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 
@@ -67,21 +66,21 @@ def epsilon_lrp(
     if rule not in ("epsilon", "toolbox"):
         raise BiaslibError(f"There is no rule {rule!r}: choose 'epsilon' or 'toolbox'.")
     # zennit brings torch's compiler with it, four seconds that the other methods do not wait for
-    from biaslib.attribution import _layerwise
+    from biaslib.attribution import _relevance
 
     chosen = checked_targets(images, targets, batch)
     like = next(model.parameters(), torch.zeros(()))
     maps = []
-    with frozen(model):
+    with unchanged(model):
         prepared: nn.Module | None = None
         for start in range(0, len(images), batch):
             pixels = to_tensor(images[start : start + batch], like.device, model=model).double()
             if prepared is None:
-                prepared = _layerwise.prepared(model, pixels[:1], rule, eps)
+                prepared = _relevance.prepared(model, pixels[:1], rule, eps)
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(prepared, pixels[:1]))
             wanted = chosen[start : start + batch].to(like.device)
-            relevance = _layerwise.relevance(prepared, pixels, wanted, rule, eps)
+            relevance = _relevance.relevance(prepared, pixels, wanted, rule, eps)
             maps.append(_finished(relevance, signed, scaled).cpu())
     return torch.cat(maps)
 

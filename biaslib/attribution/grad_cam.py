@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import Head, check_outputs, checked_targets, split
+from biaslib.attribution._models import Head, check_outputs, checked_targets, split, unchanged
 from biaslib.models import to_tensor
 
 
@@ -48,7 +47,7 @@ def grad_cam(
     chosen = checked_targets(images, targets, batch)
     like = next(model.parameters(), torch.zeros(()))
     maps = []
-    with frozen(model):
+    with unchanged(model):
         for start in range(0, len(images), batch):
             pixels = to_tensor(images[start : start + batch], like.device, model=model)
             # in this memory order convolutions are about a fifth faster on a CPU

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of
-from biaslib.attribution._lean import lean
+from biaslib.attribution._models import check_outputs, checked_targets, fold_batchnorm, logits_of, unchanged
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 
@@ -57,14 +55,14 @@ def integrated_gradients(
     like = next(model.parameters(), torch.zeros(()))
     fast: nn.Module | None = None
     shares = []
-    with frozen(model):
+    with unchanged(model):
         for index in range(len(images)):
             pixels = to_tensor(images[index : index + 1], like.device, model=model).to(like.dtype)
             base = _baseline(baseline, model, index, len(images), pixels)
             if fast is None:
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(model, pixels))
-                fast = lean(model, pixels)
+                fast = fold_batchnorm(model, pixels)
             mean = _mean_gradients(fast, pixels, base, chosen[index].tolist(), steps, batch)
             share = (mean * (pixels - base)).float().cpu()
             shares.append(share if signed else share.square().sum(1))
@@ -106,7 +104,7 @@ def completeness_gap(
         )
     like = next(model.parameters(), torch.zeros(()))
     differences = []
-    with frozen(model), torch.no_grad():
+    with unchanged(model), torch.no_grad():
         for start in range(0, len(images), batch):
             pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
             rows = range(start, start + len(pixels))

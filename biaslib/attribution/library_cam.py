@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import check_outputs, checked_targets, split
+from biaslib.attribution._models import check_outputs, checked_targets, split, unchanged
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 
@@ -61,7 +60,7 @@ def library_cam(name: str) -> Cam:
         chosen = checked_targets(images, targets, batch)
         like = next(model.parameters(), torch.zeros(()))
         maps = []
-        with frozen(model):
+        with unchanged(model):
             divided = _Divided(copy.deepcopy(model)) if hasattr(model, "forward_features") else model
             for start in range(0, len(images), batch):
                 pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from biaslib.attribution._frozen import frozen
-from biaslib.attribution._inputs import check_outputs, checked_targets, logits_of, split
-from biaslib.attribution._lean import lean
+from biaslib.attribution._models import check_outputs, checked_targets, fold_batchnorm, logits_of, split, unchanged
 from biaslib.models import cached_batch, to_tensor
 
 
@@ -56,14 +54,14 @@ def score_cam(
         batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if like.device.type == "cpu" else 64
     fast: nn.Module | None = None
     maps = []
-    with frozen(model), torch.no_grad():
+    with unchanged(model), torch.no_grad():
         for start in range(0, len(images), batch):
             pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:
                 check_outputs(chosen, head(features[:1].clone()))
-                fast = lean(model, pixels[:2])
+                fast = fold_batchnorm(model, pixels[:2])
             for image, channels, wanted in zip(pixels, features, chosen[start : start + batch], strict=True):
                 scores = _masked_scores(fast, image, channels, batch)
                 weights = scores[:, wanted.to(like.device)].softmax(0)  # (C, T)

@@ -16,7 +16,7 @@ from biaslib import attribution, store, training
 from biaslib.audit.subjects import Answers, Subject
 from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
-from biaslib.metrics import at_size, mask_score, relevance_mass_accuracy
+from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
 PIECE = 256  # images whose answers are kept together
 
@@ -172,7 +172,7 @@ def _in_region(heat: np.ndarray, mask: np.ndarray) -> tuple[float, float, float]
     area = float(mask.mean())
     if heat.size == 0:
         return np.nan, np.nan, area
-    mass = float(relevance_mass_accuracy(at_size(heat, *mask.shape), mask))
+    mass = float(relevance_mass_accuracy(upsample_maps(heat, *mask.shape), mask))
     return mass, float(mask_score(heat[None], mask[None])[0]), area
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from biaslib.audit.tables import Binary
-from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, independent_errors
+from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.proportions import compare_shares, share_interval
@@ -161,8 +161,8 @@ def amplification(
     """How far the answers change the association of target and group, each way, beside what unrelated errors give.
 
     Unrelated errors: the model's own answers, dealt anew among the images of equal labels
-    (`metrics.independent_errors`). p is the share of deals, the answers counted as one of them, whose size is at least
-    as far from the deals' mean.
+    (`metrics.permutation_baseline`). p is the share of deals, the answers counted as one of them, whose size is at
+    least as far from the deals' mean.
 
     Columns: group, direction, size (Interval, bootstrap over images), unrelated errors (mean size over the deals), p,
     and signed (Interval; above 0 for amplification), which is NaN where the training labels, or those that stand in,
@@ -180,7 +180,7 @@ def amplification(
         rng = np.random.default_rng(seed)
         changes = _changes(test, said, trained, kinds)
         bar = tqdm(range(draws), desc=f"dealing answers, {group.name}", leave=False, disable=not sys.stderr.isatty())
-        deals = (independent_errors(test, said, rng=rng) for _ in bar)
+        deals = (permutation_baseline(test, said, rng=rng) for _ in bar)
         dealt = np.array([_changes(test, one, trained, kinds, signed=False) for one in deals])[..., 0]
         drawn = _drawn(test, said, trained, kinds, draws=min(draws, BOOTSTRAP), rng=rng)
         # on both sides: errors that lean on the other label may change an association less than those that do not

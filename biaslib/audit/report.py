@@ -13,7 +13,7 @@ from biaslib import figures
 from biaslib.audit.measures import GAP, POWER, RATES
 from biaslib.audit.reliability import IMAGES
 from biaslib.audit.result import VALUES, Audit, Shown
-from biaslib.figures import p_value
+from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 
@@ -377,4 +377,4 @@ def _definitions(items: Mapping[str, str]) -> str:
 
 @cache
 def _sheet() -> str:
-    return resources.files("biaslib.audit").joinpath("report.css").read_text(encoding="utf-8")
+    return theme.report_css() + resources.files("biaslib.audit").joinpath("report.css").read_text(encoding="utf-8")

@@ -77,23 +77,7 @@ def page(
     record: bool = False,
     scheduler: str | None = None,
 ) -> Path:
-    """Runs one notebook, whether or not it has changed, and makes its page.
-
-    Args:
-        project: the checkout.
-        notebook: its name.
-        given: parameters other than the preset's or the defaults.
-        preset: a name from `notebooks/presets`.
-        record: keep the numbers that the notebook marks.
-        scheduler: the address of a Dask scheduler for independent trainings.
-
-    Returns:
-        The page.
-
-    Raises:
-        BiaslibError: for an unknown notebook, preset or parameter.
-        PageError: where a cell stopped or the page could not be made; the old page is kept.
-    """
+    """Runs one notebook, whether or not it has changed, and makes its page."""
     cells = _code_cells(project, notebook)
     with _alone(project):
         with tqdm(total=cells, desc=notebook, unit="cell", disable=not sys.stderr.isatty()) as bar:

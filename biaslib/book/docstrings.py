@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 # code, then formulas; `$BIASLIB_DATA` is neither
-SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re.DOTALL)
+_SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re.DOTALL)
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -15,13 +15,13 @@ def setup(app: Any) -> dict[str, bool]:
 
 def readable(text: str) -> str:
     """The docstring in the markup that Sphinx reads."""
-    return "".join(_part(part) for part in SPECIAL.split(text))
+    return "".join(_part(part) for part in _SPECIAL.split(text))
 
 
 def _part(part: str) -> str:
     if part.startswith("`"):
         return part
-    if SPECIAL.fullmatch(part):
+    if _SPECIAL.fullmatch(part):
         return f":math:`{' '.join(part.strip('$').split())}`"
     return part.replace("|", r"\|")
 

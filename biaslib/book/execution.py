@@ -32,11 +32,7 @@ def names(project: Project) -> list[str]:
 
 
 def read(project: Project, notebook: str) -> nbformat.NotebookNode:
-    """The notebook's text as cells.
-
-    Raises:
-        BiaslibError: for a name that no notebook has.
-    """
+    """The notebook's text as cells."""
     import jupytext
 
     file = project.notebooks / f"{notebook}.md"
@@ -48,11 +44,7 @@ def read(project: Project, notebook: str) -> nbformat.NotebookNode:
 
 
 def read_parameters(project: Project, notebook: str, assignments: Iterable[str]) -> dict[str, Any]:
-    """The parameters that `name=value` arguments give a notebook.
-
-    Raises:
-        BiaslibError: for an unknown notebook or name, or a value of the wrong type.
-    """
+    """The parameters that `name=value` arguments give a notebook."""
     return params.parsed(assignments, params.declared(read(project, notebook), name=notebook), name=notebook)
 
 

@@ -16,11 +16,7 @@ QUICK = "quick"
 
 
 def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
-    """The names and default values in the notebook's cell tagged `parameters`, in their order.
-
-    Raises:
-        BiaslibError: where the cell holds anything but `name = literal` or `name: type = literal`.
-    """
+    """The names and default values in the notebook's cell tagged `parameters`, in their order."""
     values: dict[str, Any] = {}
     for cell in notebook.cells:
         if "parameters" not in cell.metadata.get("tags", ()):
@@ -54,11 +50,7 @@ def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str)
 
 
 def parsed(assignments: Iterable[str], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """The values of `name=value` arguments, read as YAML, or as text where the default is text.
-
-    Raises:
-        BiaslibError: for an argument without `=`, an unknown name or a value of the wrong type.
-    """
+    """The values of `name=value` arguments, read as YAML, or as text where the default is text."""
     given: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -75,11 +67,7 @@ def preset_names(project: Project) -> list[str]:
 
 
 def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any]]:
-    """Notebook -> parameters, as the preset's file says; empty for None and for `quick`.
-
-    Raises:
-        BiaslibError: for a preset that does not exist or is not a mapping of mappings.
-    """
+    """Notebook -> parameters, as the preset's file says; empty for None and for `quick`."""
     if preset is None or preset == QUICK:
         return {}
     file = project.presets / f"{preset}.yml"
@@ -92,11 +80,7 @@ def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any
 
 
 def of_preset(project: Project, preset: str | None, notebook: str) -> dict[str, Any]:
-    """The parameters that a preset gives a notebook; empty for None and for `quick`.
-
-    Raises:
-        BiaslibError: for a preset that does not exist or has no entry for the notebook.
-    """
+    """The parameters that a preset gives a notebook; empty for None and for `quick`."""
     entries = from_preset(project, preset)
     if preset is None or preset == QUICK or notebook in entries:
         return entries.get(notebook, {})

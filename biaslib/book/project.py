@@ -8,11 +8,7 @@ from biaslib.errors import BiaslibError
 
 @dataclass(frozen=True)
 class Project:
-    """The folders of one checkout of the book.
-
-    Attributes:
-        root: the folder that holds `_config.yml`, `notebooks/` and `book/`.
-    """
+    """The folders of one checkout of the book."""
 
     root: Path
 
@@ -58,11 +54,7 @@ class Project:
 
 
 def find() -> Project:
-    """The project around the current folder, else the checkout that this package is installed from.
-
-    Raises:
-        BiaslibError: where there is neither.
-    """
+    """The project around the current folder, else the checkout that this package is installed from."""
     here = Path.cwd()
     for root in (here, *here.parents, Path(__file__).resolve().parents[2]):
         if (root / "_config.yml").is_file() and (root / "notebooks").is_dir():

@@ -98,11 +98,7 @@ def duration(seconds: float) -> str:
 
 
 def collect(notebook: "NotebookNode") -> dict[str, Any]:
-    """Takes the marks out of an executed notebook's outputs.
-
-    Returns:
-        `values` and `data`, in JSON's words, as a record holds them.
-    """
+    """Takes the marks out of an executed notebook's outputs."""
     found: dict[str, Any] = {"values": {}, "data": {}}
     for cell in notebook.cells:
         if cell.cell_type != "code":

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from biaslib.book import execution, recorded
 from biaslib.book.execution import PageError
 from biaslib.book.project import Project
+from biaslib.figures import theme
 from biaslib.store import fingerprint
 
 STUB = "not run yet"
@@ -24,14 +25,7 @@ def page_of(project: Project, notebook: str) -> Path:
 
 
 def write(project: Project) -> Path:
-    """Makes the pages in a clean folder and puts them in the place of the old ones; nothing where nothing changed.
-
-    Returns:
-        The front page.
-
-    Raises:
-        PageError: where a page gives a warning or an error; the old pages are kept.
-    """
+    """Makes the pages in a clean folder and puts them in the place of the old ones; nothing where nothing changed."""
     missing = _stubs(project)
     _fragments(project)
     key = _key(project)
@@ -105,7 +99,7 @@ def _stubs(project: Project) -> list[str]:
 
 
 def _fragments(project: Project) -> None:
-    """Writes what the narrative pages include: the status of every page, the list of datasheets."""
+    """Writes what the narrative pages include: the status of every page, the list of datasheets, the palette."""
     runs = {name: execution.about(project.executed / f"{name}.ipynb") or {} for name in execution.names(project)}
     _update(project.generated / "status.md", _status({name: run for name, run in runs.items() if "date" in run}))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
@@ -113,6 +107,7 @@ def _fragments(project: Project) -> None:
         f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets
     )
     _update(project.generated / "datasheets.md", includes + "\n")
+    _update(project.book / "_static" / "palette.css", theme.page_css())
 
 
 def _update(file: Path, text: str) -> None:

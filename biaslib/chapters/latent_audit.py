@@ -18,7 +18,7 @@ from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment, Key, keyed, known
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
-from biaslib.gan.directions import freed, random_directions
+from biaslib.gan.directions import project_out, random_directions
 from biaslib.statistics import holm
 from biaslib.store import parallel
 from biaslib.worlds.faces import Faces
@@ -216,7 +216,7 @@ def _audited(
     targets, judges = [known(key) for key in target_keys], [known(key) for key in attribute_keys]
     directions = latent.audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
     vectors = directions.vectors
-    controls = freed(
+    controls = project_out(
         random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed), directions.named
     )
 

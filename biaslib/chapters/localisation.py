@@ -116,7 +116,7 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
         if case.boxed if outline.boxes is None else outline.boxes:
             masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
         if region in case.small:
-            masks = metrics.expanded(masks, share=outline.extension)
+            masks = metrics.dilate_to_area(masks, share=outline.extension)
         objects[name] = (rows, masks)
     return objects
 
@@ -129,7 +129,7 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
     right = correct[rows]
     if not right.any():
         return float("nan"), float("nan")
-    fine = metrics.at_size(maps[rows[right]], *masks.shape[1:])
+    fine = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:])
     mass = metrics.relevance_mass_accuracy(fine, masks[right])
     rank = metrics.relevance_rank_accuracy(fine, masks[right])
     return _mean(mass), _mean(rank)
@@ -251,5 +251,5 @@ def _scores(key: tuple[Setting, EvaluationImages, Outline]) -> pd.DataFrame:
 def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
     times = size[0] // coarse.shape[1]
     if not cells or times * coarse.shape[1] != size[0]:
-        return metrics.at_size(coarse, *size)
+        return metrics.upsample_maps(coarse, *size)
     return coarse.repeat(times, axis=1).repeat(times, axis=2)

@@ -20,8 +20,8 @@ from biaslib.chapters.scene_models import predicted as predicted_by
 from biaslib.metrics import (
     Labels,
     bias_amplification,
-    independent_errors,
     mean_average_precision,
+    permutation_baseline,
     set_average_precision,
 )
 from biaslib.store import parallel
@@ -149,7 +149,7 @@ def _measured(setting: Setting) -> pd.DataFrame:
     outcome, test = decided.outcome, decided.outcome.test
     seeds = [[outcome.experiment.seed, draw] for draw in range(setting.draws)]
     errors = [
-        independent_errors(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
+        permutation_baseline(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
     ]
     rows: list[tuple] = []
     main = setting.method in METHODS

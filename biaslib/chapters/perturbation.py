@@ -203,12 +203,12 @@ def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruc
     rows = np.concatenate([np.flatnonzero(kind)[: destruction.images] for kind in (favoured, ~favoured)])
     correct = maps["logits"][rows].argmax(axis=1) == truth[rows]
     model = known(setting)
-    model = attribution.lean(model, models.to_tensor(samples.images[:2], model=model))
+    model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
     height, width = samples.images.shape[1:3]
     relevance: dict[str, np.ndarray | None] = {
-        method: metrics.at_size(maps[method][rows], height, width) for method in METHODS
+        method: metrics.upsample_maps(maps[method][rows], height, width) for method in METHODS
     }
     relevance[RANDOM] = None
     relevance[OBJECT] = np.asarray(samples.masks[case.world.regions[0]])[rows].astype(np.float32)

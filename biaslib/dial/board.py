@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from biaslib import worlds
 from biaslib.dial.catalogue import METRICS
 from biaslib.dial.trials import PLACES
-from biaslib.figures import theme
-from biaslib.figures.svg import tooltip
+from biaslib.figures import theme, tooltip
 
 TRUTH: Final = "True causal effect"
 _SQUARE: Final = np.array([(-0.46, -0.43), (0.46, -0.43), (0.46, 0.43), (-0.46, 0.43)])

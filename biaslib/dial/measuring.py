@@ -194,13 +194,13 @@ def _localised(trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples:
     asked = _answered(trial.world, training.predict(model, some.images))
     own, cue = _union(some, trial.place.regions), _union(some, trial.place.cue_regions)
     if trial.place.cue_regions == ("ball",):
-        cue = metrics.expanded(cue, share=EXTENSION)
+        cue = metrics.dilate_to_area(cue, share=EXTENSION)
     scores: Arrays = {}
     for name in METHODS if trial.world in SLOW else ("Grad-CAM",):
         coarse = answer_maps[: trial.explained]
         if name != "Grad-CAM":
             coarse = METHODS[name](model, models.to_tensor(some.images, model=model), asked[:, None])[:, 0].numpy()
-        fine = metrics.at_size(coarse, trial.size, trial.size)
+        fine = metrics.upsample_maps(coarse, trial.size, trial.size)
         for part, masks in (("object", own), ("cue", cue)):
             rows = np.asarray(masks.any(axis=(1, 2)))
             mass = metrics.relevance_mass_accuracy(fine[rows], masks[rows])

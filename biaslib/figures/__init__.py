@@ -4,9 +4,8 @@ from biaslib.figures.interactive import dial, explorer, map_editor
 from biaslib.figures.labels import name_lines
 from biaslib.figures.matrix import matrix
 from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
-from biaslib.figures.pieces import Piece, show
+from biaslib.figures.pieces import Piece, show, tooltip
 from biaslib.figures.plots import dots, response, scatter
-from biaslib.figures.svg import tooltip
 from biaslib.figures.table import p_value, quote, table
 from biaslib.figures.theme import COLOURS, new
 

@@ -99,8 +99,9 @@
         const path = outline(masks, state.image * height * width, data.size);
         context.save();
         context.scale(4, 4);
-        for (const [colour, line] of [["#000a", 0.9], ["#fff", 0.45]]) {
+        for (const [colour, opacity, line] of [["black", 2 / 3, 0.9], ["white", 1, 0.45]]) {
           context.strokeStyle = colour;
+          context.globalAlpha = opacity;
           context.lineWidth = line;
           context.stroke(path);
         }
@@ -128,7 +129,7 @@
         ...data.table.map(({ name, values, range }) => {
           const along = values[state.kind].map((row) => row[state.image]);
           return make("tr", {}, make("th", { scope: "row" }, name),
-            make("td", { class: "biaslib-number" }, number(along[state.setting], data.digits)),
+            make("td", { class: "biaslib-number" }, number(along[state.setting])),
             make("td", {}, spark(along, state.setting, range)));
         }),
       );
@@ -139,7 +140,7 @@
       make("div", { class: "biaslib-stage" }, canvas),
       make("div", { class: "biaslib-panel" },
         title,
-        data.kinds.length > 1 ? make("label", { class: "biaslib-choice" }, `${data.kind_name} `,
+        data.kinds.length > 1 ? make("label", { class: "biaslib-choice" }, "method ",
           make("select", { onchange: (event) => set({ kind: event.target.selectedIndex }) },
             ...data.kinds.map((kind) => make("option", {}, kind)))) : "",
         make("label", { class: "biaslib-slide" }, make("span", {}, `${data.setting_name}: `, chosen), slider),

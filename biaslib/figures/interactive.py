@@ -4,17 +4,17 @@ import base64
 import html
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.pictures import check_images, check_masks, overlay
+from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
 from biaslib.figures.pieces import Piece, asset, check_alt, frame, jpeg_uri, png_uri
 
-SHEETS = ("figures.css", "interactive.css")
+_SHEETS = ("figures.css", "interactive.css")
 
 
 def explorer(
@@ -23,14 +23,11 @@ def explorer(
     *,
     settings: Sequence[str],
     setting_name: str = "bias",
-    kind_name: str = "method",
     masks: np.ndarray | None = None,
     mask_name: str = "mask",
     table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]] | None = None,
     titles: Sequence[str] | None = None,
     notes: Sequence[Sequence[str]] | None = None,
-    scale: Literal["each", "shared"] = "each",
-    digits: int = 2,
     alt: str,
     caption: str | None = None,
     name: str | None = None,
@@ -39,24 +36,22 @@ def explorer(
 
     Args:
         images: (N, H, W, 3) uint8, embedded once, lossless.
-        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits. NaN counts as 0. Or several kinds of
-            them, words -> such maps on one grid, between which the reader chooses.
+        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits, each map's maximum being
+            the brightest. NaN counts as 0. Or several methods' maps, words -> such maps on one grid, between which the
+            reader chooses.
         settings: S words for the slider's stops ("50 %" ... "100 %").
         setting_name: what the slider sets.
-        kind_name: what kinds of maps are kinds of.
         masks: (N, H, W) bool; their outline can be switched on and off.
         mask_name: what the mask marks ("bird").
         table: words -> (S, N) numbers shown beside the image, or such numbers for each kind of maps; NaN reads "n/a".
         titles: N words, one an image.
         notes: S lists of N words, shown after the title (what the model answers at that setting).
-        scale: "each" shows every map's own maximum brightest, "shared" the maximum of all maps of its kind.
-        digits: decimals of the numbers.
         alt: what a reader who cannot see the piece should know. Required.
         caption: the sentence under the piece.
         name: an anchor that links can point to.
 
     Raises:
-        BiaslibError: for shapes that do not fit, negative maps, an unknown scale, or an empty alt text.
+        BiaslibError: for shapes that do not fit, negative maps, or an empty alt text.
     """
     check_alt(alt)
     images = check_images(images)
@@ -66,14 +61,13 @@ def explorer(
     if not stacks or any(stack.shape[2:] != grid for stack in stacks):
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
     words = _check_titles(titles, len(images), "image")
-    levels = np.stack([_quantise(stack, scale) for stack in stacks])
+    levels = np.stack([_quantise(stack) for stack in stacks])
     data = {
         "images": png_uri(np.concatenate(list(images))),
         "size": images.shape[1:3],
         "maps": _base64(levels),
         "grid": grid,
         "kinds": list(map(str, kinds)),
-        "kind_name": kind_name,
         "masks": None if masks is None else _base64(np.packbits(check_masks(masks, images))),
         "mask_name": mask_name,
         "settings": list(map(str, settings)),
@@ -81,7 +75,6 @@ def explorer(
         "titles": words,
         "notes": _check_notes(notes, len(settings), len(images)),
         "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
-        "digits": digits,
         "lut": _base64(_lut()),
     }
     first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
@@ -146,40 +139,22 @@ def dial(
     return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
 
 
-def map_editor(
-    a: np.ndarray | None = None,
-    m: np.ndarray | None = None,
-    *,
-    size: int = 7,
-    alt: str = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances.",
-    caption: str | None = None,
-    name: str | None = None,
-) -> Piece:
+def map_editor(*, caption: str | None = None, name: str | None = None) -> Piece:
     """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
 
+    They begin as a blob of 7 x 7 cells, and the same blob moved by one cell.
+
     Args:
-        a: (size, size) first map, >= 0; a blob where not given.
-        m: (size, size) second map, >= 0; the same blob moved by one cell where not given.
-        size: cells along a side, 3 to 12.
-        alt: what a reader who cannot see the piece should know.
         caption: the sentence under the piece.
         name: an anchor that links can point to.
-
-    Raises:
-        BiaslibError: for a size out of range, or maps of another shape or with negative values.
     """
-    check_alt(alt)
-    if not 3 <= size <= 12:
-        raise BiaslibError(f"size must be from 3 to 12 cells, not {size}.")
-    maps = [
-        _blob(size, shift) if given is None else _check_stack(given, None, None, (size, size))
-        for given, shift in ((a, 0.0), (m, 1.0))
-    ]
-    data = {"size": size, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
-    gap = np.full((size, 1, 3), 127, dtype=np.uint8)
+    maps = [_blob(shift) for shift in (0.0, 1.0)]
+    data = {"size": 7, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
+    gap = np.full((7, 1, 3), 127, dtype=np.uint8)
     pair = np.concatenate([_heat(maps[0]), gap, _heat(maps[1])], axis=1)
     scripts = ("page.js", "attention_iou.js", "map_editor.js")
     picture = png_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
+    alt = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances."
     return _piece("map-editor", data, picture, "The two maps.", scripts, alt=alt, caption=caption, name=name)
 
 
@@ -201,22 +176,16 @@ def _piece(
         f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
         f'<script type="application/json" class="biaslib-data">{text}</script>'
     )
-    framed = frame(body, alt=alt, caption=caption, name=name, sheets=SHEETS)
+    framed = frame(body, alt=alt, caption=caption, name=name, sheets=_SHEETS)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
     return Piece(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
 
 
-def _check_stack(
-    maps: np.ndarray, settings: int | None, n: int | None, shape: tuple[int, int] | None = None
-) -> np.ndarray:
+def _check_stack(maps: np.ndarray, settings: int, n: int) -> np.ndarray:
     maps = theme.as_float(maps, "maps")
-    wanted = f"({settings}, {n}, h, w)" if shape is None else str(shape)
-    fits = maps.ndim == 4 and maps.shape[:2] == (settings, n) if shape is None else maps.shape == shape
-    if not fits:
-        raise BiaslibError(f"maps must have shape {wanted}, not {maps.shape}.")
-    if (maps < 0).any():
-        raise BiaslibError("maps must be >= 0 to be shown as heat; take their positive part or their square first.")
-    return maps
+    if maps.ndim != 4 or maps.shape[:2] != (settings, n):
+        raise BiaslibError(f"maps must have shape ({settings}, {n}, h, w), not {maps.shape}.")
+    return check_heat(maps)
 
 
 def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
@@ -234,11 +203,9 @@ def _check_notes(notes: Sequence[Sequence[str]] | None, settings: int, n: int) -
     return listed
 
 
-def _quantise(maps: np.ndarray, scale: str) -> np.ndarray:
-    if scale not in ("each", "shared"):
-        raise BiaslibError(f"scale must be 'each' or 'shared', not {scale!r}.")
+def _quantise(maps: np.ndarray) -> np.ndarray:
     known = np.nan_to_num(maps)
-    top = known.max(axis=(-2, -1), keepdims=True) if scale == "each" else known.max(initial=0.0)
+    top = known.max(axis=(-2, -1), keepdims=True)
     return np.rint(255 * known / np.where(top > 0, top, 1)).astype(np.uint8)
 
 
@@ -273,8 +240,8 @@ def _sheet(images: np.ndarray, columns: int) -> np.ndarray:
     return sheet
 
 
-def _blob(size: int, shift: float) -> np.ndarray:
-    y, x = np.mgrid[:size, :size] - (size - 1) / 2
+def _blob(shift: float) -> np.ndarray:
+    y, x = np.mgrid[:7, :7] - 3.0
     values = np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2))
     return np.where(values < 0.03, 0.0, values.round(2))
 

@@ -6,6 +6,7 @@ from itertools import product
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.optimize import isotonic_regression
 
 from biaslib.figures import theme
 
@@ -25,31 +26,13 @@ def line_height(size: float | None = None) -> float:
 
 
 def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
-    """Positions moved apart until neighbours are at least `gap` apart, each as near to its own place as its block lets.
-
-    Returns:
-        (N,) positions in the order given.
-    """
+    """Positions moved apart until neighbours are at least `gap` apart, in all as little as is possible."""
     wanted = np.asarray(positions, dtype=float)
     order = np.argsort(wanted, kind="stable")
-    blocks: list[list[float]] = []  # sum of the wanted places less their steps, and how many
-    for i in order:
-        blocks.append([wanted[i], 1])
-        while len(blocks) > 1 and _centre(blocks[-1], gap, -1) < _centre(blocks[-2], gap, +1) + gap:
-            last = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + last[0], blocks[-1][1] + last[1]]
+    steps = gap * np.arange(len(wanted))
     placed = np.empty_like(wanted)
-    at = 0
-    for total, count in blocks:
-        n = int(count)
-        placed[order[at : at + n]] = total / n + gap * (np.arange(n) - (n - 1) / 2)
-        at += n
+    placed[order] = isotonic_regression(wanted[order] - steps).x + steps
     return placed
-
-
-def _centre(block: list[float], gap: float, side: int) -> float:
-    # the outermost place of a block that is packed around its mean
-    return block[0] / block[1] + side * gap * (block[1] - 1) / 2
 
 
 def within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
@@ -87,15 +70,8 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
             )
 
 
-def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str], colour: str = theme.INK) -> None:
-    """Writes names beside some of the points, where they cover neither a point nor another name.
-
-    Args:
-        ax: where the points are already drawn.
-        points: (N, 2) data coordinates of all points.
-        names: index of a point -> its name.
-        colour: of the words.
-    """
+def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str]) -> None:
+    """Writes names beside some of the points, where they cover neither a point nor another name."""
     size = theme.STYLE["font.size"] - 0.5
     with mpl.rc_context(theme.STYLE):
         theme.figure_of(ax).draw_without_rendering()
@@ -120,7 +96,7 @@ def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str], colour: s
                 ha={1: "left", 0: "center", -1: "right"}[right],
                 va="center",
                 fontsize=size,
-                color=colour,
+                color=theme.INK,
                 arrowprops={"arrowstyle": "-", "color": theme.MUTED, "linewidth": 0.6} if distance > 10 else None,
                 annotation_clip=False,
             )

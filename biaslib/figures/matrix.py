@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.svg import tooltip
+from biaslib.figures.pieces import tooltip
 from biaslib.figures.table import number
 
-UP, DOWN = "vermillion", "blue"
+_UP, _DOWN = "vermillion", "blue"
 
 
 def matrix(
@@ -47,7 +47,7 @@ def matrix(
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
     shown = [(line, at) for line in range(rows) for at in range(columns) if np.isfinite(values[line, at])]
     hues = [
-        (*to_rgb(theme.COLOURS[UP if values[cell] > 0 else DOWN]), float(np.clip(sizes[cell] / top, 0, 1)))
+        (*to_rgb(theme.COLOURS[_UP if values[cell] > 0 else _DOWN]), float(np.clip(sizes[cell] / top, 0, 1)))
         for cell in shown
     ]
     corners = np.array([(-0.46, -0.46), (0.46, -0.46), (0.46, 0.46), (-0.46, 0.46)])

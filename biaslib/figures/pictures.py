@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from biaslib.errors import BiaslibError
-from biaslib.figures import svg, theme
+from biaslib.figures import theme
+from biaslib.figures.pieces import SMOOTH
 
 GAP = 4.0  # points between two pictures
-LINE = 14.0  # points that a line of words takes
+_LINE = 14.0  # points that a line of words takes
 
 
 def contact_sheet(
@@ -21,7 +22,6 @@ def contact_sheet(
     *,
     columns: int,
     titles: Sequence[str] | None = None,
-    width: theme.Width = "page",
 ) -> Figure:
     """All images side by side, row by row.
 
@@ -29,13 +29,11 @@ def contact_sheet(
         images: (N, H, W, 3) uint8.
         columns: pictures in a row, >= 1.
         titles: N words, one over each picture.
-        width: of the whole sheet.
 
     Raises:
         BiaslibError: for images of another shape, columns below 1, or titles that are not N.
     """
-    images = check_images(images)
-    return _sheet(list(images), columns=columns, titles=titles, width=width, foot=0.0)[0]
+    return _sheet(list(check_images(images)), columns=columns, titles=titles, foot=0.0)[0]
 
 
 def maps_over_images(
@@ -45,14 +43,12 @@ def maps_over_images(
     columns: int,
     titles: Sequence[str] | None = None,
     masks: np.ndarray | None = None,
-    limit: float | None = None,
     label: str = "attention",
-    opacity: float = 0.85,
-    width: theme.Width = "page",
 ) -> Figure:
     """Each image under its map: dark and clear where the map is 0, bright and dense where it is large.
 
-    One scale for all pictures, stated under them. Maps are upsampled bilinearly; what lies above `limit` is clipped.
+    One scale for all pictures, stated under them: the largest value of all maps is the brightest. Maps are upsampled
+    bilinearly.
 
     Args:
         images: (N, H, W, 3) uint8.
@@ -60,19 +56,16 @@ def maps_over_images(
         columns: pictures in a row, >= 1.
         titles: N words, one over each picture.
         masks: (N, H, W) bool; their outlines are drawn in white.
-        limit: the value shown brightest; the largest of all maps where not given.
         label: what the maps measure.
-        opacity: of the map where it is largest, in (0, 1].
-        width: of the whole sheet.
 
     Raises:
         BiaslibError: for shapes that do not fit, negative maps, columns below 1, or titles that are not N.
     """
     images = check_images(images)
-    maps = check_maps(maps, len(images))
-    top = _limit(maps, limit)
-    pictures = [overlay(image, heat, limit=top, opacity=opacity) for image, heat in zip(images, maps, strict=True)]
-    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, width=width, foot=LINE + 8)
+    maps = _check_maps(maps, len(images))
+    top = float(np.nanmax(maps, initial=0.0))
+    pictures = [overlay(image, heat, limit=top) for image, heat in zip(images, maps, strict=True)]
+    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, foot=_LINE + 8)
     if masks is not None:
         _outline(ax, check_masks(masks, images), corners, cell)
     _scale_bar(ax, figure, top, label)
@@ -84,7 +77,6 @@ def strip(
     *,
     labels: Sequence[str],
     axis_label: str = "",
-    smooth: bool = True,
     width: theme.Width = "page",
 ) -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
@@ -93,13 +85,12 @@ def strip(
         rows: words over the row -> (K, H, W, 3) uint8 images, or (K, h, w) maps >= 0 that share one scale in their row.
         labels: K words, one over each column.
         axis_label: what the dial is, over the columns' words.
-        smooth: False shows maps as the square cells they are made of.
         width: of the whole strip.
 
     Raises:
         BiaslibError: for no row, or a row that does not have K pictures.
     """
-    return _strip(rows, labels, axis_label, width, smooth=smooth, plot=0.0, margins=(0.0, 0.0))[0]
+    return _strip(rows, labels, axis_label, width, smooth=True, plot=0.0, margins=(0.0, 0.0))[0]
 
 
 def strip_with_axes(
@@ -117,7 +108,7 @@ def strip_with_axes(
         rows: as for `strip`.
         labels: as for `strip`.
         axis_label: as for `strip`.
-        smooth: as for `strip`.
+        smooth: False shows maps as the square cells they are made of.
         plot: height of the axes, as a share of the figure's width.
         margins: points left and right of strip and axes, for the axis' numbers and for the lines' names.
 
@@ -155,11 +146,8 @@ def check_images(images: np.ndarray) -> np.ndarray:
     return images
 
 
-def check_maps(maps: np.ndarray, n: int) -> np.ndarray:
-    """The maps as float, where they are (n, h, w) and nowhere negative; a BiaslibError where not."""
-    maps = theme.as_float(maps, "maps")
-    if maps.ndim != 3 or len(maps) != n:
-        raise BiaslibError(f"maps must have shape ({n}, h, w), one map for each image, not {maps.shape}.")
+def check_heat(maps: np.ndarray) -> np.ndarray:
+    """The maps, where they are nowhere negative; a BiaslibError where they are."""
     if (maps < 0).any():
         raise BiaslibError("maps must be >= 0 to be shown as heat; take their positive part or their square first.")
     return maps
@@ -175,10 +163,11 @@ def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
     return masks
 
 
-def _limit(maps: np.ndarray, limit: float | None) -> float:
-    if limit is not None and not limit > 0:
-        raise BiaslibError(f"limit is the value shown brightest and must be above 0, not {limit}.")
-    return float(np.nanmax(maps, initial=0.0)) if limit is None else limit
+def _check_maps(maps: np.ndarray, n: int) -> np.ndarray:
+    maps = theme.as_float(maps, "maps")
+    if maps.ndim != 3 or len(maps) != n:
+        raise BiaslibError(f"maps must have shape ({n}, h, w), one map for each image, not {maps.shape}.")
+    return check_heat(maps)
 
 
 def _canvas(width: theme.Width, height: float) -> tuple[Figure, Axes]:
@@ -196,7 +185,7 @@ def _canvas(width: theme.Width, height: float) -> tuple[Figure, Axes]:
 def _put(ax: Axes, picture: np.ndarray, x: float, y: float, w: float, h: float) -> None:
     limits = ax.get_xlim(), ax.get_ylim()
     image = ax.imshow(picture, extent=(x, x + w, y + h, y), interpolation="none", aspect="auto", cmap=theme.HEAT)
-    image.set_gid(svg.SMOOTH)
+    image.set_gid(SMOOTH)
     ax.set(xlim=limits[0], ylim=limits[1])
 
 
@@ -206,18 +195,18 @@ def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
 
 
 def _sheet(
-    pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, width: theme.Width, foot: float
+    pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
     if columns < 1:
         raise BiaslibError(f"columns must be 1 or more, not {columns}.")
     if titles is not None and len(titles) != len(pictures):
         raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
-    head = LINE + 2 if titles is not None else 0.0
-    across = theme.WIDTHS[width] * 72
+    head = _LINE + 2 if titles is not None else 0.0
+    across = theme.WIDTHS["page"] * 72
     w = (across - GAP * (columns - 1)) / columns
     h = w * pictures[0].shape[0] / pictures[0].shape[1]
     lines = -(-len(pictures) // columns)
-    figure, ax = _canvas(width, lines * (h + head + GAP) - GAP + foot)
+    figure, ax = _canvas("page", lines * (h + head + GAP) - GAP + foot)
     corners = [((i % columns) * (w + GAP), (i // columns) * (h + head + GAP) + head) for i in range(len(pictures))]
     for i, (picture, (x, y)) in enumerate(zip(pictures, corners, strict=True)):
         _put(ax, picture, x, y, w, h)
@@ -231,13 +220,13 @@ def _outline(ax: Axes, masks: np.ndarray, corners: Sequence[tuple[float, float]]
         if mask.any() and not mask.all():
             xs = x + (np.arange(mask.shape[1]) + 0.5) / mask.shape[1] * cell[0]
             ys = y + (np.arange(mask.shape[0]) + 0.5) / mask.shape[0] * cell[1]
-            ax.contour(xs, ys, mask.astype(float), levels=[0.5], colors=["#ffffff"], linewidths=0.9)
+            ax.contour(xs, ys, mask.astype(float), levels=[0.5], colors=["white"], linewidths=0.9)
 
 
 def _scale_bar(ax: Axes, figure: Figure, top: float, label: str) -> None:
     bottom = figure.get_figheight() * 72
     # the picture of the scale shows what a value looks like where it is drawn, not what it hides
-    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - LINE + 2, 90, 8)
+    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - _LINE + 2, 90, 8)
     _say(ax, 98, bottom - 1.5, f"{label}: 0 to {top:.2g}, one scale for all pictures", va="bottom")
 
 
@@ -259,21 +248,21 @@ def _strip(
     step = (across - left - right) / len(labels)
     w = step - GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
-    head = LINE + 4 + (LINE if axis_label else 0)
-    pictures = head + sum(h + LINE + 8 for h in heights)
+    head = _LINE + 4 + (_LINE if axis_label else 0)
+    pictures = head + sum(h + _LINE + 8 for h in heights)
     plot_height = plot * across
     total = pictures + (plot_height + 48 if plot else 0)
     figure, ax = _canvas(width, total)
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
     if axis_label:
-        _say(ax, left + GAP / 2, LINE, axis_label)
+        _say(ax, left + GAP / 2, _LINE, axis_label)
     y = head
     for (name, row), h in zip(checked.items(), heights, strict=True):
-        _say(ax, left + GAP / 2, y + LINE, name)
+        _say(ax, left + GAP / 2, y + _LINE, name)
         for k, picture in enumerate(row):
-            _put(ax, picture, left + k * step + GAP / 2, y + LINE + 3, w, h)
-        y += h + LINE + 8
+            _put(ax, picture, left + k * step + GAP / 2, y + _LINE + 3, w, h)
+        y += h + _LINE + 8
     if not plot:
         return figure, None
     with mpl.rc_context(theme.STYLE):
@@ -292,18 +281,18 @@ def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
     if len(row) != n:
         raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
     if row.ndim == 3:
-        maps = check_maps(row, n)
-        top = _limit(maps, None)
+        maps = _check_maps(row, n)
+        top = float(np.nanmax(maps, initial=0.0))
         return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1), smooth)
     return check_images(row)
 
 
-def _heat(shares: np.ndarray, smooth: bool, size: int = 96) -> np.ndarray:
-    """Maps (K, h, w) in [0, 1] as pictures (K, about size, ..., 3), smooth between the cells' centres or in squares."""
+def _heat(shares: np.ndarray, smooth: bool) -> np.ndarray:
+    """Maps (K, h, w) in [0, 1] as pictures (K, about 96, ..., 3), smooth between the cells' centres or in squares."""
     if smooth:
-        height, width = size, round(size * shares.shape[2] / shares.shape[1])
+        height, width = 96, round(96 * shares.shape[2] / shares.shape[1])
         fine = np.stack([upsample(share, height, width) for share in shares])
     else:
-        times = -(-size // shares.shape[1])
+        times = -(-96 // shares.shape[1])
         fine = shares.repeat(times, axis=1).repeat(times, axis=2)
     return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)

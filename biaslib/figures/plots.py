@@ -4,6 +4,7 @@ Each draws on the axes it is given, or on a new figure, and returns the figure.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -11,10 +12,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import labels, theme
-from biaslib.figures.svg import tooltip
+from biaslib.figures.pieces import tooltip
 from biaslib.figures.table import number
 
 
@@ -56,10 +58,8 @@ def response(
     """
     _check(frame, x, y, low, high, by, n)
     ax = theme.axes_of(ax, width="page", aspect=0.52)
-    series = [(None, frame)] if by is None else [(kind, frame[frame[by] == kind]) for kind in frame[by].unique()]
     ends = []
-    for (kind, rows), default in zip(series, theme.cycle(len(series)), strict=True):
-        colour = theme.colour_of((colours or {}).get(kind, default))
+    for kind, rows, colour in _series(frame, by, colours):
         rows = rows.sort_values(x)
         across, values = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
         if low and high:
@@ -129,7 +129,7 @@ def dots(
         names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
     ax = theme.axes_of(ax, width="page", aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
     rank = {name: i for i, name in enumerate(names)}
-    series = [(None, frame)] if by is None else [(kind, frame[frame[by] == kind]) for kind in frame[by].unique()]
+    series = _series(frame, by, colours)
     step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
     if isinstance(reference, Mapping):
         _ticks_in_lines(
@@ -137,8 +137,7 @@ def dots(
         )
     elif reference is not None:
         ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
-    for i, ((kind, rows), default) in enumerate(zip(series, theme.cycle(len(series)), strict=True)):
-        colour = theme.colour_of((colours or {}).get(kind, default))
+    for i, (kind, rows, colour) in enumerate(series):
         height = np.array([rank[name] for name in rows[label]]) + step * (i - (len(series) - 1) / 2)
         values = theme.as_float(rows[value], value)
         shown = np.isfinite(values)
@@ -157,12 +156,12 @@ def dots(
     for text, name in zip(ax.get_yticklabels(), names, strict=True):
         text.set_color(theme.INK)
         text.set_fontweight("bold" if name in highlight else "normal")
-    if highlight:
-        theme.indent(ax, 0.03)  # a phone's bold letters are wider than the measured ones
+    layout = theme.figure_of(ax).get_layout_engine()
+    if highlight and isinstance(layout, ConstrainedLayoutEngine):
+        layout.set(rect=(0.03, 0, 0.97, 1))  # a phone's bold letters are wider than the measured ones
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(x_label)
-    kinds = [(str(kind), (colours or {}).get(kind, default)) for (kind, _), default in
-             zip(series, theme.cycle(len(series)), strict=True)] if by is not None else []  # fmt: skip
+    kinds = [(str(kind), colour) for kind, _, colour in series if by is not None]
     _head(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
     return theme.figure_of(ax)
 
@@ -179,7 +178,6 @@ def scatter(
     y_high: str | None = None,
     n: str | None = None,
     highlight: Sequence[str] | Mapping[str, str] = (),
-    colour: str = "blue",
     x_label: str = "",
     y_label: str = "",
     digits: int = 2,
@@ -198,7 +196,6 @@ def scatter(
         y_high: its upper end.
         n: column with the number of values behind a point, for the tooltip.
         highlight: names that are written beside their points, or a mapping from those names to colours.
-        colour: of the points that are not highlighted.
         x_label: words under the axis.
         y_label: words above the vertical axis.
         digits: decimals in the tooltips.
@@ -216,7 +213,7 @@ def scatter(
     ax = theme.axes_of(ax, width="page", aspect=0.72)
     rows = frame[np.isfinite(theme.as_float(frame[x], x)) & np.isfinite(theme.as_float(frame[y], y))]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
-    tints = [theme.colour_of(chosen.get(item, colour)) for item in rows[name]]
+    tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
     across, up = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
     if x_low and x_high:
         ax.hlines(up, theme.as_float(rows[x_low], x_low), theme.as_float(rows[x_high], x_high), colors=tints, lw=1.1,
@@ -232,6 +229,15 @@ def scatter(
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
     labels.beside_points(ax, np.stack([across, up], axis=1), names)
     return theme.figure_of(ax)
+
+
+def _series(
+    frame: pd.DataFrame, by: str | None, colours: Mapping[Any, str] | None
+) -> list[tuple[Any, pd.DataFrame, str]]:
+    """Each kind of `by` with its rows and its colour: the one that was chosen, else the next of the palette."""
+    kinds = [None] if by is None else list(frame[by].unique())
+    chosen = {**dict(zip(kinds, cycle(theme.COLOURS), strict=False)), **(colours or {})}
+    return [(kind, frame if by is None else frame[frame[by] == kind], theme.colour_of(chosen[kind])) for kind in kinds]
 
 
 def _check(frame: pd.DataFrame, *columns: str | None) -> None:

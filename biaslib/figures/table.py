@@ -4,25 +4,16 @@ import base64
 import html
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.figures.pieces import Piece, check_name, frame, raw_markup, words
+from biaslib.statistics import Interval
 
-Format = str | Callable[[Any], str]
-
-
-@runtime_checkable
-class IntervalLike(Protocol):
-    """What `biaslib.statistics.Interval` offers, and all that is asked of an interval here."""
-
-    estimate: float
-    low: float
-    high: float
-    n: int
+_Format = str | Callable[[Any], str]
 
 
 def table(
@@ -30,7 +21,7 @@ def table(
     *,
     caption: str,
     name: str,
-    formats: Mapping[str, Format] | None = None,
+    formats: Mapping[str, _Format] | None = None,
     missing: str = "not available: undefined or not measured for this row",
 ) -> Piece:
     """A data frame as a typeset table, with its raw values to download.
@@ -95,7 +86,7 @@ def quote(name: str, value: Any, digits: int = 2) -> None:
     display({f"{prefix}text/plain": text}, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}}, raw=True)
 
 
-def number(value: Any, spec: Format = ".2f") -> str:
+def number(value: Any, spec: _Format = ".2f") -> str:
     """A value as it is printed: with a true minus sign, thousands apart, an interval in brackets, NaN as "n/a"."""
     if callable(spec):
         return spec(value)
@@ -103,8 +94,8 @@ def number(value: Any, spec: Format = ".2f") -> str:
         return value
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, IntervalLike):
-        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {bracket(value, spec)}"
+    if isinstance(value, Interval):
+        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if _is_missing(value):
         return "n/a"
     if isinstance(value, (int, np.integer)):
@@ -126,7 +117,7 @@ def p_value(value: float, digits: int = 3) -> str:
     return f"< {10**-digits:.{digits}f}"
 
 
-def bracket(value: IntervalLike, spec: str) -> str:
+def _bracket(value: Interval, spec: str) -> str:
     """The interval's ends: `[0.81, 0.85]`, or that there are none."""
     if _is_missing(value.low) and _is_missing(value.high):
         return "(no interval)"
@@ -153,10 +144,10 @@ def _alignment(column: pd.Series) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number, IntervalLike)) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, (int, float, np.number, Interval)) and not isinstance(value, (bool, np.bool_))
 
 
-def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, Format], missing: str) -> str:
+def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, _Format], missing: str) -> str:
     cells = []
     for i, (value, column) in enumerate(zip(row, columns, strict=True)):
         spec = formats.get(column, ".2f")
@@ -166,11 +157,11 @@ def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, Format], miss
     return "".join(cells)
 
 
-def _cell(value: Any, spec: Format, missing: str) -> str:
-    if _is_missing(value) or (isinstance(value, IntervalLike) and _is_missing(float(value.estimate))):
+def _cell(value: Any, spec: _Format, missing: str) -> str:
+    if _is_missing(value) or (isinstance(value, Interval) and _is_missing(float(value.estimate))):
         return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
-    if isinstance(value, IntervalLike) and not callable(spec):
-        estimate, ends = number(float(value.estimate), spec), bracket(value, spec)
+    if isinstance(value, Interval) and not callable(spec):
+        estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
         return f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
     return html.escape(number(value, spec))
 
@@ -179,7 +170,7 @@ def _csv_uri(shown: pd.DataFrame) -> str:
     raw: dict[str, list[Any]] = {}
     for i, column in enumerate(shown.columns):
         values = list(shown.iloc[:, i])
-        if any(isinstance(value, IntervalLike) for value in values):
+        if any(isinstance(value, Interval) for value in values):
             for part, suffix in (("estimate", ""), ("low", " low"), ("high", " high"), ("n", " n")):
                 raw[f"{column}{suffix}"] = [getattr(value, part, None) for value in values]
         else:

@@ -1,5 +1,6 @@
 """The one look of every figure: palette, sizes, and a style that is applied to a figure and never to the session."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -22,7 +23,7 @@ COLOURS: dict[str, str] = {
     "yellow": "#f0e442",
 }
 
-# The same hues for words: darker on white, lighter on black (see figures.css), so that a coloured label can be read.
+# The same hues for words: darker on white, and lighter on black, so that a coloured label can be read.
 LABEL_COLOURS: dict[str, str] = {
     "blue": "#005c91",
     "orange": "#8f6300",
@@ -33,11 +34,26 @@ LABEL_COLOURS: dict[str, str] = {
     "yellow": "#7a7000",
 }
 
+# On a dark page two marks are lighter than on a light one, and all words are.
+_DARK = {"blue": "#3d97d8", "vermillion": "#ec7014"}
+_DARK_LABELS = {
+    "blue": "#6db6ee",
+    "orange": "#f0b840",
+    "green": "#3ec79d",
+    "vermillion": "#ff9558",
+    "sky": "#86cbf4",
+    "purple": "#e3a6c9",
+    "yellow": "#f0e442",
+}
+
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
 INK = "#20242b"
 MUTED = "#6c727b"
 GRID = "#dfe1e4"
 PAPER = "#fdfdfe"
+_DARK_INK, _DARK_PAPER = "#d5d8dd", "#15171b"
+_CODE = "#7a3b00"  # names of code in the text of a light page
+_REPORT_MUTED = "#5b616a"  # small print of an audit's report, which is light alone
 
 # One perceptually uniform map for everything that is "how much": dark is little, bright is much.
 HEAT = "inferno"
@@ -140,6 +156,38 @@ def new(
         return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
 
 
+def figure_css() -> str:
+    """The palette as the variables that `figures.css` and the figures' SVG speak of, for light and dark pages."""
+    labels, dark_labels = ({f"{name}-label": c for name, c in of.items()} for of in (LABEL_COLOURS, _DARK_LABELS))
+    dark = 'html[data-theme="dark"] .biaslib-figure,\nbody[data-jp-theme-light="false"] .biaslib-figure'
+    light = {"ink": "currentColor", **COLOURS, **labels}
+    return _rule(".biaslib-figure", "biaslib", light) + _rule(dark, "biaslib", {**_DARK, **dark_labels})
+
+
+def page_css() -> str:
+    """The book's own colours, light and dark, in the theme's variables: a build writes it beside `book.css`."""
+    words, dark_words = LABEL_COLOURS, _DARK_LABELS
+    pages = {
+        "light": (words["blue"], words["vermillion"], _CODE, INK, PAPER),
+        "dark": (dark_words["blue"], dark_words["orange"], dark_words["orange"], _DARK_INK, _DARK_PAPER),
+    }
+    names = ("primary", "link", "link-hover", "inline-code", "text-base", "background")
+    return "".join(
+        _rule(f'html[data-theme="{mode}"]', "pst-color", dict(zip(names, (colours[0], *colours), strict=True)))
+        for mode, colours in pages.items()
+    )
+
+
+def report_css() -> str:
+    """The palette as the variables that the style of an audit's report speaks of."""
+    return _rule(":root", "report", {**COLOURS, "ink": INK, "paper": PAPER, "rule": GRID, "muted": _REPORT_MUTED})
+
+
+def _rule(selector: str, prefix: str, values: Mapping[str, str]) -> str:
+    lines = "".join(f"--{prefix}-{name}: {value};\n" for name, value in values.items())
+    return f"{selector} {{\n{lines}}}\n"
+
+
 def colour_of(name: str) -> str:
     """The hexadecimal colour of a palette name, "ink" and "muted" among them; a colour that is none passes through."""
     return {**COLOURS, "ink": INK, "muted": MUTED}.get(name, name)
@@ -153,23 +201,10 @@ def label_colour_of(colour: str) -> str:
     return colour_of(colour)
 
 
-def cycle(n: int) -> list[str]:
-    """The first n palette colours, in order, starting again after the last."""
-    names = list(COLOURS.values())
-    return [names[i % len(names)] for i in range(n)]
-
-
 def figure_of(ax: Axes) -> Figure:
     """The whole figure, also for axes in a part of one."""
     figure = ax.figure
     return figure if isinstance(figure, Figure) else figure.figure
-
-
-def indent(ax: Axes, share: float) -> None:
-    """Leaves a share of the figure's width free at its left, where the layout is ours."""
-    layout = figure_of(ax).get_layout_engine()
-    if isinstance(layout, ConstrainedLayoutEngine):
-        layout.set(rect=(share, 0, 1 - share, 1))
 
 
 def bare(ax: Axes) -> None:
@@ -191,11 +226,7 @@ def axes_of(ax: Axes | None, *, width: Width, aspect: float) -> Axes:
 
 
 def as_float(values: Any, what: str) -> np.ndarray:
-    """The values as a float array.
-
-    Raises:
-        BiaslibError: where they are no numbers.
-    """
+    """The values as a float array."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:

@@ -36,9 +36,7 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.
     return np.concatenate([images[: len(part)] for images, part in zip(drawn, parts, strict=True)])
 
 
-def traversal(
-    generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float], *, batch: int = _BATCH
-) -> np.ndarray:
+def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float]) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
     Args:
@@ -46,7 +44,6 @@ def traversal(
         codes: (N, latent).
         direction: (latent,), of length 1. A step of 1 turns a code of 128 normal numbers by about 5 degrees.
         steps: lambda, how far.
-        batch: images drawn at once.
 
     Returns:
         (steps, N, size, size, 3) uint8.
@@ -59,7 +56,7 @@ def traversal(
             f"A direction for this generator has {generator.latent} numbers, not the shape {np.shape(direction)}."
         )
     moved = np.concatenate([codes + step * np.asarray(direction) for step in steps])
-    images = draw(generator, moved, batch=batch)
+    images = draw(generator, moved)
     return images.reshape(len(steps), len(codes), *images.shape[1:])
 
 
@@ -107,22 +104,15 @@ def leakage(
 
 
 def consistency(
-    predict: Predict,
-    generator: Generator,
-    codes: np.ndarray,
-    *,
-    between: int = 5,
-    threshold: float = 0.5,
-    seed: int = 0,
+    predict: Predict, generator: Generator, codes: np.ndarray, *, between: int = 5, seed: int = 0
 ) -> np.ndarray:
     """Whether images between two of one class are of that class too (Denton et al. 2019, section 5).
 
     Args:
-        predict: uint8 images (M, size, size, 3) -> probabilities (M,).
+        predict: uint8 images (M, size, size, 3) -> probabilities (M,), of which 0.5 is a yes.
         generator: in evaluation mode.
         codes: (N, latent); pairs are drawn among those of one predicted class.
         between: codes on each line, evenly spaced, without its ends.
-        threshold: the least probability that is a yes.
         seed: of the pairs.
 
     Returns:
@@ -131,7 +121,7 @@ def consistency(
     Raises:
         BiaslibError: where no class has two codes.
     """
-    answers = np.asarray(predict(draw(generator, codes))) >= threshold
+    answers = np.asarray(predict(draw(generator, codes))) >= 0.5
     rng = np.random.default_rng(seed)
     shuffled = [rng.permutation(np.flatnonzero(answers == value)) for value in (False, True)]
     pairs = np.concatenate([rows[: len(rows) // 2 * 2].reshape(-1, 2) for rows in shuffled])
@@ -140,5 +130,5 @@ def consistency(
     shares = np.arange(1, between + 1)[:, None] / (between + 1)
     first, last = codes[pairs[:, 0]], codes[pairs[:, 1]]
     inside = first[:, None] + shares * (last - first)[:, None]
-    found = np.asarray(predict(draw(generator, inside.reshape(-1, codes.shape[1])))) >= threshold
+    found = np.asarray(predict(draw(generator, inside.reshape(-1, codes.shape[1])))) >= 0.5
     return np.asarray(found.reshape(len(pairs), between) == answers[pairs[:, :1]])

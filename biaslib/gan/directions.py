@@ -12,10 +12,11 @@ from sklearn.svm import LinearSVC
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, interval
 
-CLASSIFIERS: Final = ("svm", "logistic")
-PROTECTED: Final = ("Male",)
+_CLASSIFIERS: Final = ("svm", "logistic")
+_PROTECTED: Final = ("Male",)
 # columns of CelebA that are judgements of a person, and no thing that can be seen on a face
-JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
+_JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
+_HELD_OUT: Final = 0.2  # of the codes, on which the accuracy is measured
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,6 @@ def attribute_direction(
     balanced_on: tuple[str, ...] = (),
     each: int = 800,
     classifier: str = "svm",
-    held_out: float = 0.2,
     seed: int = 0,
 ) -> Direction:
     """The normal of the plane that best parts codes with an attribute from codes without.
@@ -56,7 +56,6 @@ def attribute_direction(
         balanced_on: further columns; the paper balances on the target and the protected attribute.
         each: codes on each side, at most; the paper has 800.
         classifier: "svm" (a linear support vector machine) or "logistic".
-        held_out: the share of the codes that the accuracy is measured on.
         seed: of the choice of codes and of the split.
 
     Raises:
@@ -66,8 +65,8 @@ def attribute_direction(
     check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):
         raise BiaslibError(f"codes must be (N, d) for the {len(labels)} rows of labels, not {codes.shape}.")
-    if classifier not in CLASSIFIERS:
-        raise BiaslibError(f"classifier must be {' or '.join(CLASSIFIERS)}, not {classifier!r}.")
+    if classifier not in _CLASSIFIERS:
+        raise BiaslibError(f"classifier must be {' or '.join(_CLASSIFIERS)}, not {classifier!r}.")
     if missing := {attribute, *balanced_on} - set(labels.columns):
         raise BiaslibError(f"labels have no {', '.join(sorted(missing))}: they have {', '.join(labels.columns)}.")
     rng = np.random.default_rng(seed)
@@ -78,7 +77,7 @@ def attribute_direction(
     tested = np.zeros(len(rows), bool)
     for side in (True, False):  # as many of each side are held out
         members = np.flatnonzero(has[rows] == side)
-        tested[rng.permutation(members)[: max(1, round(held_out * len(members)))]] = True
+        tested[rng.permutation(members)[: max(1, round(_HELD_OUT * len(members)))]] = True
     # codes of one scale, so that the classifier's own penalty means the same for all encoders
     scale = codes[rows].std() or 1.0
     model = LinearSVC(C=0.01, random_state=0) if classifier == "svm" else LogisticRegression(C=0.1, max_iter=1000)
@@ -89,17 +88,13 @@ def attribute_direction(
 
 
 def check_movable(attribute: str) -> None:
-    """Refuses an attribute along which no face is moved, whatever the faces are.
-
-    Raises:
-        BiaslibError: for a protected attribute (`PROTECTED`) and for a judgement of a person (`JUDGEMENTS`).
-    """
-    if attribute in PROTECTED:
+    """Refuses an attribute along which no face is moved, whatever the faces are."""
+    if attribute in _PROTECTED:
         raise BiaslibError(
             f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
             "counterfactual of a person (Denton et al. 2019, sections 2 and 5). Compare groups on real images instead."
         )
-    if attribute in JUDGEMENTS:
+    if attribute in _JUDGEMENTS:
         raise BiaslibError(
             f"{attribute} is not manipulated: it is a judgement of a person, not a thing that can be seen on a face. "
             "Compare groups on real images instead."
@@ -129,23 +124,23 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
     return np.stack(rows)
 
 
-def freed(vectors: np.ndarray, named: np.ndarray) -> np.ndarray:
-    """Each vector without what it shares with any of the named ones, of length 1 again.
+def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
+    """Each vector with its projection onto the span of the others taken out, of length 1 again.
 
     What `orthogonalised` does to directions, done to the random directions that they are compared with.
 
     Args:
         vectors: (R, d), none of length 0; R may be 0.
-        named: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
+        onto: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
 
     Raises:
-        BiaslibError: where a vector lies in the span of the named ones, so that nothing is left of it.
+        BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
     """
-    basis, _ = np.linalg.qr(named.T)
+    basis, _ = np.linalg.qr(onto.T)
     left = vectors - vectors @ basis @ basis.T
     length, whole = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (left, vectors))
     if (length < 1e-6 * whole).any():
-        raise BiaslibError("A vector is a mixture of the named ones: freed of them, nothing is left of it.")
+        raise BiaslibError("A vector is a mixture of those that are projected out: nothing is left of it.")
     return left / length
 
 
@@ -162,11 +157,7 @@ def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
-    """The vector at length 1.
-
-    Raises:
-        BiaslibError: for a vector of length 0.
-    """
+    """The vector at length 1."""
     length = np.linalg.norm(vector)
     if not length > 0:
         raise BiaslibError("A direction of length 0 points nowhere: the classifier found nothing to tell apart.")

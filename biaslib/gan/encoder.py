@@ -14,7 +14,7 @@ from tqdm import trange
 from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Generator, pixel_norm
-from biaslib.training.loop import resumed, save_checkpoint
+from biaslib.training.checkpoints import resumed, save_checkpoint
 
 _CHECKPOINTS: Final = 20  # in a whole training
 
@@ -154,20 +154,20 @@ class _Run:
 
 
 @torch.inference_mode()
-def encoded(encoder: Encoder, pixels: np.ndarray, *, batch: int = 64) -> np.ndarray:
+def encoded(encoder: Encoder, pixels: np.ndarray) -> np.ndarray:
     """Codes (N, latent) float32 of uint8 images (N, size, size, 3)."""
     # more images at once than 64 leave a CPU's cache
     parts = [
-        encoder(torch.from_numpy(np.ascontiguousarray(pixels[start : start + batch])).movedim(3, 1).float() / 127.5 - 1)
-        for start in range(0, len(pixels), batch)
+        encoder(torch.from_numpy(np.ascontiguousarray(pixels[start : start + 64])).movedim(3, 1).float() / 127.5 - 1)
+        for start in range(0, len(pixels), 64)
     ]
     return torch.cat(parts).numpy()
 
 
 @torch.inference_mode()
-def latent_correlation(encoder: Encoder, generator: Generator, *, images: int = 1000, seed: int = 0) -> np.ndarray:
-    """(latent,) correlations, over newly drawn images, of each number of the code with what the encoder makes of it."""
-    codes = torch.randn(images, generator.latent, generator=torch.Generator().manual_seed(seed))
+def latent_correlation(encoder: Encoder, generator: Generator) -> np.ndarray:
+    """(latent,) correlations, over 1,000 new images, of each number of the code with what the encoder makes of it."""
+    codes = torch.randn(1000, generator.latent, generator=torch.Generator().manual_seed(0))
     found = torch.cat([encoder(generator(part)) for part in codes.split(256)])
     wanted = pixel_norm(codes)
     found, wanted = (part - part.mean(0) for part in (found, wanted))

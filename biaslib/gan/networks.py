@@ -16,16 +16,7 @@ _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, it
 
 
 class EqualizedLinear(nn.Module):
-    r"""A linear layer whose weights are drawn from N(0, 1) and scaled at run time by $gain / \sqrt{inputs}$.
-
-    So all layers learn at one speed whatever their width, and inputs of unit variance give outputs of variance gain²
-    (Karras et al. 2018, section 4.1).
-
-    Args:
-        inputs: features in.
-        outputs: features out.
-        gain: see above.
-    """
+    r"""A linear layer; weights from N(0, 1), scaled at run time by $gain / \sqrt{inputs}$ (Karras et al., sec. 4.1)."""
 
     def __init__(self, inputs: int, outputs: int, *, gain: float = 1.0) -> None:
         super().__init__()
@@ -77,16 +68,8 @@ def pixel_norm(features: torch.Tensor) -> torch.Tensor:
     return features * (features.square().mean(dim=1, keepdim=True) + 1e-8).rsqrt()
 
 
-def with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
-    """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness.
-
-    The new channel holds one number for each group of images: the standard deviation over the group, averaged over
-    channels and places; 0 for images that are all alike (Karras et al. 2018, section 3).
-
-    Args:
-        features: of N images.
-        group: images in a group; where N is no multiple of it, all N are one group.
-    """
+def _with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torch.Tensor:
+    """(N, C, h, w) -> (N, C + 1, h, w): how much the images of a group differ, so that a critic sees sameness."""
     n, channels, height, width = features.shape
     size = group if n % group == 0 else n
     parts = features.reshape(size, n // size, channels, height, width)
@@ -149,7 +132,7 @@ class Generator(nn.Module):
                 f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
                 "codes from its own encoder or draw them of its own length."
             )
-        level = checked_level(level, len(self.widths))
+        level = _checked_level(level, len(self.widths))
         features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)
         features = pixel_norm(F.leaky_relu(features, 0.2))
         below = features
@@ -182,12 +165,8 @@ class Critic(nn.Module):
         self.last = EqualizedLinear(widths[0], 1)
 
     def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
-        """(N, 3, size, size) -> (N,); level and alpha as the generator's.
-
-        Raises:
-            BiaslibError: for images that do not have the level's size.
-        """
-        level = checked_level(level, len(self.widths))
+        """(N, 3, size, size) -> (N,); level and alpha as the generator's."""
+        level = _checked_level(level, len(self.widths))
         size = 4 * 2**level
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
             raise BiaslibError(f"At level {level} images are (N, 3, {size}, {size}), not {tuple(images.shape)}.")
@@ -196,16 +175,12 @@ class Critic(nn.Module):
             features = F.avg_pool2d(self.blocks[number](features), 2)
             if number == level and alpha < 1:
                 features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
-        features = self.blocks[0](with_minibatch_deviation(features))
+        features = self.blocks[0](_with_minibatch_deviation(features))
         return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
 
 
-def checked_level(level: int | None, levels: int) -> int:
-    """The level asked for, of so many; None is the last.
-
-    Raises:
-        BiaslibError: for a level that there is not.
-    """
+def _checked_level(level: int | None, levels: int) -> int:
+    """The level asked for, of so many; None is the last."""
     chosen = levels - 1 if level is None else level
     if not 0 <= chosen < levels:
         raise BiaslibError(f"The network has levels 0 to {levels - 1}, not {level}.")

@@ -17,13 +17,14 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
 from biaslib.store import fingerprint
-from biaslib.training.loop import autocast, resumed, save_checkpoint
+from biaslib.training.checkpoints import resumed, save_checkpoint
+from biaslib.training.steps import autocast
 
-Answers = Callable[[torch.Tensor], torch.Tensor]
+_Answers = Callable[[torch.Tensor], torch.Tensor]
 
-LOSSES: Final = ("wgan-gp", "r1")
+_LOSSES: Final = ("wgan-gp", "r1")
 # shares of the images shown: while a level is faded in, and after that
-GROWTH: Final = ((0.0, 0.08), (0.08, 0.08), (0.12, 0.14), (0.15, 0.35))
+_GROWTH: Final = ((0.0, 0.08), (0.08, 0.08), (0.12, 0.14), (0.15, 0.35))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class GanConfig:
 
     latent: int = LATENT
     widths: tuple[int, ...] = WIDTHS
-    growth: tuple[tuple[float, float], ...] = GROWTH
+    growth: tuple[tuple[float, float], ...] = _GROWTH
     images: int = 240_000
     batch: int = 16
     loss: str = "wgan-gp"
@@ -68,8 +69,8 @@ class GanConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise BiaslibError(f"loss must be {' or '.join(LOSSES)}, not {self.loss!r}.")
+        if self.loss not in _LOSSES:
+            raise BiaslibError(f"loss must be {' or '.join(_LOSSES)}, not {self.loss!r}.")
         if len(self.growth) != len(self.widths):
             raise BiaslibError(
                 f"growth and widths name one level each, but there are {len(self.growth)} and {len(self.widths)}."
@@ -149,7 +150,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
     return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
 
 
-def gradient_penalty(critic: Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+def gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     r"""How far the critic's slope is from 1 between real and generated images (Gulrajani et al. 2017, eq. 3).
 
     $$\mathbb{E}\big[(\lVert \nabla_{\hat x} D(\hat x) \rVert_2 - 1)^2\big],
@@ -166,7 +167,7 @@ def gradient_penalty(critic: Answers, real: torch.Tensor, fake: torch.Tensor, sh
     return (slope.norm(dim=1) - 1).square().mean()
 
 
-def r1_penalty(critic: Answers, real: torch.Tensor) -> torch.Tensor:
+def r1_penalty(critic: _Answers, real: torch.Tensor) -> torch.Tensor:
     """The mean squared slope of the critic at real images (Mescheder et al. 2018, eq. 9, without its factor)."""
     return _slopes(critic, real.detach().requires_grad_(True)).square().sum(dim=1).mean()
 
@@ -286,7 +287,7 @@ class _Run:
         self.step += 1
         return float(critic_loss.detach()), float(loss.detach())
 
-    def _penalty(self, judged: Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+    def _penalty(self, judged: _Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         if self.config.loss == "r1":
             return r1_penalty(judged, real)
         return gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
@@ -319,7 +320,7 @@ def _critic_loss(real: torch.Tensor, fake: torch.Tensor, config: GanConfig) -> t
     return F.softplus(fake).mean() + F.softplus(-real).mean()
 
 
-def _slopes(critic: Answers, images: torch.Tensor) -> torch.Tensor:
+def _slopes(critic: _Answers, images: torch.Tensor) -> torch.Tensor:
     """(N, pixels) gradients that can themselves be differentiated."""
     (slopes,) = torch.autograd.grad(critic(images).sum(), images, create_graph=True)
     return slopes.flatten(1)

@@ -10,11 +10,11 @@ from scipy.stats import binomtest
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
 
-GroupLabels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
+_GroupLabels = np.ndarray | torch.Tensor | pd.Series | Sequence[object]
 
 
 def group_accuracy(
-    correct: np.ndarray | torch.Tensor, groups: GroupLabels, *, confidence: float = 0.95
+    correct: np.ndarray | torch.Tensor, groups: _GroupLabels, *, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
 
@@ -51,7 +51,7 @@ def group_accuracy(
     return pd.DataFrame(rows, columns=["group", "n", "accuracy", "low", "high"])
 
 
-def worst_group_accuracy(correct: Array, groups: GroupLabels, *, min_share: float = 0.01) -> Array:
+def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: float = 0.01) -> Array:
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
     For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
@@ -140,7 +140,7 @@ def _outside(shares: np.ndarray) -> bool:
     return bool(((shares < 0) | (shares > 1)).any())
 
 
-def _codes(groups: GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
+def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
     """The group of each image as 0, 1, ... and the sorted labels."""
     column = pd.Series(to_numpy(groups) if isinstance(groups, torch.Tensor) else groups).reset_index(drop=True)
     if n == 0:

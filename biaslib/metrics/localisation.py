@@ -19,7 +19,7 @@ def relevance_mass_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -
     A map that is the same everywhere scores the region's share of the image.
 
     Args:
-        relevance: maps (..., H, W), >= 0, on the grid of the mask; `at_size` enlarges coarser ones.
+        relevance: maps (..., H, W), >= 0, on the grid of the mask; `upsample_maps` enlarges coarser ones.
         mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
 
     Returns:
@@ -43,7 +43,7 @@ def relevance_rank_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -
     $$\mathrm{RRA} = \frac{|\mathrm{top}_K(R) \cap M|}{K}, \qquad K = |M|$$
 
     Where several pixels share the K-th highest value, which of them belong to the top K is not defined, and a
-    rectified map is full of zeros. The score is then its exact expectation when lots are drawn among them: with a
+    rectified map is full of zeros. The score is then its exact expectation when ties are broken at random: with a
     pixels above that value, h of them in the region, and t pixels at it, u of them in the region,
 
     $$\mathrm{RRA} = \frac{1}{K}\Big(h + (K - a)\frac{u}{t}\Big)$$
@@ -51,7 +51,7 @@ def relevance_rank_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -
     So a map that is the same everywhere scores the region's share of the image, as any order that knows nothing does.
 
     Args:
-        relevance: maps (..., H, W), >= 0, on the grid of the mask; `at_size` enlarges coarser ones.
+        relevance: maps (..., H, W), >= 0, on the grid of the mask; `upsample_maps` enlarges coarser ones.
         mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
 
     Returns:
@@ -68,7 +68,7 @@ def relevance_rank_accuracy(relevance: Array, mask: np.ndarray | torch.Tensor) -
     return like(_of_each_pair(_rank, relevance, mask), relevance)
 
 
-def expanded(mask: Array, *, share: float = 0.5) -> Array:
+def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
     """Regions grown on all sides alike, by a share of their area (Schaaf et al. 2021, section 4.2: 50 %).
 
     A coarse map cannot meet a small object exactly, so the paper extends the small ones. The pixels nearest to the
@@ -102,7 +102,7 @@ def expanded(mask: Array, *, share: float = 0.5) -> Array:
     return like(grown, mask)
 
 
-def at_size(maps: Array, height: int, width: int) -> Array:
+def upsample_maps(maps: Array, height: int, width: int) -> Array:
     """Coarse maps enlarged to the size of the image they explain, as class activation maps are for display and scoring.
 
     Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's and Pillow's bilinear
@@ -156,7 +156,7 @@ def _of_each_pair(
     maps, regions = _checked_maps(to_numpy(relevance)), _checked_mask(to_numpy(mask))
     if maps.shape[-2:] != regions.shape[-2:]:
         raise BiaslibError(
-            f"The maps are {_grid(maps)} and the masks {_grid(regions)}: enlarge the maps with at_size, "
+            f"The maps are {_grid(maps)} and the masks {_grid(regions)}: enlarge the maps with upsample_maps, "
             "or make the masks as the maps are."
         )
     try:

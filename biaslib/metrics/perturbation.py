@@ -32,7 +32,7 @@ def perturbation_curves(
 
     (Samek et al. 2017.) What the papers leave open is settled so: the regions are square tiles that do not overlap,
     counted from the upper left, smaller at the lower and right edge where the size is no multiple of `region`; a
-    region's relevance is the sum over its pixels; lots are drawn among equal sums; every value of every pixel is drawn
+    region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn
     anew from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves
     differ by the order alone.
 
@@ -40,16 +40,16 @@ def perturbation_curves(
         predict: images (M, H, W, 3) of the type and kind that `images` has -> scores (M, T), NumPy or torch. The papers
             take probabilities; logits work too.
         images: (N, H, W, 3), uint8 or float; may be a memory map.
-        relevance: (N, H, W), larger is more relevant, signed or not; `at_size` enlarges coarser maps. None destroys the
-            regions in random order, the baseline for every other order. A map that is the same everywhere, 0 for
-            example, leaves its order to the lots, too.
+        relevance: (N, H, W), larger is more relevant, signed or not; `upsample_maps` enlarges coarser maps. None
+            destroys the regions in random order, the baseline for every other order. A map that is the same everywhere,
+            0 for example, has a random order, too.
         targets: the index of the explained score of every image, (N,), or one for all.
         steps: how many regions are destroyed, P in the papers.
         region: height and width of a region in pixels.
-        repeats: how many times the noise and the lots are drawn; the curve is the mean.
+        repeats: how many times the noise and the order of ties are drawn; the curve is the mean.
         value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
             and the largest value of all images. (0, 0) paints black.
-        seed: of the noise and the lots.
+        seed: of the noise and the order of ties.
         batch: how many images go through `predict` at once; bounds the memory. None: as many as have 200,000 pixels
             together, beyond which a CPU is slower.
 
@@ -149,7 +149,7 @@ def _region_sums(
     if maps.shape != shape or maps.dtype.kind not in "fiub":
         raise BiaslibError(
             f"relevance must be numbers of shape {shape}, as the images have, not {maps.dtype} of shape {maps.shape}; "
-            "at_size enlarges coarser maps."
+            "upsample_maps enlarges coarser maps."
         )
     # map by map: as float64 the maps of a test set would fill the memory
     return np.stack(

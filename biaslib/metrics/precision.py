@@ -1,4 +1,4 @@
-"""How well images are ranked by their scores, for single attributes and for sets of them (mAP and mAP*)."""
+"""How well images are ranked by their scores, for attributes and sets of them (mAP, mAP*), and where to cut a score."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +8,14 @@ import pandas as pd
 from sklearn.metrics import average_precision_score
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, to_numpy
+from biaslib.metrics._arrays import Array, like, to_numpy
 from biaslib.metrics.amplification.counting import count_sets
 from biaslib.metrics.amplification.labels import Labels
-from biaslib.metrics.thresholds import checked
 
 # pairs of an image and a set, each sorted once: about ten minutes
 MOST_PAIRS = 5_000_000_000
 # this many scores of sets at once
-BLOCK = 1 << 22
+_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
         MeanPrecision(values=array([0.5, nan]), members=array([[ True, False],
                [False,  True]]))
     """
-    truth, score = checked(labels, scores)
+    truth, score = _checked(labels, scores)
     values = [
         average_precision_score(has, ranked) if has.any() else np.nan
         for has, ranked in zip(truth.T, score.T, strict=True)
@@ -114,7 +113,7 @@ def set_average_precision(
         BiaslibError: for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN, sizes out
             of order, or more sets than can be ranked.
     """
-    truth, score = checked(labels, logits)
+    truth, score = _checked(labels, logits)
     seen = to_numpy(train)
     if seen.ndim != 2 or seen.shape[1] != truth.shape[1]:
         raise BiaslibError(
@@ -135,10 +134,40 @@ def set_average_precision(
             "give a smaller max_size, or take sets='observed'."
         )
     log_probability = -np.logaddexp(0, -score)
-    step = max(1, BLOCK // len(truth))
+    step = max(1, _BLOCK // len(truth))
     pieces = (members[start : start + step] for start in range(0, len(members), step))
     values = [value for piece in pieces for value in _average_precisions(piece, truth, log_probability)]
     return MeanPrecision(np.array(values), members)
+
+
+def calibrated_thresholds(labels: Array, scores: Array) -> Array:
+    """Per attribute the threshold that gives as many predicted positives as there are labelled ones.
+
+    An image is predicted to have the attribute where `score > threshold`. Take the thresholds on validation data and
+    use them on test data: amplification then is not that of a model which merely says yes too rarely. This is the
+    rule of the code released with Zhao, Andrews and Xiang (2023), whose evaluation script takes the thresholds on the
+    test labels themselves: it stores them under the name of validation labels.
+
+    The threshold is one of the scores. Where tied scores make the labelled number impossible it gives the nearest
+    number that is possible, and of two equally near the smaller. Without positives it is the largest score, so that
+    nothing is predicted; without negatives it is -inf, so that everything is.
+
+    Args:
+        labels: (N, A) bool, or 0 and 1.
+        scores: (N, A), larger for more likely: logits or probabilities.
+
+    Returns:
+        (A,) float64, in the units of the scores.
+
+    Raises:
+        BiaslibError: for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
+
+    Example:
+        >>> calibrated_thresholds(np.array([[1], [0], [0]]), np.array([[0.4], [0.3], [0.1]])).tolist()
+        [0.3]
+    """
+    truth, score = _checked(labels, scores)
+    return like(np.array([_threshold(*column) for column in zip(truth.T, score.T, strict=True)]), scores)
 
 
 def _sets(train: np.ndarray, test: np.ndarray, min_size: int, max_size: int, *, observed: bool) -> np.ndarray:
@@ -159,3 +188,28 @@ def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
     positive, ordered = np.sort(positive), np.sort(scores)
     at_least = len(ordered) - np.searchsorted(ordered, positive)
     return float(np.mean((len(positive) - np.searchsorted(positive, positive)) / at_least))
+
+
+def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Labels (N, A) as bool and scores (N, A) as float64."""
+    truth, score = to_numpy(labels), to_numpy(scores)
+    if truth.ndim != 2 or truth.shape != score.shape or truth.size == 0:
+        raise BiaslibError(
+            f"labels and scores must both be (N, A) with N, A >= 1, one column an attribute, not {truth.shape} and "
+            f"{score.shape}."
+        )
+    if not np.isin(truth, (0, 1)).all():
+        raise BiaslibError("labels must be 0 or 1 (or bool).")
+    score = score.astype(np.float64)
+    if (missing := np.isnan(score)).any():
+        raise BiaslibError(
+            f"{int(missing.sum())} of {score.size} scores are NaN, which have no rank: drop those images."
+        )
+    return truth.astype(bool), score
+
+
+def _threshold(truth: np.ndarray, scores: np.ndarray) -> float:
+    ordered = np.sort(scores)
+    candidates = np.append(ordered[::-1], -np.inf)
+    predicted = len(ordered) - np.searchsorted(ordered, candidates, side="right")
+    return float(candidates[np.abs(predicted - truth.sum()).argmin()])  # the first: the one that predicts fewest

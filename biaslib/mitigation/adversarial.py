@@ -53,15 +53,7 @@ class Adversarial(AttributesAndGroup):
 
 
 class AdversarialLoss(nn.Module):
-    """The loss with the adversary in it.
-
-    Args:
-        channels: of the map.
-        groups: how many there are.
-        weight: of the reversed gradient.
-        hidden: width of the adversary's hidden layer.
-        class_weight: (groups,) of the groups in the adversary's loss.
-    """
+    """The loss with the adversary in it."""
 
     class_weight: torch.Tensor
 

@@ -29,14 +29,15 @@ class Constrained:
     rounds: int
 
 
+_ROUNDS = 500  # at most
+
+
 def corpus_constraints(
     attribute_scores: np.ndarray,
     group_scores: np.ndarray,
     train: Labels,
     *,
     margin: float = 0.05,
-    step: float = 1.0,
-    rounds: int = 500,
 ) -> Constrained:
     r"""Attributes and groups, predicted together so that each attribute keeps its training ratio of groups.
 
@@ -54,22 +55,19 @@ def corpus_constraints(
         group_scores: (N, G) log-probabilities, up to a constant for each image.
         train: labels of the training images, A attributes, G groups.
         margin: allowed distance of a ratio, > 0.
-        step: how much a violation of 1 adds to a multiplier in the first round; it falls with the rounds' square root.
-        rounds: at most.
 
     Raises:
         BiaslibError: for scores that do not fit each other or the labels, scores that are not finite, an attribute that
-            no training image has, or a margin, step or number of rounds that is not above 0.
+            no training image has, or a margin that is not above 0.
     """
     scores, by_group = _checked(attribute_scores, group_scores, train)
-    for name, value in {"margin": margin, "step": step, "rounds": rounds}.items():
-        if not value > 0:
-            raise BiaslibError(f"{name} must be above 0, not {value!r}.")
+    if not margin > 0:
+        raise BiaslibError(f"margin must be above 0, not {margin!r}.")
     wanted = _ratios(train.attributes, train.groups, by_group.shape[1])
     # of the constraints "at most wanted + margin" and "at least wanted - margin"
     multipliers = np.zeros((2, *wanted.shape))
     best, smallest = None, np.inf
-    for number in range(1, rounds + 1):
+    for number in range(1, _ROUNDS + 1):
         attributes, groups = _decided(scores, by_group, _shifts(multipliers, wanted, margin))
         reached = _ratios(attributes, groups, by_group.shape[1])
         # an attribute that is never predicted breaks nothing, and must not be pushed either
@@ -81,7 +79,7 @@ def corpus_constraints(
         if violation == 0:
             break
         # smaller and smaller steps, towards just inside the margin: at its very edge they would swing for ever
-        multipliers = np.clip(multipliers + step / np.sqrt(number) * (excess + 0.1 * margin), 0, None)
+        multipliers = np.clip(multipliers + 1.0 / np.sqrt(number) * (excess + 0.1 * margin), 0, None)
     assert best is not None  # there is a first round
     return Constrained(best.attributes, best.groups, best.wanted, best.reached, best.met, number)
 

@@ -35,11 +35,7 @@ class DomainIndependent(AttributesAndGroup):
 
 
 class DomainIndependentLoss(nn.Module):
-    """Binary cross-entropy on the block of the true group.
-
-    Args:
-        groups: how many there are.
-    """
+    """Binary cross-entropy on the block of the true group."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()

@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.mitigation.subsampling import subsample_to_mcc
 
-__all__ = ["coefficient_of_variation", "data_repair", "imbalance", "oversample", "subsample_to_mcc"]
+_ROUNDS = 100  # of balancing, through all attributes
+_LARGEST = 50  # how many times the rows may become as many by that
 
 
 def oversample(
@@ -15,8 +15,6 @@ def oversample(
     groups: np.ndarray,
     *,
     eps: float = 0.025,
-    rounds: int = 100,
-    largest: float = 50.0,
     seed: int = 0,
 ) -> np.ndarray:
     r"""Rows, some more than once, among which every single attribute is shared evenly by the groups.
@@ -30,8 +28,6 @@ def oversample(
         attributes: (N, A) bool, or 0 and 1.
         groups: (N,) whole numbers 0, 1, ..., the group of each image.
         eps: allowed distance of a group's share from even, > 0; also of its share of all images.
-        rounds: through all attributes, at most.
-        largest: result, at most, in multiples of N.
         seed: of the draws.
 
     Returns:
@@ -39,7 +35,7 @@ def oversample(
 
     Raises:
         BiaslibError: for arrays that do not fit together; an attribute that some group never has or that nobody has;
-            or where the balance is not reached within `rounds` and `largest`.
+            or where the balance is not reached within 100 rounds and 50 N rows.
     """
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
@@ -53,15 +49,15 @@ def oversample(
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
     everyone = np.ones(len(groups), bool)
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         rows = _evened(rows, everyone, groups, n_groups, eps, rng)
         for attribute in attributes.T:
             rows = _evened(rows, attribute, groups, n_groups, eps, rng)
-            if len(rows) > largest * len(groups):
+            if len(rows) > _LARGEST * len(groups):
                 break
         if imbalance(attributes[rows], groups[rows]).max() <= eps and _uneven(groups[rows], n_groups) <= eps:
             return rows
-        if len(rows) > largest * len(groups):
+        if len(rows) > _LARGEST * len(groups):
             break
     worst = imbalance(attributes[rows], groups[rows])
     raise BiaslibError(
@@ -126,23 +122,6 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     order = np.argsort(kind, kind="stable")
     rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
     return np.sort(mixed[rank >= left_out[kind]])
-
-
-def coefficient_of_variation(attributes: np.ndarray, groups: np.ndarray) -> float:
-    """Standard deviation over mean of the number of images per attribute and group, all A times G of them.
-
-    0 where all are equally many; it has no upper bound but sqrt(AG - 1).
-
-    Args:
-        attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
-
-    Returns:
-        NaN where no image has any attribute.
-    """
-    members = np.eye(int(np.max(groups)) + 1)[np.asarray(groups)]
-    having = np.asarray(attributes, float).T @ members
-    return float(having.std() / having.mean()) if having.any() else float("nan")
 
 
 def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: int) -> np.ndarray:

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from biaslib.errors import BiaslibError
-from biaslib.models import tfjs
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 
 _IN_A_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as Hugging Face names them
@@ -34,9 +33,9 @@ def build(
             of its weights or without (`pinned`).
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
-            (`.safetensors`, or a torch file without code in it) or, for MobileNetV1, of a folder of TensorFlow.js
-            (`tfjs.mobilenet_state`). Where such weights differ from the model in the last layer only, everything
-            else is taken from them and the last layer stays as initialised.
+            (`.safetensors`, or a torch file without code in it) or of a folder with one. Where such weights differ
+            from the model in the last layer only, everything else is taken from them and the last layer stays as
+            initialised.
         hidden: width of a hidden layer: Linear-ReLU-Dropout(0.5)-Linear takes the place of the last linear layer
             (Serianni et al. 2025, supplement C: 2,048).
 
@@ -208,14 +207,8 @@ def _load(model: nn.Module, path: Path) -> None:
 
 
 def read_state(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a weights file or folder by name, taken out of what they may be wrapped in.
-
-    Raises:
-        BiaslibError: where there is none, it is damaged, or it holds something else than tensors.
-    """
+    """The tensors of a weights file or folder by name, taken out of what they may be wrapped in."""
     file = weights_file(path)
-    if file.is_dir():
-        return tfjs.mobilenet_state(file)
     if not file.is_file():
         raise BiaslibError(f"There is no weights file {file}: give a .safetensors or .pt file, or 'imagenet'.")
     try:
@@ -234,15 +227,17 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
 
 def weights_file(path: Path) -> Path:
     """The weights in a folder of Hugging Face; any other path as it is."""
-    if not path.is_dir() or (path / "model.json").is_file():
+    if not path.is_dir():
         return path
     inside = [path / name for name in _IN_A_FOLDER if (path / name).is_file()]
-    if not inside:
+    if inside:
+        return inside[0]
+    if (path / "model.json").is_file():
         raise BiaslibError(
-            f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}, and no model.json of TensorFlow.js: give the "
-            "weights file itself."
+            f"The folder {path} holds weights of TensorFlow.js: convert them once, in a checkout of the book, with "
+            f"`python tools/tfjs_to_safetensors.py {path}`."
         )
-    return inside[0]
+    raise BiaslibError(f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}: give the weights file itself.")
 
 
 def _unwrapped(found: Any, file: Path) -> dict[str, torch.Tensor]:

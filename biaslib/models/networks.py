@@ -36,11 +36,7 @@ class Split(nn.Module):
 
 
 class SmallCNN(Split):
-    """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train.
-
-    Args:
-        outputs: the number of logits.
-    """
+    """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -55,14 +51,7 @@ class SmallCNN(Split):
 
 
 class LeNet5(Split):
-    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress.
-
-    Rectified units and maximum pooling stand for the original's sigmoids and averages, and full connections for its
-    partial ones.
-
-    Args:
-        outputs: the number of logits.
-    """
+    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -75,11 +64,7 @@ class LeNet5(Split):
         self.fc = nn.Linear(84, outputs)
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10).
-
-        Raises:
-            BiaslibError: for pictures of another size.
-        """
+        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10)."""
         if images.shape[2:] != (28, 28):
             raise BiaslibError(
                 f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
@@ -105,12 +90,7 @@ def small_efficientnet(outputs: int) -> nn.Module:
 
 
 def mobilenetv1(outputs: int, *, width: float) -> nn.Module:
-    """MobileNetV1 (Howard et al. 2017) as TensorFlow pads it and with its epsilon, so that its weights fit.
-
-    Args:
-        outputs: the number of logits.
-        width: multiplies the channels of every layer.
-    """
+    """MobileNetV1 (Howard et al. 2017) as TensorFlow pads it and with its epsilon, so that its weights fit."""
     from timm.models._efficientnet_builder import round_channels
 
     blocks = ["dsa_r1_k3_s1_c64", "dsa_r2_k3_s2_c128", "dsa_r2_k3_s2_c256", "dsa_r6_k3_s2_c512", "dsa_r2_k3_s2_c1024"]

@@ -9,6 +9,8 @@ import scipy.stats
 from biaslib.errors import BiaslibError
 from biaslib.statistics.intervals import Comparison, Interval, check_confidence, widened
 
+_RESAMPLES = 2000  # of a bootstrap
+
 
 @dataclass(frozen=True)
 class Components:
@@ -66,7 +68,7 @@ def crossed_interval(
     *,
     confidence: float = 0.95,
     seed: int = 0,
-    resamples: int = 2000,
+    resamples: int = _RESAMPLES,
     bounds: tuple[float, float] = (-np.inf, np.inf),
     strata: tuple[int, ...] | None = None,
 ) -> Interval:
@@ -107,14 +109,14 @@ def crossed_interval(
     estimate = float(known.sum() / n)
     if min(*kinds, table.shape[1]) < 2:
         return Interval(estimate, np.nan, np.nan, n, confidence, undefined)
-    models, images = _times(kinds, table.shape[1], resamples, seed)
+    *of_kinds, images = _times((*kinds, table.shape[1]), resamples, seed)
+    models = np.concatenate(of_kinds, axis=1)
     weights = ((models @ defined) * images).sum(1)
     means = ((models @ known) * images).sum(1)[weights > 0] / weights[weights > 0]
-    low, high = widened(means, estimate, min(kinds), confidence, bounds)
-    return Interval(estimate, low, high, n, confidence, undefined)
+    return Interval(estimate, *widened(means, estimate, min(kinds), confidence, bounds), n, confidence, undefined)
 
 
-def crossed_welch(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
+def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     r"""Test of mean(a) - mean(b) for two kinds of models on the same images, both taken as samples; two-sided.
 
     $$t = \frac{\bar a - \bar b}{\sqrt{V}}, \qquad V = \frac{s_a^2}{M_a} + \frac{s_b^2}{M_b} + \frac{s_d^2}{N} -
@@ -131,19 +133,17 @@ def crossed_welch(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> 
     Args:
         a: (M_a, N), models by images; NaN is left out.
         b: (M_b, N), other models on the same images.
-        confidence: of the interval, between 0 and 1.
 
     Returns:
-        Comparison with n = (M_a, M_b) models that have values. The effect size is the difference in standard deviations
-        of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the difference is NaN
-        with fewer than two models of a kind, fewer than two images that both kinds have values of, or no variance.
+        Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
+        standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
+        difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or
+        no variance.
 
     Raises:
-        BiaslibError: for shapes that do not fit, or a confidence that is not between 0 and 1.
+        BiaslibError: for shapes that do not fit.
     """
-    if not 0 < confidence < 1:
-        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
-    kinds = [_with_values(_checked(values)) for values in (a, b)]
+    kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:
         raise BiaslibError(
             f"a has {kinds[0].shape[1]} images and b {kinds[1].shape[1]}: give the values on the same images."
@@ -166,17 +166,15 @@ def crossed_welch(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> 
     parts += [of_images, twice] if net > 0 else []
     df = variance**2 / sum(part**2 / df for part, df in parts)
     t = difference / np.sqrt(variance)
-    half = scipy.stats.t.ppf((1 + confidence) / 2, df) * np.sqrt(variance)
+    half = scipy.stats.t.ppf((1 + 0.95) / 2, df) * np.sqrt(variance)
     single = [kind[~np.isnan(kind)] for kind in kinds]
     pooled = np.sqrt(sum((len(v) - 1) * v.var(ddof=1) for v in single) / (sum(map(len, single)) - 2))
     p = 2 * scipy.stats.t.sf(abs(t), df)
     return Comparison(difference, difference - half, difference + half, difference / pooled, float(t), float(p), n)
 
 
-def crossed_ratio(
-    top: np.ndarray, bottom: np.ndarray, *, confidence: float = 0.95, seed: int = 0, resamples: int = 2000
-) -> Interval:
-    """Bootstrap interval of mean(top) / mean(bottom) for the same models, measured on two sets of images.
+def crossed_ratio(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> Interval:
+    """Bootstrap interval (95 %) of mean(top) / mean(bottom) for the same models, measured on two sets of images.
 
     Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the
     lower mean counts too. Deviations are widened for few models, as in `crossed_interval`.
@@ -184,9 +182,7 @@ def crossed_ratio(
     Args:
         top: (M, N).
         bottom: (M, K), of the same models; no value of either is NaN.
-        confidence: between 0 and 1.
         seed: of the resampling.
-        resamples: number of bootstrap draws.
 
     Returns:
         Interval over M N values. NaN where the interval of mean(bottom) holds 0: a share of nothing is undefined.
@@ -199,31 +195,22 @@ def crossed_ratio(
         raise BiaslibError(f"top has {len(tables[0])} models and bottom {len(tables[1])}: give the same models.")
     if any(np.isnan(table).any() for table in tables):
         raise BiaslibError("A ratio of means needs all its values: leave out models or images with a NaN.")
-    below = crossed_interval(tables[1], confidence=confidence, seed=seed, resamples=resamples)
+    below = crossed_interval(tables[1], seed=seed)
     if not (below.low > 0 or below.high < 0):
-        return Interval(np.nan, np.nan, np.nan, 0, confidence)
-    rng = np.random.default_rng(seed)
-    models = rng.multinomial(len(tables[0]), np.full(len(tables[0]), 1 / len(tables[0])), resamples)
-    means = []
-    for table in tables:
-        count = table.shape[1]
-        images = rng.multinomial(count, np.full(count, 1 / count), resamples)
-        means.append(((models @ table) * images).sum(axis=1) / (len(table) * count))
+        return Interval(np.nan, np.nan, np.nan, 0)
+    models, *images = _times((len(tables[0]), tables[0].shape[1], tables[1].shape[1]), _RESAMPLES, seed)
+    means = [((models @ table) * t).sum(axis=1) / table.size for table, t in zip(tables, images, strict=True)]
     estimate = float(tables[0].mean() / tables[1].mean())
     with np.errstate(divide="ignore"):
         drawn = means[0] / means[1]
-    low, high = widened(drawn, estimate, len(tables[0]), confidence, (-np.inf, np.inf))
-    return Interval(estimate, low, high, tables[0].size, confidence)
+    return Interval(estimate, *widened(drawn, estimate, len(tables[0]), 0.95, (-np.inf, np.inf)), tables[0].size)
 
 
 @functools.lru_cache(maxsize=2)  # a page asks for many intervals over the same models and images
-def _times(kinds: tuple[int, ...], images: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many times each resample holds each model, (resamples, models), and each image, (resamples, images)."""
+def _times(sizes: tuple[int, ...], resamples: int, seed: int) -> tuple[np.ndarray, ...]:
+    """How many times each resample holds each model, or image, of sets of these sizes: (resamples, size) for each."""
     rng = np.random.default_rng(seed)
-    *of_kinds, of_images = (
-        rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in (*kinds, images)
-    )
-    drawn = (np.concatenate(of_kinds, axis=1), of_images)
+    drawn = tuple(rng.multinomial(size, [1 / size] * size, resamples).astype(float) for size in sizes)
     for times in drawn:
         times.flags.writeable = False
     return drawn
@@ -234,10 +221,6 @@ def _checked(values: np.ndarray) -> np.ndarray:
     if table.ndim != 2:
         raise BiaslibError(f"values must be (models, images), not of shape {table.shape}.")
     return table
-
-
-def _with_values(table: np.ndarray) -> np.ndarray:
-    return table[~np.isnan(table).all(axis=1)]
 
 
 def _residuals(table: np.ndarray) -> np.ndarray:

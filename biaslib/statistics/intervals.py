@@ -14,10 +14,12 @@ from biaslib.errors import BiaslibError
 Values = Sequence[float] | np.ndarray | pd.Series
 
 # of fewer units a bootstrap knows too few orders: of four in order it would say [1, 1], where the exact p is 1/12
-LEAST_UNITS = 6
+_LEAST_UNITS = 6
 
-# resampled means are drawn in blocks of at most this many values, so memory does not grow with the data
-BLOCK = 4_000_000
+_BLOCK = 4_000_000  # values drawn at once, at most
+
+# pairs, all of whose flips of signs are made, and how many flips are drawn for more pairs
+_EXACT_UP_TO, _FLIPS = 16, 10_000
 
 
 @dataclass(frozen=True)
@@ -130,19 +132,17 @@ def kendall(
     undefined = int((~defined).sum())
     estimate = _tau_b(a, b)
     units, unit_of = np.unique(keys, return_inverse=True)
-    if np.isnan(estimate) or len(units) < LEAST_UNITS:
+    if np.isnan(estimate) or len(units) < _LEAST_UNITS:
         return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
     rng = np.random.default_rng(seed)
     times = rng.multinomial(len(units), [1 / len(units)] * len(units), resamples)
     taus = _weighted_tau_b(a, b, times[:, unit_of].astype(float))
-    tail = (1 - confidence) / 2
     taus = taus[~np.isnan(taus)]
     if len(taus) == 0 or np.ptp(taus) < 1e-12:  # of a perfect order, but for rounding
         return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
     if clusters is not None:
         taus = np.clip(taus + estimate - np.median(taus), -1, 1)
-    low, high = np.quantile(taus, [tail, 1 - tail])
-    return Interval(estimate, float(low), float(high), len(a), confidence, undefined)
+    return Interval(estimate, *percentile_ends(taus, (1 - confidence) / 2), len(a), confidence, undefined)
 
 
 @dataclass(frozen=True)
@@ -184,15 +184,13 @@ def welch(a: Values, b: Values, *, confidence: float = 0.95) -> Comparison:
     )
 
 
-def sign_flip(
-    differences: Values, *, confidence: float = 0.95, exact_up_to: int = 16, resamples: int = 10_000, seed: int = 0
-) -> Comparison:
+def sign_flip(differences: Values, *, confidence: float = 0.95, seed: int = 0) -> Comparison:
     """Sign-flip test that paired differences have mean zero, two-sided.
 
     Where nothing differs between the two sides of a pair, each difference is as likely as its negative: p is the share
-    of all 2^n flips of signs whose mean is at least as far from zero (Fisher 1935, section 21). Above `exact_up_to`
-    pairs the flips are drawn, and the data count as one of them: p = (1 + hits) / (1 + resamples) (Phipson and Smyth
-    2010). **The smallest p that n pairs can reach is 2 / 2^n**: .25 for 3 pairs, .0625 for 5, .03125 for 6; with
+    of all 2^n flips of signs whose mean is at least as far from zero (Fisher 1935, section 21). Above 16 pairs
+    10,000 flips are drawn, and the data count as one of them: p = (1 + hits) / (1 + flips) (Phipson and Smyth 2010).
+    **The smallest p that n pairs can reach is 2 / 2^n**: .25 for 3 pairs, .0625 for 5, .03125 for 6; with
     fewer than 6 nothing is significant at .05, before any correction.
 
     The interval is Student's for the mean of the differences, as few pairs have no finite one by flipping; it may
@@ -202,8 +200,6 @@ def sign_flip(
     Args:
         differences: (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out.
         confidence: of the interval, between 0 and 1.
-        exact_up_to: pairs, all of whose flips are made.
-        resamples: flips drawn for more pairs than that.
         seed: of the draws.
 
     Returns:
@@ -211,11 +207,9 @@ def sign_flip(
         one pair or equal differences. Differences that are all zero have p = 1.
 
     Raises:
-        BiaslibError: where the confidence is not between 0 and 1, or no flips are asked for.
+        BiaslibError: where the confidence is not between 0 and 1.
     """
     check_confidence(confidence)
-    if resamples < 1:
-        raise BiaslibError(f"resamples must be at least 1, not {resamples}.")
     data = _flat("differences", differences)
     data = data[~np.isnan(data)]
     n = len(data)
@@ -224,11 +218,13 @@ def sign_flip(
     mean = float(data.mean())
     # flips that equal the data but for rounding are hits
     least = abs(mean) - 1e-12 * np.abs(data).mean()
-    if n <= exact_up_to:
+    if n <= _EXACT_UP_TO:
         flips = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
         p = float(np.mean(np.abs(flips @ data) / n >= least))
     else:
-        p = (1 + _hits(data, least, resamples, np.random.default_rng(seed))) / (1 + resamples)
+        rng = np.random.default_rng(seed)
+        drawn = (rng.choice([-1.0, 1.0], (size, n)) for size in _blocks(n, _FLIPS))
+        p = (1 + sum(int((np.abs(flip @ data) / n >= least).sum()) for flip in drawn)) / (1 + _FLIPS)
     if n < 2 or np.ptp(data) == 0:
         return Comparison(mean, np.nan, np.nan, np.nan, mean, p, (n, n))
     deviation = float(data.std(ddof=1))
@@ -278,16 +274,12 @@ def widened(
     """
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
-    low, high = np.clip(estimate + widening * (np.quantile(means, [tail, 1 - tail]) - estimate), *bounds)
+    low, high = np.clip(estimate + widening * (np.array(percentile_ends(means, tail)) - estimate), *bounds)
     return float(low), float(high)
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuses what is not between 0 and 1.
-
-    Raises:
-        BiaslibError: for anything else.
-    """
+    """Refuses what is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
 
@@ -320,17 +312,14 @@ def _weighted_tau_b(a: np.ndarray, b: np.ndarray, times: np.ndarray) -> np.ndarr
 
 
 def _means(data: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    block = max(1, BLOCK // len(data))
-    sizes = [min(block, resamples - start) for start in range(0, resamples, block)]
-    return np.concatenate([data[rng.integers(len(data), size=(size, len(data)))].mean(axis=1) for size in sizes])
+    n = len(data)
+    return np.concatenate([data[rng.integers(n, size=(size, n))].mean(axis=1) for size in _blocks(n, resamples)])
 
 
-def _hits(data: np.ndarray, least: float, resamples: int, rng: np.random.Generator) -> int:
-    """How many random flips of signs have a mean at least as far from zero."""
-    block = max(1, BLOCK // len(data))
-    sizes = [min(block, resamples - start) for start in range(0, resamples, block)]
-    flips = (rng.choice([-1.0, 1.0], (size, len(data))) for size in sizes)
-    return sum(int((np.abs(flip @ data) / len(data) >= least).sum()) for flip in flips)
+def _blocks(n: int, resamples: int) -> list[int]:
+    """How many resamples of n values are drawn at once, so that memory does not grow with the data."""
+    block = max(1, _BLOCK // n)
+    return [min(block, resamples - start) for start in range(0, resamples, block)]
 
 
 def _nested_means(units: list[np.ndarray], resamples: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,34 +1,37 @@
-"""A share, and the difference of two, with interval and test."""
+"""A share, the difference of two, such as the accuracies of two groups: interval, test, and what that test can see."""
+
+from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
+import scipy.optimize
+import scipy.stats
 
 from biaslib.errors import BiaslibError
 from biaslib.statistics.intervals import Comparison, Interval
-from biaslib.statistics.power import share_p_values
+
+_OUT = 5.0  # binomial counts further out than this have a probability below 1e-6 together
+_LARGEST = 100_000_000  # images in a group
+_EXACT_BELOW = 10  # expected images in a cell
 
 
-def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
+def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
     The interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
-    `power.share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of
+    `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of
     which one is always right and the other never have no variance at all.
 
     Args:
         a: (N,) bool.
         b: (M,) bool.
-        confidence: of the interval, between 0 and 1.
 
     Returns:
-        Comparison: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the statistic is the
-        difference. All of it is NaN where a side has no images.
+        Comparison with a 95 % interval: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
+        statistic is the difference. All of it is NaN where a side has no images.
 
     Raises:
-        BiaslibError: for values that are not bool, or a confidence that is not between 0 and 1.
+        BiaslibError: for values that are not bool.
     """
-    if not 0 < confidence < 1:
-        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
         raise BiaslibError("both sides must be bool (N,): compare predictions with labels first.")
@@ -36,29 +39,187 @@ def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) ->
     if min(n) == 0:
         return Comparison(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, n)
     hits = int(first.sum()), int(second.sum())
-    p = np.array(hits) / n
-    low, high = np.array([_wilson(*side, confidence) for side in zip(hits, n, strict=True)]).T
-    difference = float(p[0] - p[1])
-    down = np.hypot(p[0] - low[0], high[1] - p[1])
-    up = np.hypot(high[0] - p[0], p[1] - low[1])
-    effect = float(np.subtract(*(2 * np.arcsin(np.sqrt(p)))))
-    tested = float(share_p_values(hits[0], n[0], hits[1], n[1]))
-    return Comparison(difference, float(difference - down), float(difference + up), effect, difference, tested, n)
+    one, other = (share_interval(*side) for side in zip(hits, n, strict=True))
+    difference = float(one.estimate - other.estimate)
+    down = np.hypot(one.estimate - one.low, other.high - other.estimate)
+    up = np.hypot(one.high - one.estimate, other.estimate - other.low)
+    effect = float(np.subtract(*(2 * np.arcsin(np.sqrt([one.estimate, other.estimate])))))
+    p = float(share_p_values(hits[0], n[0], hits[1], n[1]))
+    return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
 
 
-def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
+def share_interval(hits: int, n: int) -> Interval:
+    """A share with Wilson's 95 % interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
 
     Raises:
-        BiaslibError: for more hits than n, or a confidence that is not between 0 and 1.
+        BiaslibError: for more hits than n.
     """
-    if not 0 <= hits <= n or not 0 < confidence < 1:
-        raise BiaslibError(f"hits must lie in [0, n] and confidence in (0, 1), not {hits} of {n}, {confidence}.")
+    if not 0 <= hits <= n:
+        raise BiaslibError(f"hits must lie in [0, n], not be {hits} of {n}.")
     if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0, confidence)
-    return Interval(hits / n, *_wilson(hits, n, confidence), n, confidence)
+        return Interval(np.nan, np.nan, np.nan, 0)
+    bounds = scipy.stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    return Interval(hits / n, bounds.low, bounds.high, n)
 
 
-def _wilson(hits: int, n: int, confidence: float) -> tuple[float, float]:
-    bounds = binomtest(hits, n).proportion_ci(confidence, method="wilson")
-    return bounds.low, bounds.high
+def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
+    r"""Two-sided p-values that two groups have the same underlying share, such as the same accuracy.
+
+    The "N - 1" chi-squared test (Campbell 2007): with $N = n_a + n_b$ and the pooled share $\bar p$,
+
+    $$z^2 = \frac{N - 1}{N} \cdot \frac{(p_a - p_b)^2}{\bar p (1 - \bar p)(1/n_a + 1/n_b)}$$
+
+    where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
+    of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
+    often.
+
+    Args:
+        hits_a: (...) how many of the first group are hits, in 0 ... n_a.
+        n_a: size of the first group, >= 1.
+        hits_b: (...) as `hits_a`, for the second group; both are broadcast.
+        n_b: size of the second group, >= 1.
+
+    Returns:
+        (...) in [0, 1]; 1 where all are hits or none is: nothing differs.
+
+    Raises:
+        BiaslibError: for a group without images, or more hits than images.
+    """
+    _check_sizes(n_a, n_b)
+    a, b = np.broadcast_arrays(np.asarray(hits_a, dtype=np.int64), np.asarray(hits_b, dtype=np.int64))
+    if ((a < 0) | (a > n_a) | (b < 0) | (b > n_b)).any():
+        raise BiaslibError(f"hits must lie in 0 ... {n_a} for the first group and in 0 ... {n_b} for the second.")
+    total = n_a + n_b
+    pooled = (a + b) / total
+    spread = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 where nothing differs
+        z = np.sqrt((total - 1) / total) * np.abs(a / n_a - b / n_b) / np.sqrt(spread)
+    p = np.where(spread > 0, 2 * scipy.stats.norm.sf(z), 1.0)
+    rare = (min(n_a, n_b) * np.minimum(pooled, 1 - pooled) < _EXACT_BELOW) & (spread > 0)
+    for hits in np.unique((a + b)[rare]):
+        places = rare & (a + b == hits)
+        p[places] = _fisher(a[places], int(hits), n_a, total)
+    return p
+
+
+def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: float = 0.05) -> float:
+    """The probability that `share_p_values` is at most alpha, for two underlying shares: its power.
+
+    Exact up to 1e-6: the test is made of every pair of counts that may come out, weighed by its binomial probability.
+    With equal shares it is the test's true rate of false alarms.
+
+    Args:
+        share_a: underlying share of the first group, in [0, 1].
+        n_a: images in the first group.
+        share_b: underlying share of the second group.
+        n_b: images in the second group.
+        alpha: level of the test; divide it by the number of tests where they are corrected.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        BiaslibError: for a share or level out of range, or a group without images.
+    """
+    _check_sizes(n_a, n_b)
+    _check_share(share_a=share_a, share_b=share_b, alpha=alpha)
+    a, b = _likely(n_a, share_a), _likely(n_b, share_b)
+    seen = share_p_values(a[:, None], n_a, b[None], n_b) <= alpha
+    return float(scipy.stats.binom.pmf(a, n_a, share_a) @ seen @ scipy.stats.binom.pmf(b, n_b, share_b))
+
+
+def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
+    """How far below `accuracy` the second group must be for the test to show it with the given power.
+
+    Args:
+        accuracy: underlying share of the first group, in [0, 1].
+        n_a: images in the first group.
+        n_b: images in the second, worse group.
+        power: wanted, in (0, 1).
+        alpha: level of the test, see `gap_power`.
+
+    Returns:
+        The smallest gap, in (0, accuracy]; NaN where not even an accuracy of 0 would be seen that often.
+
+    Raises:
+        BiaslibError: for a share, power or level out of range, or a group without images.
+    """
+    _check_share(accuracy=accuracy, power=power, alpha=alpha)
+    if not alpha < power < 1:
+        raise BiaslibError(f"power must lie between alpha, {alpha:g}, and 1, not be {power:g}.")
+
+    def missing(gap: float) -> float:
+        return gap_power(accuracy, n_a, max(accuracy - gap, 0.0), n_b, alpha=alpha) - power
+
+    if missing(accuracy) < 0:
+        return float("nan")
+    return float(scipy.optimize.brentq(missing, 0.0, accuracy, xtol=1e-4))
+
+
+def images_needed(accuracy: float, gap: float, *, share: float = 0.5, power: float = 0.8, alpha: float = 0.05) -> float:
+    r"""How many images both groups together need for a gap to be seen with the given power.
+
+    $$n_a = \frac{\left(z_{1 - \alpha/2} \sqrt{(r + 1) \bar p \bar q} + z_{power} \sqrt{r p_a q_a + p_b q_b}\right)^2}
+      {r (p_a - p_b)^2}, \qquad n_b = r n_a$$
+
+    with $p_b = p_a - gap$, q = 1 - p and $\bar p$ the mean weighted by the sizes (Fleiss, Levin and Paik 2003, section
+    4.4, without the correction for continuity that the test does not have either), raised in steps of 2 % where the
+    exact `gap_power` of so many images is still too low, as it may be for small groups and shares near 1.
+
+    Args:
+        accuracy: underlying share of the first group, in [0, 1].
+        gap: how far the second group is below it, in (0, accuracy].
+        share: of the images that belong to the second group, in (0, 1).
+        power: wanted, in (0, 1).
+        alpha: level of the test, see `gap_power`.
+
+    Returns:
+        A whole number; NaN where the gap is larger than the accuracy.
+
+    Raises:
+        BiaslibError: for a gap that is not positive, or a share, power or level out of range.
+    """
+    _check_share(accuracy=accuracy, share=share, power=power, alpha=alpha)
+    if not gap > 0 or not 0 < share < 1:
+        raise BiaslibError(f"gap must be above 0 and share between 0 and 1, not {gap} and {share}.")
+    worse = accuracy - gap
+    if worse < -1e-12:
+        return float("nan")
+    ratio = share / (1 - share)
+    pooled = (accuracy + ratio * worse) / (1 + ratio)
+    level, wanted = scipy.stats.norm.ppf(1 - alpha / 2), scipy.stats.norm.ppf(power)
+    null = level * np.sqrt((ratio + 1) * pooled * (1 - pooled))
+    alternative = wanted * np.sqrt(ratio * accuracy * (1 - accuracy) + max(worse * (1 - worse), 0.0))
+    images = float(np.ceil((null + alternative) ** 2 / (ratio * gap**2) * (1 + ratio)))
+    while images < _LARGEST:
+        second = max(1, round(images * share))
+        if gap_power(accuracy, max(1, int(images) - second), max(worse, 0.0), second, alpha=alpha) >= power:
+            break
+        images = float(np.ceil(1.02 * images))
+    return images
+
+
+def _likely(n: int, share: float) -> np.ndarray:
+    """The counts that come out but for a probability of 1e-6."""
+    reach = _OUT * np.sqrt(n * share * (1 - share)) + _OUT
+    return np.arange(max(0, int(n * share - reach)), min(n, int(np.ceil(n * share + reach))) + 1)
+
+
+def _fisher(hits_a: np.ndarray, hits: int, n_a: int, total: int) -> np.ndarray:
+    """Two-sided p of the counts in the first group, given all margins: all that is at most as likely."""
+    possible = np.arange(max(0, hits - (total - n_a)), min(hits, n_a) + 1)
+    likely = scipy.stats.hypergeom.pmf(possible, total, hits, n_a)
+    own = likely[hits_a - possible[0]]
+    # equal probabilities differ by rounding
+    return np.minimum((likely * (likely <= own[:, None] * (1 + 1e-7))).sum(axis=1), 1.0)
+
+
+def _check_sizes(*sizes: int) -> None:
+    if min(sizes) < 1 or max(sizes) > _LARGEST:
+        raise BiaslibError(f"a group needs at least one image to be compared, and at most {_LARGEST:,}, not {sizes}.")
+
+
+def _check_share(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise BiaslibError(f"{name} must lie between 0 and 1, not {share}.")

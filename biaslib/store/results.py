@@ -113,12 +113,7 @@ def get_or_compute(
 
 @dataclass(frozen=True)
 class Timed:
-    """A result and the seconds that computing it took.
-
-    Attributes:
-        result: what was computed.
-        seconds: on the clock, less what was spent in `waiting`.
-    """
+    """A result and the seconds that computing it took."""
 
     result: Any
     seconds: float

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.training import augmentation
-from biaslib.training.optimisation import OPTIMISERS, SCHEDULES
+from biaslib.training.steps import AUGMENTATIONS, OPTIMISERS, SCHEDULES
 
-LOSSES = ("cross_entropy", "binary")
-PRECISIONS = ("auto", "float32", "bfloat16")
+_LOSSES = ("cross_entropy", "binary")
+_PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +62,16 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         choices = {
-            "loss": LOSSES,
+            "loss": _LOSSES,
             "optimiser": OPTIMISERS,
             "schedule": SCHEDULES,
-            "precision": PRECISIONS,
+            "precision": _PRECISIONS,
         }
         for name, known in {**choices, "keep": ("last", "best")}.items():
             if getattr(self, name) not in known:
                 raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
-        if unknown := set(self.augmentation) - set(augmentation.KINDS):
-            raise BiaslibError(f"augmentation knows {', '.join(augmentation.KINDS)}, not {', '.join(sorted(unknown))}.")
+        if unknown := set(self.augmentation) - set(AUGMENTATIONS):
+            raise BiaslibError(f"augmentation knows {', '.join(AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
         for name in ("outputs", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")

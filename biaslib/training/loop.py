@@ -1,15 +1,12 @@
 """Training and prediction: one configuration, one loop, resumable after every epoch."""
 
 import hashlib
-import io
 import math
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,15 +17,10 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint
-from biaslib.training import augmentation, objectives, optimisation
+from biaslib.training import objectives, steps
+from biaslib.training.checkpoints import resumed, save_checkpoint
 from biaslib.training.config import TrainingConfig
 from biaslib.training.objectives import Objective, Targets
-
-__all__ = ["DamagedCheckpointWarning", "TrainingConfig", "fit", "fit_with_criterion", "predict"]
-
-
-class DamagedCheckpointWarning(UserWarning):
-    """A checkpoint could not be trusted, and the training it belongs to starts anew."""
 
 
 def fit(
@@ -137,51 +129,6 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
     return torch.cat(parts).cpu().numpy()
 
 
-class Resumable(Protocol):
-    """A training that can take up what a checkpoint holds."""
-
-    device: torch.device
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Sets everything that training changes to what the state holds."""
-
-
-R = TypeVar("R", bound=Resumable)
-
-
-def save_checkpoint(state: dict[str, Any], path: Path) -> None:
-    """Writes a state with its checksum, in place of an earlier one."""
-    with store.sealed(path) as partial:
-        torch.save(state, partial)
-
-
-def resumed(start: Callable[[], R], path: Path) -> R:
-    """A training as it was when it was killed, or from its start where there is no checkpoint that can be trusted.
-
-    Args:
-        start: makes a training at its start, the same one at every call.
-        path: the checkpoint that `save_checkpoint` wrote; it may be missing.
-
-    Warns:
-        DamagedCheckpointWarning: the checkpoint is damaged or does not fit, and the training starts anew.
-    """
-    run = start()
-    if not path.exists():
-        return run
-    try:
-        if not store.is_whole(path):
-            raise BiaslibError("the checksum differs")
-        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
-        run.restore(torch.load(content, map_location=run.device, weights_only=True))
-    except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
-        warnings.warn(
-            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
-        )
-        return start()  # the first one may be half changed
-    return run
-
-
 @dataclass
 class _Run:
     """A training between two epochs: everything a checkpoint has to hold."""
@@ -211,12 +158,12 @@ class _Run:
         for module in frozen:
             module.requires_grad_(False)
         trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
-        optimiser = optimisation.optimiser(
+        optimiser = steps.optimiser(
             trained, kind=config.optimiser, learning_rate=config.learning_rate,
             weight_decay=config.weight_decay, momentum=config.momentum,
         )  # fmt: skip
-        steps = config.epochs * math.ceil(len(samples) / config.batch)
-        return cls(config, model, frozen, criterion, optimiser, steps, device)
+        total = config.epochs * math.ceil(len(samples) / config.batch)
+        return cls(config, model, frozen, criterion, optimiser, total, device)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
@@ -229,12 +176,12 @@ class _Run:
         step = self.epoch * math.ceil(len(samples) / self.config.batch)
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
-                group["lr"] = optimisation.learning_rate(
+                group["lr"] = steps.learning_rate(
                     step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
                 )
             pixels = _pixels(samples.images, rows, self.device)
-            images = augmentation.augmented(pixels, self.config.augmentation, model=self.model)
-            with autocast(self.model, self.config.precision, self.device):
+            images = steps.augmented(pixels, self.config.augmentation, model=self.model)
+            with steps.autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
             self.optimiser.zero_grad(set_to_none=True)
@@ -335,22 +282,3 @@ def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch
     batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
     batch[order] = images[rows[order]]
     return torch.from_numpy(batch).to(device)
-
-
-def autocast(network: nn.Module, precision: str, device: torch.device) -> AbstractContextManager[None]:
-    wanted = precision == "bfloat16" or (precision == "auto" and _gains_by_bfloat16(network, device))
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
-
-
-def _gains_by_bfloat16(network: nn.Module, device: torch.device) -> bool:
-    # on a CPU the backward pass of depthwise convolutions has no fast kernel for it: training takes 1.6 times as long
-    depthwise = any(isinstance(module, nn.Conv2d) and module.groups > 1 for module in network.modules())
-    return _has_bfloat16(device) and not (depthwise and device.type == "cpu")
-
-
-def _has_bfloat16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    # older releases of torch cannot tell, and emulation would be slower than float32
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -63,7 +63,7 @@ class CrossEntropy:
         if array.ndim != 1 or array.dtype.kind not in "bui":
             raise BiaslibError(f"cross-entropy takes (N,) class numbers, not {array.dtype} of shape {array.shape}.")
         classes = torch.tensor(array, dtype=torch.long)
-        check_classes(classes, self.outputs)
+        _check_classes(classes, self.outputs)
         return classes
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
@@ -99,7 +99,7 @@ class Binary:
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Binary cross-entropy, averaged over the attributes."""
-        check_attributes(targets)
+        _check_attributes(targets)
         share = targets.mean(0)
         return _Binary((1 - share) / share if self.balanced else None)
 
@@ -117,11 +117,7 @@ class AttributesAndGroup:
     groups: int
 
     def checked(self, targets: Targets) -> torch.Tensor:
-        """(N, A + 1), float.
-
-        Raises:
-            BiaslibError: for another shape, attributes that are not 0 or 1, or a group that is not 0 ... G - 1.
-        """
+        """(N, A + 1), float."""
         array = np.asarray(targets)
         if array.ndim != 2 or array.shape[1] != self.attributes + 1 or array.dtype.kind not in "bui":
             raise BiaslibError(
@@ -130,16 +126,12 @@ class AttributesAndGroup:
             )
         if not np.isin(array[:, :-1], (0, 1)).all():
             raise BiaslibError("attributes must be 0 or 1 in every column but the last, which is the group.")
-        check_classes(torch.tensor(array[:, -1], dtype=torch.long), self.groups)
+        _check_classes(torch.tensor(array[:, -1], dtype=torch.long), self.groups)
         return torch.tensor(array, dtype=torch.float32)
 
     def check_learnable(self, targets: torch.Tensor) -> None:
-        """Refuses attributes that are the same on every image, and groups that no image is of.
-
-        Raises:
-            BiaslibError: names them.
-        """
-        check_attributes(targets[:, :-1])
+        """Refuses attributes that are the same on every image, and groups that no image is of."""
+        _check_attributes(targets[:, :-1])
         for group in range(self.groups):
             if not (targets[:, -1] == group).any():
                 raise BiaslibError(
@@ -166,12 +158,8 @@ class Joint(AttributesAndGroup):
         return _Joint()
 
 
-def check_attributes(targets: torch.Tensor) -> None:
-    """Refuses attributes that are the same on every image.
-
-    Raises:
-        BiaslibError: names the columns.
-    """
+def _check_attributes(targets: torch.Tensor) -> None:
+    """Refuses attributes that are the same on every image."""
     share = targets.mean(0)
     if constant := [str(i) for i, value in enumerate(share) if value in (0, 1)]:
         raise BiaslibError(
@@ -179,12 +167,8 @@ def check_attributes(targets: torch.Tensor) -> None:
         )
 
 
-def check_classes(classes: torch.Tensor, outputs: int) -> None:
-    """Refuses class numbers that the model has no output for.
-
-    Raises:
-        BiaslibError: says the range found.
-    """
+def _check_classes(classes: torch.Tensor, outputs: int) -> None:
+    """Refuses class numbers that the model has no output for."""
     if len(classes) and (int(classes.max()) >= outputs or int(classes.min()) < 0):
         raise BiaslibError(
             f"targets go from {int(classes.min())} to {int(classes.max())} but the model has {outputs} outputs: "

@@ -8,7 +8,7 @@ from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 from torch import nn
 
 from biaslib import models
-from biaslib.attribution import lean, score_cam
+from biaslib.attribution import fold_batchnorm, score_cam
 from biaslib.errors import BiaslibError
 from tests.attribution.subjects import assert_close, lively, state, trained_halfway
 
@@ -83,12 +83,12 @@ def test_channels_with_little_or_no_difference_as_in_the_library() -> None:
         assert_close(score_cam(model, images, [target])[:, 0], expected)
 
 
-def test_the_lean_copy_is_the_same_function() -> None:
+def test_the_folded_copy_is_the_same_function() -> None:
     for architecture, kept in (("test_efficientnet", 0), ("resnet10t", 0), ("small", 0), ("densenet121", 1)):
         model = lively(architecture)
         images = torch.randn(2, 3, 64, 64)
         before = state(model)
-        copied = lean(model, images)
+        copied = fold_batchnorm(model, images)
         torch.testing.assert_close(state(model), before, rtol=0, atol=0)
         assert copied is not model
         with torch.no_grad():
@@ -113,7 +113,7 @@ def test_a_layer_that_runs_twice_is_not_folded() -> None:
 
     model = Twice().eval()
     model.normalisation.running_mean += 1
-    copied = lean(model, torch.randn(2, 3, 8, 8))
+    copied = fold_batchnorm(model, torch.randn(2, 3, 8, 8))
     assert isinstance(copied.normalisation, nn.BatchNorm2d)
 
 
@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_copied_is_used_itself() -> None:
     images = torch.randn(1, 3, 64, 64)
     expected = score_cam(model, images, [0, 1])
     model.last_map = model(images)  # a tensor with a history has no copy
-    assert lean(model, images) is model
+    assert fold_batchnorm(model, images) is model
     assert_close(score_cam(model, images, [0, 1]), expected)
 
 
@@ -144,7 +144,7 @@ def test_a_model_whose_copy_would_say_something_else_is_used_itself() -> None:
 
     model = Peeking().eval()
     model.normalisation.running_mean += 1
-    assert lean(model, torch.randn(2, 3, 8, 8)) is model
+    assert fold_batchnorm(model, torch.randn(2, 3, 8, 8)) is model
 
 
 def test_batches_and_targets_change_nothing() -> None:

@@ -53,7 +53,7 @@ WRONG = [
 # file, and what it now has to say
 SAID = [
     ("biaslib/datasets/published.py", "all 40 attributes, so they are models of 40"),
-    ("biaslib/metrics/thresholds.py", "takes the thresholds on the test labels"),
+    ("biaslib/metrics/precision.py", "takes the thresholds on the test labels"),
     ("biaslib/metrics/amplification/scores.py", "the released code leaves them out of it"),
     ("biaslib/metrics/amplification/scores.py", "divides by the number of group columns"),
     ("notebooks/co_location.md", "the released ones answer all 40 attributes"),

@@ -30,8 +30,8 @@ def page(browser, tmp_path_factory):
         ),
         figures.explorer(IMAGES[:2], maps[:2, :2], settings=["50 %", "90 %"], alt="B"),
         figures.dial(np.stack([IMAGES, IMAGES[::-1]]), ["0", "1"], notes=["none", "all"], alt="C"),
-        figures.map_editor(alt="D"),
-        figures.map_editor(size=5, alt="E"),
+        figures.map_editor(name="first"),
+        figures.map_editor(name="second"),
         figures.show(figures.contact_sheet(IMAGES, columns=5), alt="F"),
         figures.explorer(
             IMAGES,
@@ -62,7 +62,8 @@ def pixels(page, canvas):
 
 def test_all_pieces_start_and_none_complains(page):
     started = page.find_elements(By.CSS_SELECTOR, "figure[data-ready]")
-    assert [one.get_attribute("aria-label") for one in started] == list("ABCDEG")
+    editor = figures.map_editor().alt
+    assert [one.get_attribute("aria-label") for one in started] == ["A", "B", "C", editor, editor, "G"]
     assert not page.find_elements(By.CSS_SELECTOR, ".biaslib-fallback")
     assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
 
@@ -139,7 +140,7 @@ def press(one, name):
 
 
 def test_the_editor_scores_presets_paint_and_the_empty_map(page):
-    one = figure(page, "D")
+    one = page.find_element(By.ID, "first")
     score = lambda: one.find_element(By.CSS_SELECTOR, ".biaslib-score").text  # noqa: E731
     verdicts = lambda: [row.text for row in one.find_elements(By.CSS_SELECTOR, "tbody td:last-child")]  # noqa: E731
     for preset, expected in (
@@ -169,7 +170,7 @@ def test_the_editor_scores_presets_paint_and_the_empty_map(page):
     assert score() == before
     one.find_elements(By.CSS_SELECTOR, "[role=gridcell]")[48].click()
     assert float(score()) < float(before)
-    assert len(figure(page, "E").find_elements(By.CSS_SELECTOR, "[role=gridcell]")) == 2 * 25
+    assert len(page.find_elements(By.CSS_SELECTOR, "#second [role=gridcell]")) == 2 * 49
 
 
 def test_still_no_complaint(page):

@@ -75,7 +75,7 @@ def test_a_strip_has_a_picture_for_every_setting_and_row():
 
 
 def test_a_strip_can_show_maps_as_their_cells():
-    rough = figures.strip({"map": MAPS}, labels=list("abcde"), smooth=False).axes[0].images[0].get_array()
+    rough = figures.strip_with_axes({"map": MAPS}, labels=list("abcde"), smooth=False)[0].axes[0].images[0].get_array()
     cells = np.asarray(rough).reshape(4, 24, 4, 24, 3)
     assert np.array_equal(cells, np.broadcast_to(cells[:, :1, :, :1], cells.shape))
     fine = figures.strip({"map": MAPS}, labels=list("abcde")).axes[0].images[0].get_array()
@@ -101,7 +101,6 @@ def test_the_axes_under_a_strip_line_up_with_its_columns():
         (lambda: figures.contact_sheet(IMAGES, columns=2, titles=["a"]), "titles"),
         (lambda: figures.maps_over_images(IMAGES, MAPS[:2], columns=2), "maps"),
         (lambda: figures.maps_over_images(IMAGES, MAPS - 1, columns=2), ">= 0"),
-        (lambda: figures.maps_over_images(IMAGES, MAPS, columns=2, limit=0), "limit"),
         (lambda: figures.maps_over_images(IMAGES, MAPS, columns=2, masks=MASKS[:, :4]), "masks"),
         (lambda: figures.maps_over_images(IMAGES, MAPS, columns=2, masks=MASKS * 1.0), "bool"),
         (lambda: figures.strip({}, labels=["a"]), "row"),

@@ -9,7 +9,7 @@ import pytest
 
 from biaslib import figures
 from biaslib.errors import BiaslibError
-from biaslib.figures import svg, theme
+from biaslib.figures import pieces, theme
 
 
 def drawing(seed=0):
@@ -153,7 +153,7 @@ def test_tooltips_reach_the_svg_for_one_artist_and_for_every_point():
     assert html.count("<title>") == 1 + 2 + 30
     assert "<title>the &lt;line&gt;</title>" in html
     assert "<title>set 30 point 29</title>" in html
-    assert svg.TOOLTIP not in html
+    assert pieces._TOOLTIP not in html
 
 
 def test_an_empty_tooltip_is_refused():

@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-from dataclasses import dataclass
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,18 +12,9 @@ import pytest
 from biaslib import figures
 from biaslib.errors import BiaslibError
 from biaslib.figures.table import number
+from biaslib.statistics import Interval
 
 NAN = float("nan")
-
-
-@dataclass
-class Measured:
-    """Anything with these four fields is an interval."""
-
-    estimate: float
-    low: float
-    high: float
-    n: int
 
 
 @pytest.fixture
@@ -33,7 +23,7 @@ def frame():
         {
             "who <b>": ["a & b", "c"],
             "n": [12_000, 3],
-            "score": [Measured(0.831, 0.8123, 0.85, 12), Measured(NAN, NAN, NAN, 0)],
+            "score": [Interval(0.831, 0.8123, 0.85, 12), Interval(NAN, NAN, NAN, 0)],
             "gap": [-0.25, NAN],
             "kept": [True, False],
         }
@@ -133,9 +123,9 @@ def test_a_wrong_argument_is_named(frame, change, message):
         (None, "n/a"),
         (np.True_, "yes"),
         ("words", "words"),
-        (Measured(0.5, 0.4, 0.6, 9), "0.50 [0.40, 0.60]"),
-        (Measured(NAN, NAN, NAN, 0), "n/a"),
-        (Measured(0.588, NAN, NAN, 20), "0.59 (no interval)"),
+        (Interval(0.5, 0.4, 0.6, 9), "0.50 [0.40, 0.60]"),
+        (Interval(NAN, NAN, NAN, 0), "n/a"),
+        (Interval(0.588, NAN, NAN, 20), "0.59 (no interval)"),
     ],
 )
 def test_number(value, text):
@@ -150,6 +140,6 @@ def test_quote_writes_what_myst_nb_writes(monkeypatch):
     record = lambda data, raw, metadata: written.append((data, raw, metadata))  # noqa: E731
     monkeypatch.setattr(IPython.display, "display", record)
     monkeypatch.setattr(glue, "ipy_display", record)
-    figures.quote("wga", Measured(0.8351, 0.8, 0.9, 5), digits=3)
+    figures.quote("wga", Interval(0.8351, 0.8, 0.9, 5), digits=3)
     glue.glue("wga", "0.835 [0.800, 0.900]", display=False)
     assert written[0] == written[1]

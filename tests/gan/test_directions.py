@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.gan.directions import angles, as_matrix, attribute_direction, freed, orthogonalised, random_directions
+from biaslib.gan.directions import (
+    angles,
+    as_matrix,
+    attribute_direction,
+    orthogonalised,
+    project_out,
+    random_directions,
+)
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +115,14 @@ def test_too_few_images_and_constant_attributes_are_named(space):
 
 def test_controls_are_freed_as_directions_are():
     named, controls = random_directions(3, 16, seed=1), random_directions(5, 16, seed=2)
-    left = freed(controls, named)
+    left = project_out(controls, named)
     np.testing.assert_allclose(left @ named.T, 0, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(left, axis=1), 1)
     # by hand: what is shared with one named vector is its part along it
-    np.testing.assert_allclose(freed(np.array([[3.0, 4.0]]), np.array([[0.0, 2.0]])), [[1, 0]], atol=1e-12)
-    np.testing.assert_allclose(freed(2 * controls, named[:0]), controls)
+    np.testing.assert_allclose(project_out(np.array([[3.0, 4.0]]), np.array([[0.0, 2.0]])), [[1, 0]], atol=1e-12)
+    np.testing.assert_allclose(project_out(2 * controls, named[:0]), controls)
     # one after another as all at once
-    np.testing.assert_allclose(freed(named[:1], named[1:])[0], orthogonalised(named)[0])
-    assert freed(controls[:0], named).shape == (0, 16)
+    np.testing.assert_allclose(project_out(named[:1], named[1:])[0], orthogonalised(named)[0])
+    assert project_out(controls[:0], named).shape == (0, 16)
     with pytest.raises(BiaslibError, match="mixture of the named"):
-        freed(np.eye(3)[:1], np.eye(3)[:2])
+        project_out(np.eye(3)[:1], np.eye(3)[:2])

@@ -27,7 +27,7 @@ class Painter(Generator):
 def test_what_can_be_seen_is_recovered():
     painter = Painter()
     encoder = train_encoder(painter, QUICK)
-    assert latent_correlation(encoder, painter, images=200).min() > 0.95
+    assert latent_correlation(encoder, painter).min() > 0.95
     codes = pixel_norm(torch.randn(20, 2, generator=torch.Generator().manual_seed(1)))
     found = encoded(encoder, as_pixels(painter(codes)))
     np.testing.assert_allclose(found, codes, atol=0.35)
@@ -38,7 +38,7 @@ def test_what_cannot_be_seen_is_not():
     painter = Painter()
     painter.forward = lambda codes, **_: torch.zeros(len(codes), 3, 8, 8)
     encoder = train_encoder(painter, EncoderConfig(widths=(16,), images=200, batch=50))
-    assert np.abs(np.nan_to_num(latent_correlation(encoder, painter, images=200))).max() < 0.2
+    assert np.abs(np.nan_to_num(latent_correlation(encoder, painter))).max() < 0.2
 
 
 def test_the_same_seed_gives_the_same_encoder_and_leaves_the_random_state_alone():

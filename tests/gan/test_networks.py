@@ -10,8 +10,8 @@ from biaslib.gan.networks import (
     EqualizedConv,
     EqualizedLinear,
     Generator,
+    _with_minibatch_deviation,
     pixel_norm,
-    with_minibatch_deviation,
 )
 
 WIDTHS = (16, 12, 8)
@@ -44,16 +44,16 @@ def test_pixel_norm_has_unit_root_mean_square():
 
 def test_the_deviation_channel_is_zero_for_identical_images_and_by_hand_otherwise():
     same = torch.randn(1, 3, 4, 4).expand(4, 3, 4, 4)
-    assert with_minibatch_deviation(same)[:, 3].abs().max() < 1e-6
+    assert _with_minibatch_deviation(same)[:, 3].abs().max() < 1e-6
     apart = torch.tensor([0.0, 2.0, 0.0, 2.0]).reshape(4, 1, 1, 1).expand(4, 3, 4, 4)
-    torch.testing.assert_close(with_minibatch_deviation(apart)[:, 3], torch.full((4, 4, 4), 1.0), atol=2e-4, rtol=0)
-    torch.testing.assert_close(with_minibatch_deviation(apart)[:, :3], apart)
+    torch.testing.assert_close(_with_minibatch_deviation(apart)[:, 3], torch.full((4, 4, 4), 1.0), atol=2e-4, rtol=0)
+    torch.testing.assert_close(_with_minibatch_deviation(apart)[:, :3], apart)
 
 
 def test_the_deviation_of_a_group_is_its_own():
     images = torch.zeros(8, 2, 4, 4)
     images[[1, 3]] = 6.0  # of the group 1, 3, 5, 7
-    channel = with_minibatch_deviation(images)[:, 2, 0, 0]
+    channel = _with_minibatch_deviation(images)[:, 2, 0, 0]
     torch.testing.assert_close(channel[1::2], torch.full((4,), 3.0), atol=1e-3, rtol=0)
     assert channel[::2].abs().max() < 1e-6
 

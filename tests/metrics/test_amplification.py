@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import Labels, bias_amplification
+from biaslib.metrics import Labels, bias_amplification, permutation_baseline
 from biaslib.metrics.amplification import counting
 
 KINDS = ("undirected", "group_to_attribute", "attribute_to_group")
@@ -121,7 +121,7 @@ def test_against_the_formulas(labels: Triple, options: dict[str, Any], data: st.
     expected = by_the_formulas(*labels, **options)
     with pytest.MonkeyPatch.context() as patch:
         for largest_table in (0, 24):  # once level by level (or by a product), once by the table
-            patch.setattr(counting, "LARGEST_TABLE", largest_table)
+            patch.setattr(counting, "_LARGEST_TABLE", largest_table)
             assert measured(*labels, **options) == pytest.approx(expected, nan_ok=True, abs=1e-12)
 
 
@@ -149,7 +149,7 @@ def test_superset_sums_beyond_one_block() -> None:
     rng = np.random.default_rng(0)
     table = rng.integers(0, 9, 1 << 17).astype(np.int32)
     sums = table.copy()
-    counting.superset_sums(sums)
+    counting._superset_sums(sums)
     numbers = np.arange(len(table))
     for some in (0, 1, 5, 0b1_0110_0000_0000_0001, len(table) - 1):
         assert sums[some] == table[numbers & some == some].sum()
@@ -201,7 +201,7 @@ def test_the_table_by_hand() -> None:
 @given(triples(most_attributes=5), st.sampled_from(KINDS), st.booleans())
 def test_the_table_holds_what_the_mean_is_made_of(labels: Triple, kind: Any, levels: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "LARGEST_TABLE", 0 if levels else 24)
+        patch.setattr(counting, "_LARGEST_TABLE", 0 if levels else 24)
         found = bias_amplification(*labels, kind=kind)
     rows = found.table(top=None)
     n_groups = 1 + max(labels[0].groups)
@@ -333,7 +333,7 @@ def test_labels_of_any_kind() -> None:
 def test_a_result_can_be_sent_to_another_process() -> None:
     for largest_table in (0, 24):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(counting, "LARGEST_TABLE", largest_table)
+            patch.setattr(counting, "_LARGEST_TABLE", largest_table)
             found = bias_amplification(*[Labels(SKEWED, GROUPS)] * 3)
         again = pickle.loads(pickle.dumps(found))
         pd.testing.assert_frame_equal(again.table(), found.table())
@@ -424,3 +424,73 @@ def test_what_is_refused_in_full_is_counted_in_part() -> None:
     found = bias_amplification(WIDE, WIDE, WIDE, max_size=2)
     assert (found.mean, found.n_sets) == (0, 40 + 40 * 39 // 2)
     assert bias_amplification(WIDE, WIDE, WIDE, sets="observed").n_sets == 4
+
+
+def _labels(seed, n=400):
+    rng = np.random.default_rng(seed)
+    return Labels(rng.random((n, 3)) < 0.5, rng.integers(0, 2, n), names="abc")
+
+
+def test_rates_of_errors_stay_and_names_too():
+    test, predicted = _labels(0), _labels(1)
+    dealt = permutation_baseline(test, predicted, rng=np.random.default_rng(2))
+    assert dealt.names == predicted.names
+    assert (dealt.groups != predicted.groups).any()
+    assert (dealt.attributes != predicted.attributes).any()
+    for group in (0, 1):
+        rows = test.groups == group
+        assert np.bincount(dealt.groups[rows]).tolist() == np.bincount(predicted.groups[rows]).tolist()
+    for pattern in np.unique(test.attributes, axis=0):
+        rows = (test.attributes == pattern).all(axis=1)
+        assert sorted(dealt.attributes[rows].tolist()) == sorted(predicted.attributes[rows].tolist())
+
+
+def test_no_errors_stay_no_errors():
+    test = _labels(0)
+    dealt = permutation_baseline(test, test, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(dealt.attributes, test.attributes)
+    np.testing.assert_array_equal(dealt.groups, test.groups)
+
+
+def test_group_errors_that_follow_an_attribute_are_spread_over_all_of_the_group():
+    # group 1 has the attribute in three of four images, group 0 in one; the model says the attribute is the group
+    attribute = np.array(([True] * 3 + [False]) * 500 + ([True] + [False] * 3) * 500)
+    test = Labels(attribute[:, None], np.repeat([1, 0], 2000))
+    predicted = Labels(attribute[:, None], attribute.astype(int))
+    dealt = permutation_baseline(test, predicted, rng=np.random.default_rng(0))
+    kind = "attribute_to_group"
+    # P(said 1 | attribute) is 1 where 3/4 is true; without the tie 3/4 * 3/4 + 1/4 * 1/4 = 5/8
+    assert bias_amplification(test, test, predicted, kind=kind, absolute=False).mean == pytest.approx(1 / 4)
+    assert bias_amplification(test, test, dealt, kind=kind, absolute=False).mean == pytest.approx(-1 / 8, abs=0.02)
+
+
+def test_attribute_errors_that_follow_the_group_lose_it():
+    attribute = np.tile([True, False], 2000)
+    group = np.repeat([0, 1], 2000)
+    test = Labels(attribute[:, None], group)
+    predicted = Labels((attribute & (group == 1))[:, None], group)  # group 0 is never said to have it
+    kind = "group_to_attribute"
+    dealt = permutation_baseline(test, predicted, rng=np.random.default_rng(0))
+    assert dealt.attributes.sum() == predicted.attributes.sum() == 1000
+    assert abs(dealt.attributes[group == 0].mean() - dealt.attributes[group == 1].mean()) < 0.05
+    assert bias_amplification(test, test, predicted, kind=kind).mean == pytest.approx(1 / 4)
+
+
+def test_dealt_one_by_one_each_attribute_keeps_its_rates_where_no_two_images_have_the_same():
+    rng = np.random.default_rng(0)
+    attributes = np.unique(rng.random((300, 12)) < 0.4, axis=0)
+    groups = rng.integers(0, 2, len(attributes))
+    test = Labels(attributes, groups)
+    predicted = Labels(attributes ^ (rng.random(attributes.shape) < 0.2), groups)
+    together = permutation_baseline(test, predicted, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(together.attributes, predicted.attributes)
+    dealt = permutation_baseline(test, predicted, rng=np.random.default_rng(1), together=False)
+    assert (dealt.attributes != predicted.attributes).any(axis=0).all()
+    for truth, said, anew in zip(attributes.T, predicted.attributes.T, dealt.attributes.T, strict=True):
+        assert anew[truth].sum() == said[truth].sum()
+        assert anew[~truth].sum() == said[~truth].sum()
+
+
+def test_predictions_of_another_length_are_refused():
+    with pytest.raises(BiaslibError, match="3 predictions for 4 test images"):
+        permutation_baseline(_labels(0, 4), _labels(0, 3), rng=np.random.default_rng(0))

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.ndimage import binary_dilation
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import at_size, expanded, relevance_mass_accuracy, relevance_rank_accuracy
+from biaslib.metrics import dilate_to_area, relevance_mass_accuracy, relevance_rank_accuracy, upsample_maps
 
 SCORES = (relevance_mass_accuracy, relevance_rank_accuracy)
 few_values = arrays(np.float64, (2, 3), elements=st.sampled_from([0.0, 1.0, 2.0])).filter(np.any)
@@ -141,7 +141,11 @@ def test_extreme_values_are_shares_like_others(value: float) -> None:
     ("relevance", "mask", "message"),
     [
         (-np.ones((2, 2)), np.ones((2, 2), bool), "holds negative values: square signed maps"),
-        (np.ones((7, 7)), np.ones((224, 224), bool), "maps are 7 x 7 and the masks 224 x 224: enlarge .* at_size"),
+        (
+            np.ones((7, 7)),
+            np.ones((224, 224), bool),
+            "maps are 7 x 7 and the masks 224 x 224: enlarge .* upsample_maps",
+        ),
         (np.ones((2, 2)), np.ones((2, 2)), "mask must be bool .* not float64 .* threshold"),
         (np.ones((2, 3, 3)), np.ones((4, 3, 3), bool), r"\(2,\), and of the masks, \(4,\), do not broadcast"),
         (np.ones((0, 3, 3)), np.ones((3, 3), bool), r"at least one pixel, not float64 of shape \(0, 3, 3\)"),
@@ -159,7 +163,7 @@ def test_a_region_grows_by_the_share_of_its_area(share: float) -> None:
     rows, columns = np.indices((40, 50))
     for centre, radius in (((20, 20), 4), ((8, 40), 6), ((0, 0), 9)):  # the last is cut off by the border
         disc = (rows - centre[0]) ** 2 + (columns - centre[1]) ** 2 <= radius**2
-        grown = expanded(disc, share=share)
+        grown = dilate_to_area(disc, share=share)
         assert (grown >= disc).all()
         assert grown.sum() == round((1 + share) * disc.sum())
         # isotropic: a little wider disc, to within a pixel
@@ -169,41 +173,41 @@ def test_a_region_grows_by_the_share_of_its_area(share: float) -> None:
 
 def test_a_region_grows_on_all_sides_alike() -> None:
     square = box(21, 21, 8, 8, 5)
-    ring = expanded(square, share=20 / 25)
+    ring = dilate_to_area(square, share=20 / 25)
     np.testing.assert_array_equal(ring, binary_dilation(square))
-    grown = expanded(square, share=12 / 25)  # twelve of the twenty nearest, those in the middle of the sides
+    grown = dilate_to_area(square, share=12 / 25)  # twelve of the twenty nearest, those in the middle of the sides
     np.testing.assert_array_equal(grown, np.rot90(grown))
-    np.testing.assert_array_equal(expanded(square[None, None])[0, 0], expanded(square))
+    np.testing.assert_array_equal(dilate_to_area(square[None, None])[0, 0], dilate_to_area(square))
 
 
 def test_regions_that_cannot_grow() -> None:
-    assert not expanded(np.zeros((2, 4, 4), bool)).any()
-    assert expanded(np.ones((4, 4), bool)).all()
-    assert expanded(box(4, 4, 0, 0, 3), share=5.0).all()
+    assert not dilate_to_area(np.zeros((2, 4, 4), bool)).any()
+    assert dilate_to_area(np.ones((4, 4), bool)).all()
+    assert dilate_to_area(box(4, 4, 0, 0, 3), share=5.0).all()
     tensor = torch.ones(1, 3, 3, dtype=torch.bool)
-    assert isinstance(expanded(tensor), torch.Tensor)
+    assert isinstance(dilate_to_area(tensor), torch.Tensor)
     for mask, share, message in ((np.ones((2, 2)), 0.5, "must be bool"), (np.ones((2, 2), bool), -0.1, "not -0.1")):
         with pytest.raises(BiaslibError, match=message):
-            expanded(mask, share=share)
+            dilate_to_area(mask, share=share)
 
 
 def test_maps_are_enlarged_between_the_centres_of_their_cells() -> None:
     row = np.array([[0.0, 4.0]])
-    np.testing.assert_array_equal(at_size(row, 2, 4), [[0, 1, 3, 4]] * 2)
+    np.testing.assert_array_equal(upsample_maps(row, 2, 4), [[0, 1, 3, 4]] * 2)
     flat = np.full((3, 2, 7, 7), 0.3, np.float32)
-    np.testing.assert_allclose(at_size(flat, 224, 100), np.full((3, 2, 224, 100), 0.3), rtol=1e-6)
-    assert at_size(torch.rand(2, 7, 7), 14, 14).shape == (2, 14, 14)
-    assert at_size(np.ones((2, 2)), 4, 4).dtype == np.float64
-    assert at_size(np.eye(2, dtype=np.float16), 2, 2).tolist() == np.eye(2).tolist()
+    np.testing.assert_allclose(upsample_maps(flat, 224, 100), np.full((3, 2, 224, 100), 0.3), rtol=1e-6)
+    assert upsample_maps(torch.rand(2, 7, 7), 14, 14).shape == (2, 14, 14)
+    assert upsample_maps(np.ones((2, 2)), 4, 4).dtype == np.float64
+    assert upsample_maps(np.eye(2, dtype=np.float16), 2, 2).tolist() == np.eye(2).tolist()
 
 
 def test_maps_are_enlarged_as_opencv_enlarges_them() -> None:
     import cv2  # comes with the grad-cam library
 
     cam = np.random.default_rng(0).random((7, 7), np.float32)
-    np.testing.assert_allclose(at_size(cam, 224, 224), cv2.resize(cam, (224, 224)), atol=1e-6)
+    np.testing.assert_allclose(upsample_maps(cam, 224, 224), cv2.resize(cam, (224, 224)), atol=1e-6)
 
 
 def test_maps_are_not_made_smaller() -> None:
     with pytest.raises(BiaslibError, match="9 x 9 cannot be enlarged to 8 x 9"):
-        at_size(np.ones((9, 9)), 8, 9)
+        upsample_maps(np.ones((9, 9)), 8, 9)

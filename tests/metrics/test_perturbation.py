@@ -219,7 +219,7 @@ def test_aopc_of_any_curves() -> None:
         ({"images": np.zeros((2, 3, 8, 8), np.uint8)}, r"must be uint8 or float \(N, H, W, 3\)"),
         ({"images": np.zeros((0, 8, 8, 3), np.uint8)}, "N >= 1"),
         ({"images": np.zeros((2, 8, 8, 3), np.int64)}, "not int64"),
-        ({"relevance": np.ones((2, 4, 4))}, r"shape \(2, 8, 8\), .* not float64 of shape \(2, 4, 4\); at_size"),
+        ({"relevance": np.ones((2, 4, 4))}, r"shape \(2, 8, 8\), .* not float64 of shape \(2, 4, 4\); upsample_maps"),
         ({"relevance": np.ones((3, 8, 8))}, r"of shape \(3, 8, 8\)"),
         ({"targets": [0, 1, 1]}, "one for each of the 2 images"),
         ({"targets": [0.0, 1.0]}, "whole numbers"),

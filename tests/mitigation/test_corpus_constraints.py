@@ -79,7 +79,7 @@ def test_each_image_is_decided_as_well_as_trying_everything_would():
 
 def test_what_cannot_be_met_is_said():
     train = Labels(np.ones((4, 1), bool), np.array([0, 0, 1, 1]))
-    found = corpus_constraints(np.array([[3.0]]), np.array([[9.0, 0.0]]), train, rounds=1)
+    found = corpus_constraints(np.array([[3.0]]), np.array([[9.0, 0.0]]), train)
     assert found.met.tolist() == [False]  # one image is of one group: no ratio near a half
     assert found.reached.tolist() == [[1.0, 0.0]]
 
@@ -105,7 +105,6 @@ def test_an_attribute_that_is_never_predicted_stays_so_while_others_are_correcte
     ("change", "sentence"),
     [
         ({"margin": 0}, "margin must be above 0"),
-        ({"rounds": 0}, "rounds must be above 0"),
         ({"attribute_scores": np.zeros((3, 2))}, "for the same images, not .3, 2. and .4, 2."),
         ({"attribute_scores": np.full((4, 2), np.inf)}, "scores must be finite"),
         ({"attribute_scores": np.zeros((4, 3))}, "3 scored attributes but 2 in the training labels"),

@@ -1,10 +1,13 @@
+from unittest import mock
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from biaslib.errors import BiaslibError
-from biaslib.mitigation.resampling import coefficient_of_variation, data_repair, imbalance, oversample
+from biaslib.mitigation import resampling
+from biaslib.mitigation.resampling import data_repair, imbalance, oversample
 
 
 @st.composite
@@ -24,7 +27,8 @@ def labelled(draw):
 @given(labelled(), st.sampled_from([0.04, 0.1]))
 def test_it_reaches_the_balance_it_states(labels, eps):
     attributes, groups = labels
-    rows = oversample(attributes, groups, eps=eps, largest=500)
+    with mock.patch.object(resampling, "_LARGEST", 500):
+        rows = oversample(attributes, groups, eps=eps)
     assert rows[: len(groups)].tolist() == list(range(len(groups)))
     n_groups = groups.max() + 1
     for has in (*attributes.T, np.ones(len(groups), bool)):  # counted anew, without the module's own helpers
@@ -80,7 +84,7 @@ def test_what_cannot_be_balanced_is_said():
     # in group 0 the attributes only come together, in group 1 never: evening one unevens the other
     attributes = np.array([[1, 1, 0]] * 5 + [[0, 0, 1]] + [[1, 0, 1]] * 5 + [[0, 1, 1]] * 1)
     with pytest.raises(BiaslibError, match=r"no balance within eps = 0.001 after .* attribute \d is still"):
-        oversample(attributes, np.repeat([0, 1], 6), eps=0.001, rounds=2)
+        oversample(attributes, np.repeat([0, 1], 6), eps=0.001)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,12 @@ def skewed(n, width, n_groups, seed=0):
     rng = np.random.default_rng(seed)
     groups = rng.choice(n_groups, n, p=rng.dirichlet(5 * np.ones(n_groups)))
     return rng.random((n, width)) < rng.uniform(0.05, 0.6, (n_groups, width))[groups], groups
+
+
+def coefficient_of_variation(attributes: np.ndarray, groups: np.ndarray) -> float:
+    """What data repair makes small: deviation over mean of the number of images per attribute and group."""
+    having = attributes.astype(float).T @ np.eye(int(groups.max()) + 1)[groups]
+    return float(having.std() / having.mean()) if having.any() else float("nan")
 
 
 def test_coefficient_of_variation_by_hand():

@@ -109,8 +109,6 @@ def test_too_little_is_undefined_and_wrong_shapes_are_said():
         crossed_welch(a, a[:, 1:])
     with pytest.raises(BiaslibError, match="values must be"):
         components(np.ones(3))
-    with pytest.raises(BiaslibError, match="confidence"):
-        crossed_welch(a, a, confidence=95)
 
 
 def test_a_ratio_by_hand_and_its_scale():
@@ -128,7 +126,7 @@ def test_a_ratio_by_hand_and_its_scale():
 
 def test_a_known_bottom_leaves_the_interval_of_the_top():
     top = drawn(8, 50) + 5
-    found, plain = crossed_ratio(top, np.full((8, 3), 2.0), resamples=4000), crossed_interval(top, resamples=4000)
+    found, plain = crossed_ratio(top, np.full((8, 3), 2.0)), crossed_interval(top)
     np.testing.assert_allclose((2 * found.low, 2 * found.high), (plain.low, plain.high), rtol=0.02)
 
 
@@ -143,7 +141,7 @@ def test_the_ratio_is_covered_about_as_often_as_it_says():
     hits = 0
     for seed in range(200):
         top, bottom = drawn(8, 30, of_models=0.3, seed=2 * seed) + 2, drawn(8, 30, of_models=0.3, seed=2 * seed + 1) + 4
-        one = crossed_ratio(top, bottom, resamples=300, seed=seed)
+        one = crossed_ratio(top, bottom, seed=seed)
         hits += one.low < 0.5 < one.high
     assert 180 <= hits <= 199
 

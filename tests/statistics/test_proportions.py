@@ -1,10 +1,137 @@
 import numpy as np
 import pytest
-from statsmodels.stats.proportion import confint_proportions_2indep
+import scipy.stats
+from statsmodels.stats.power import NormalIndPower
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_effectsize
 
+from biaslib import statistics
 from biaslib.errors import BiaslibError
-from biaslib.statistics.power import share_p_values
-from biaslib.statistics.proportions import compare_shares
+from biaslib.statistics.proportions import (
+    compare_shares,
+    gap_power,
+    images_needed,
+    minimum_detectable_gap,
+    share_p_values,
+)
+
+DRAWS = 20_000
+DESIGNS = [  # share and size of two groups
+    (0.9, 200, 0.9, 200),
+    (0.9, 300, 0.8, 300),
+    (0.95, 100, 0.85, 900),
+    (0.99, 50, 0.99, 1000),
+    (0.98, 40, 0.98, 40),
+    (0.5, 10, 0.5, 10),
+    (1.0, 100, 0.94, 100),
+]
+
+
+def simulated(share_a, n_a, share_b, n_b, alpha=0.05, seed=0):
+    """How often the test rejects, and three times the standard error of that."""
+    rng = np.random.default_rng(seed)
+    p = share_p_values(rng.binomial(n_a, share_a, DRAWS), n_a, rng.binomial(n_b, share_b, DRAWS), n_b)
+    rate = (p <= alpha).mean()
+    return rate, 3 * np.sqrt(max(rate * (1 - rate), 1 / DRAWS) / DRAWS)
+
+
+def test_the_test_is_chi_squared_without_correction_but_for_n_less_one():
+    table = np.array([[30, 70], [45, 55]])
+    chi = scipy.stats.chi2_contingency(table, correction=False).statistic * 199 / 200
+    assert share_p_values(30, 100, 45, 100) == pytest.approx(scipy.stats.chi2.sf(chi, 1))
+
+
+def test_where_few_are_expected_it_is_fishers():
+    for a, b in ((1, 990), (0, 999), (2, 1000)):
+        expected = scipy.stats.fisher_exact([[a, 3 - a], [b, 1000 - b]])[1]
+        assert share_p_values(a, 3, b, 1000) == pytest.approx(expected)
+
+
+def test_the_groups_may_change_places_and_so_may_hits_and_misses():
+    p = share_p_values([3, 20, 1], 25, [30, 35, 2], 40)
+    np.testing.assert_allclose(p, share_p_values([30, 35, 2], 40, [3, 20, 1], 25))
+    np.testing.assert_allclose(p, share_p_values([22, 5, 24], 25, [10, 5, 38], 40))
+
+
+def test_nothing_differs_where_all_are_right_or_none_is():
+    np.testing.assert_array_equal(share_p_values([0, 5], 5, [0, 90], 90), [1.0, 1.0])
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_power_agrees_with_simulation_within_its_error(design):
+    rate, error = simulated(*design)
+    assert gap_power(*design) == pytest.approx(rate, abs=error)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9, 0.97, 0.99])
+@pytest.mark.parametrize("sizes", [(20, 20), (30, 500), (200, 200), (100, 2000)])
+@pytest.mark.parametrize(("alpha", "most"), [(0.05, 0.058), (0.005, 0.006), (0.001, 0.0013)])
+def test_the_test_holds_its_level(share, sizes, alpha, most):
+    # approximate where counts are large: a little above the level at the worst, never far
+    assert gap_power(share, sizes[0], share, sizes[1], alpha=alpha) <= most
+
+
+@pytest.mark.parametrize(("accuracy", "n_a", "n_b"), [(0.9, 200, 200), (0.95, 2500, 60), (1.0, 100, 100)])
+def test_the_smallest_gap_is_seen_as_often_as_asked(accuracy, n_a, n_b):
+    gap = minimum_detectable_gap(accuracy, n_a, n_b, power=0.8)
+    rate, error = simulated(accuracy, n_a, accuracy - gap, n_b, seed=1)
+    assert rate == pytest.approx(0.8, abs=error)
+
+
+def test_more_images_see_smaller_gaps_and_corrections_cost():
+    gaps = [minimum_detectable_gap(0.9, n, n) for n in (50, 200, 1000)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert minimum_detectable_gap(0.9, 200, 200, alpha=0.005) > gaps[1]
+
+
+def test_a_gap_that_cannot_be_seen_is_undefined():
+    assert np.isnan(minimum_detectable_gap(0.5, 3, 3))
+    assert np.isnan(images_needed(0.03, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "gap", "share"), [(0.9, 0.05, 0.5), (0.7, 0.05, 0.5), (0.95, 0.05, 0.1), (0.99, 0.05, 0.02)]
+)
+def test_so_many_images_do_see_the_gap(accuracy, gap, share):
+    images = int(images_needed(accuracy, gap, share=share))
+    second = round(images * share)
+    rate, error = simulated(accuracy, images - second, accuracy - gap, second, seed=2)
+    assert rate >= 0.8 - error
+    assert rate <= 0.83 + error
+
+
+def test_the_number_of_images_is_near_that_of_another_formula():
+    # statsmodels works with Cohen's h instead of the difference
+    effect = proportion_effectsize(0.8, 0.75)
+    other = 2 * NormalIndPower().solve_power(effect, alpha=0.05, power=0.8)
+    assert images_needed(0.8, 0.05) == pytest.approx(other, rel=0.02)
+
+
+def test_the_front_door_is_statistics():
+    assert statistics.minimum_detectable_gap is minimum_detectable_gap
+    assert statistics.images_needed is images_needed
+    assert statistics.gap_power is gap_power
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: share_p_values(1, 0, 1, 5), "at least one image"),
+        (lambda: share_p_values(6, 5, 1, 5), "hits must lie in 0 ... 5"),
+        (lambda: gap_power(1.2, 5, 0.5, 5), "share_a must lie between 0 and 1, not 1.2"),
+        (lambda: minimum_detectable_gap(0.5, 5, 5, power=-1), "power must lie"),
+        (lambda: images_needed(0.5, 0.0), "gap must be above 0"),
+        (lambda: images_needed(0.5, 0.1, share=1.0), "share between 0 and 1"),
+    ],
+)
+def test_what_is_refused(call, said):
+    with pytest.raises(BiaslibError, match=said):
+        call()
+
+
+@pytest.mark.parametrize("power", [0.02, 0.05, 1.0])
+def test_a_power_that_no_gap_has_is_refused(power):
+    with pytest.raises(BiaslibError, match=r"power must lie between alpha, 0\.05, and 1"):
+        minimum_detectable_gap(0.9, 50, 50, power=power)
 
 
 def bools(hits: int, n: int) -> np.ndarray:
@@ -39,5 +166,3 @@ def test_no_images_is_undefined_and_other_values_are_refused():
     assert np.isnan(compare_shares(bools(0, 0), bools(1, 2)).difference)
     with pytest.raises(BiaslibError, match="must be bool"):
         compare_shares(np.array([0.5]), bools(1, 2))
-    with pytest.raises(BiaslibError, match="confidence"):
-        compare_shares(bools(1, 2), bools(1, 2), confidence=95)

@@ -68,7 +68,7 @@ def test_without_a_scheduler_work_runs_in_processes_here(monkeypatch):
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
     address = f"tcp://127.0.0.1:{free_port()}"
-    monkeypatch.setattr(parallel, "PATIENCE", 0.5)
+    monkeypatch.setattr(parallel, "_PATIENCE", 0.5)
     with pytest.raises(BiaslibError, match="no Dask scheduler answers at tcp"), parallel.workers(address):
         pass
 

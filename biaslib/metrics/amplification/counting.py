@@ -16,31 +16,24 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.metrics.amplification.labels import Labels
 
-Method = Literal["table", "levels"]
+_Method = Literal["table", "levels"]
 
 # counts of three sides and three groups are then 0.6 GB
-LARGEST_TABLE = 24
+_LARGEST_TABLE = 24
 # pairs of an image and a set in it: about a minute and 4 GB
 MOST_PAIRS = 1 << 29
 # this many numbers of a matrix product at once
-BLOCK = 1 << 24
+_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True)
 class SetCounts:
-    """Counts of n sets of attributes: how often each co-occurs with each group.
+    """Counts of n sets of attributes: how often each co-occurs with each group."""
 
-    Attributes:
-        train: (G, n) int32, in the labels of training.
-        test: (G, n), in the labels of the test images.
-        predicted: (G, n), in the predictions for the test images.
-        members: from numbers of sets (k,) to which attributes they hold, (k, A) bool.
-    """
-
-    train: np.ndarray
+    train: np.ndarray  # (G, n) int32
     test: np.ndarray
     predicted: np.ndarray
-    members: Callable[[np.ndarray], np.ndarray]
+    members: Callable[[np.ndarray], np.ndarray]  # from numbers of sets (k,) to which attributes they hold, (k, A) bool
 
     @property
     def n_sets(self) -> int:
@@ -50,15 +43,10 @@ class SetCounts:
 
 @dataclass(frozen=True)
 class Rows:
-    """The distinct label sets of some images, the empty one left out, and how many images of each group have them.
+    """The distinct label sets of some images, the empty one left out, and how many images of each group have them."""
 
-    Attributes:
-        attributes: (U, A) bool.
-        weights: (U, G) int64.
-    """
-
-    attributes: np.ndarray
-    weights: np.ndarray
+    attributes: np.ndarray  # (U, A) bool
+    weights: np.ndarray  # (U, G)
 
     @classmethod
     def of(cls, labels: Labels, n_groups: int) -> "Rows":
@@ -85,28 +73,14 @@ def count_sets(
     min_size: int,
     max_size: int,
     observed: bool,
-    method: Method | None = None,
+    method: _Method | None = None,
 ) -> SetCounts:
-    """Counts of all sets of `min_size` to `max_size` attributes that occur in both train and test, whatever the group.
-
-    Args:
-        train: labels of training.
-        test: labels of the test images.
-        predicted: as predicted for the test images, or part of it.
-        n_groups: number of groups, all of them with images.
-        min_size: of a set, >= 1.
-        max_size: of a set, at most A.
-        observed: only sets that are the whole label set of a training image.
-        method: which way to count; the cheaper one where not given.
-
-    Raises:
-        BiaslibError: where the sets are too many to count; found out before counting.
-    """
+    """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
     sides = [Rows.of(labels, n_groups) for labels in (train, test, predicted)]
     width = train.attributes.shape[1]
     work = pairs(sides, max_size)
     if method is None:
-        method = "table" if width <= LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
+        method = "table" if width <= _LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
     if method == "table":
         return _count_by_table(sides, min_size, max_size, observed)
     if observed:
@@ -139,7 +113,7 @@ def _subsets(size: int, max_size: int) -> int:
 # --- a table over all 2^A sets ---------------------------------------------------------------------------------------
 
 
-def superset_sums(table: np.ndarray) -> None:
+def _superset_sums(table: np.ndarray) -> None:
     """Replaces each entry of (2^A,) by the sum over all numbers that contain its bits, in A passes, in place."""
     low = min(len(table), 1 << 15)  # what fits in a core's cache is summed there
     for block in table.reshape(-1, low):
@@ -161,7 +135,7 @@ def _count_by_table(sides: list[Rows], min_size: int, max_size: int, observed: b
     for side, table in zip(sides, tables, strict=True):
         table[:, side.codes] = side.weights.T
         for one in table:
-            superset_sums(one)
+            _superset_sums(one)
     size = np.bitwise_count(np.arange(1 << width, dtype=np.int32))
     chosen = (size >= min_size) & (size <= max_size)
     if observed:
@@ -192,7 +166,7 @@ def _contained(sets: np.ndarray, side: Rows) -> np.ndarray:
     """(G, n) how many images of each group contain each of the sets (n, A)."""
     counts = np.zeros((side.weights.shape[1], len(sets)), np.int32)
     rows, weights = side.attributes.T.astype(np.float32), side.weights.astype(np.float64)
-    step = max(1, BLOCK // max(1, len(side.attributes)))
+    step = max(1, _BLOCK // max(1, len(side.attributes)))
     for start in range(0, len(sets), step):
         piece = sets[start : start + step].astype(np.float32)
         inside = piece @ rows == piece.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What is annotated or predicted: attributes and a group for every image."""
+"""What is annotated or predicted: attributes and a group for every image; and predictions permuted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,12 +45,52 @@ class Labels:
         return len(self.groups)
 
 
-def check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
-    """The number of groups, where the three fit together and every group and attribute occurs in train and test.
+def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Generator, together: bool = True) -> Labels:
+    r"""The same predictions permuted, so that errors about attributes and errors about groups are independent.
+
+    The baseline of an amplification. Predicted attributes change places among the images of exactly the same true
+    attributes, predicted groups among those of the same true group. Every $P(\hat m \mid m)$ and $P(\hat g \mid g)$
+    stays as it was, while the predicted attributes no longer depend on the group given the true attributes, nor the
+    predicted group on the attributes given the true group (conditional independence). Amplification that is left is
+    that of mere errors: they wash associations out, and absolute changes count that. Attributes are predicted of one
+    image together, so which errors go with which is kept.
+
+    Where there are many attributes, hardly two images have exactly the same ones, and nothing could change places. Then
+    permute each attribute for itself (`together=False`) among the images that agree in it: every attribute keeps its
+    rates of misses and false alarms, and errors about different attributes become independent, too.
+
+    Args:
+        test: labels of the test images.
+        predicted: what the model says of them, in their order.
+        rng: draws the permutations.
+        together: permute all attributes of an image at once.
+
+    Returns:
+        Predictions for the same images.
 
     Raises:
-        BiaslibError: where they do not.
+        BiaslibError: for predictions of another number of images.
     """
+    if len(predicted) != len(test):
+        raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
+    if together:
+        patterns = np.unique(test.attributes, axis=0, return_inverse=True)[1].ravel()
+        attributes = predicted.attributes[_permuted_within(patterns, rng)]
+    else:
+        pairs = zip(test.attributes.T, predicted.attributes.T, strict=True)
+        attributes = np.column_stack([column[_permuted_within(true, rng)] for true, column in pairs])
+    return Labels(attributes, predicted.groups[_permuted_within(test.groups, rng)], predicted.names)
+
+
+def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random permutation of the rows that takes each to one of its own stratum."""
+    source = np.empty(len(strata), np.intp)
+    source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
+    return source
+
+
+def check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
+    """The number of groups, where the three fit together and every group and attribute occurs in train and test."""
     if len(predicted) != len(test):
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
     widths = [labels.attributes.shape[1] for labels in (train, test, predicted)]

@@ -14,11 +14,11 @@ from biaslib.metrics.amplification.labels import Labels, check_comparable
 Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
 Sets = Literal["all", "observed"]
 Reference = Literal["test", "train"]
-Threshold = Literal["1/G", "1/(G-1)"]
-Independent = Literal["negative", "zero"]
+_Threshold = Literal["1/G", "1/(G-1)"]
+_Independent = Literal["negative", "zero"]
 
 # sets at once: their numbers stay in a core's cache
-CHUNK = 1 << 16
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Rule:
 
     kind: Kind
     reference: Reference
-    threshold: Threshold
+    threshold: _Threshold
     group_sizes: np.ndarray  # (2, G) images of each group in train and in test
 
     def positive(self, train: np.ndarray) -> np.ndarray:
@@ -141,8 +141,8 @@ def bias_amplification(
     absolute: bool = True,
     reference: Reference = "test",
     n_groups: int | None = None,
-    threshold: Threshold = "1/G",
-    independent: Independent = "negative",
+    threshold: _Threshold = "1/G",
+    independent: _Independent = "negative",
 ) -> Amplification:
     r"""Multi-attribute bias amplification (Zhao, Andrews and Xiang 2023, equations 1 to 3).
 
@@ -199,8 +199,8 @@ def bias_amplification(
         ("kind", kind, Kind),
         ("sets", sets, Sets),
         ("reference", reference, Reference),
-        ("threshold", threshold, Threshold),
-        ("independent", independent, Independent),
+        ("threshold", threshold, _Threshold),
+        ("independent", independent, _Independent),
     )
     for name, value, known in options:
         if value not in get_args(known):
@@ -261,7 +261,7 @@ def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: b
 
 
 def _chunks(n: int) -> Iterator[tuple[int, int]]:
-    return ((start, min(n, start + CHUNK)) for start in range(0, n, CHUNK))
+    return ((start, min(n, start + _CHUNK)) for start in range(0, n, _CHUNK))
 
 
 def _largest(size: np.ndarray, weight: np.ndarray, top: int | None) -> np.ndarray:

@@ -8,7 +8,8 @@ from torch.nn.functional import conv2d, pad
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.models import networks, tfjs
+from biaslib.models import networks
+from tools import tfjs_to_safetensors as tfjs
 
 WIDTH = 0.25
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
@@ -88,7 +89,7 @@ def as_keras_computes(weights: dict[str, np.ndarray], pixels: np.ndarray, outsid
 
 def test_it_computes_what_keras_computes(tmp_path: Path) -> None:
     weights = keras_mobilenet()
-    model = models.build("mobilenetv1_025", 1000, weights=written(weights, tmp_path)).eval()
+    model = models.build("mobilenetv1_025", 1000, weights=tfjs.convert(written(weights, tmp_path))).eval()
     pixels = np.random.default_rng(1).integers(0, 256, (2, 64, 64, 3), np.uint8)
     mean_colour = 2 * torch.tensor(networks.IMAGENET_MEAN) - 1
     with torch.inference_mode():
@@ -98,9 +99,16 @@ def test_it_computes_what_keras_computes(tmp_path: Path) -> None:
 
 def test_another_number_of_classes_keeps_everything_but_the_classifier(tmp_path: Path) -> None:
     folder = written(keras_mobilenet(), tmp_path)
+    tfjs.convert(folder)
     full, two = (models.build("mobilenetv1_025", n, weights=folder).state_dict() for n in (1000, 2))
     assert two["classifier.weight"].shape == (2, 256)
     assert all(torch.equal(full[name], two[name]) for name in full if not name.startswith("classifier."))
+
+
+def test_a_folder_that_is_not_converted_yet_says_how(tmp_path: Path) -> None:
+    folder = written(keras_mobilenet(), tmp_path)
+    with pytest.raises(BiaslibError, match=r"python tools/tfjs_to_safetensors.py .*"):
+        models.build("mobilenetv1_025", 2, weights=folder)
 
 
 def test_wrong_folders_get_one_sentence(tmp_path: Path) -> None:

@@ -1,17 +1,40 @@
-"""Weights published for TensorFlow.js: a model.json and files of raw numbers, nothing that could run."""
+"""Turns a MobileNetV1 published for TensorFlow.js into weights that `models.build` takes.
 
+    python tools/tfjs_to_safetensors.py FOLDER
+
+writes model.safetensors into the folder that holds model.json; `weights=FOLDER` then finds it there. Such a folder
+holds raw numbers, and nothing that could run.
+"""
+
+import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 
+from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
 _NORMALISATION = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 _REPEATS = (1, 2, 2, 6, 2)  # separable convolutions between two changes of resolution
+
+
+def convert(folder: Path) -> Path:
+    """Writes model.safetensors beside the folder's model.json and returns its path.
+
+    Raises:
+        BiaslibError: as `mobilenet_state`.
+    """
+    file = folder / "model.safetensors"
+    with store.replacing(file) as partial:
+        safetensors.torch.save_file(
+            {name: each.contiguous() for name, each in mobilenet_state(folder).items()}, partial
+        )
+    return file
 
 
 def mobilenet_state(folder: Path) -> dict[str, torch.Tensor]:
@@ -114,3 +137,17 @@ def _absorb_pixels(state: dict[str, torch.Tensor]) -> None:
     offset = 2 * torch.tensor(IMAGENET_MEAN) - 1
     state["bn1.running_mean"] = state["bn1.running_mean"] - (weight * offset.view(3, 1, 1)).sum((1, 2, 3))
     state["conv_stem.weight"] = weight * 2 * torch.tensor(IMAGENET_STD).view(3, 1, 1)
+
+
+def main() -> None:
+    """Converts the folder that is named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="the folder that holds model.json")
+    try:
+        print(convert(parser.parse_args().folder))
+    except BiaslibError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

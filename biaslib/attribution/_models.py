@@ -1,0 +1,169 @@
+"""What every method asks of its model, images and targets, and how it borrows the model."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from biaslib.errors import BiaslibError
+
+Head = Callable[[torch.Tensor], torch.Tensor]
+
+_MOST_DIFFERENCE = 5e-5  # of two logits
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no parameter gradients inside; every flag as it was afterwards, even after an error.
+
+    The flags are set one by one: `model.eval()` may be overridden, and some architectures fuse their weights in it.
+    """
+    training = [(module, module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        for module, _ in training:
+            module.training = False
+        for parameter, _ in gradients:
+            parameter.requires_grad_(False)
+        # the caller may be inside `torch.inference_mode()`, where nothing can be differentiated
+        with torch.inference_mode(False):
+            yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+        for parameter, flag in gradients:
+            parameter.requires_grad_(flag)
+
+
+def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int | None) -> torch.Tensor:
+    """The targets of every image, (N, T)."""
+    n = len(images)
+    if n == 0:
+        raise BiaslibError("There are no images to explain: give at least one.")
+    if batch is not None and batch < 1:
+        raise BiaslibError(f"batch must be at least 1, not {batch}.")
+    chosen = torch.as_tensor(targets)
+    if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
+        raise BiaslibError(f"targets must be whole numbers (indices of logits), not {chosen.dtype}.")
+    if chosen.ndim == 1:
+        chosen = chosen.expand(n, -1)
+    if chosen.ndim != 2 or len(chosen) != n or chosen.shape[1] == 0:
+        raise BiaslibError(
+            f"targets must be (T,) for all images or ({n}, T) for each of the {n} images, with T >= 1, "
+            f"not {tuple(torch.as_tensor(targets).shape)}."
+        )
+    return chosen.long()
+
+
+def check_outputs(targets: torch.Tensor, logits: torch.Tensor) -> None:
+    """Refuses targets that the logits (n, outputs) do not have."""
+    if targets.min() < 0 or targets.max() >= logits.shape[1]:
+        wrong = targets.min() if targets.min() < 0 else targets.max()
+        raise BiaslibError(f"There is no target {wrong}: the model has {logits.shape[1]} outputs, counted from 0.")
+
+
+def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """(n, outputs), by way of the map where there is one."""
+    if hasattr(model, "forward_features") and hasattr(model, "forward_head"):
+        return model.forward_head(model.forward_features(pixels))
+    return model(pixels)
+
+
+@torch.no_grad()
+def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
+    """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
+    if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
+        raise BiaslibError(
+            f"{type(model).__name__} cannot be split into a map and a head: give it the methods forward_features and "
+            "forward_head, as the models of biaslib.models.build have."
+        )
+    features = model.forward_features(pixels)
+    if not isinstance(features, torch.Tensor) or features.ndim != 4:
+        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
+        raise BiaslibError(
+            f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
+            "a class activation map needs a convolutional architecture."
+        )
+    if getattr(model, "output_fmt", "NCHW") == "NHWC":
+        return features.movedim(3, 1), lambda map_: model.forward_head(map_.movedim(1, 3))
+    return features, model.forward_head
+
+
+def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
+    """A copy that computes the same logits in about half the time on a CPU; the model itself where there is none.
+
+    Batch normalisations with fixed statistics are folded into the convolutions that feed them, and the weights lie in
+    channels-last order, which suits convolutions better. Which normalisation follows which convolution is seen in a
+    forward pass, not guessed from their names, and the copy is used only if its logits are those of the model.
+
+    Args:
+        model: in evaluation mode.
+        pixels: images as the model takes them, to try the copy with.
+    """
+    with torch.no_grad():
+        expected = logits_of(model, pixels)
+        try:
+            copied = copy.deepcopy(model)
+            for convolution, normalisation, name in normalised_convolutions(copied, pixels):
+                _fold(convolution, normalisation)
+                copied.set_submodule(name, _what_remains(normalisation))
+            copied = copied.to(memory_format=torch.channels_last)
+            found = logits_of(copied, pixels)
+        except (RuntimeError, TypeError, AttributeError):  # cannot be copied, or reads what is gone
+            return model
+    # a softmax over scores sees absolute differences
+    same = found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=_MOST_DIFFERENCE)
+    return copied if same else model
+
+
+def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
+    """The normalisations whose input is what a convolution has just put out: convolution, normalisation, its name."""
+    names = {module: name for name, module in model.named_modules()}
+    made: dict[nn.Module, list[torch.Tensor]] = {}
+    taken: dict[nn.Module, list[torch.Tensor]] = {}
+
+    def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        if isinstance(module, nn.Conv2d):
+            made.setdefault(module, []).append(output)
+        else:
+            taken.setdefault(module, []).append(inputs[0])
+
+    kinds = (nn.Conv2d, nn.BatchNorm2d)
+    hooks = [module.register_forward_hook(note) for module in names if isinstance(module, kinds)]
+    try:
+        logits_of(model, pixels[:1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    # a layer that runs twice would be folded for one of its two uses only
+    once = {id(outputs[0]): module for module, outputs in made.items() if len(outputs) == 1}
+    return [
+        (cast(nn.Conv2d, once[id(inputs[0])]), cast(nn.BatchNorm2d, module), names[module])
+        for module, inputs in taken.items()
+        if len(inputs) == 1 and id(inputs[0]) in once and module.running_mean is not None
+    ]
+
+
+def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
+    like = convolution.weight
+    assert normalisation.running_mean is not None
+    assert normalisation.running_var is not None
+    factor = (normalisation.running_var.double() + normalisation.eps).rsqrt()
+    if normalisation.weight is not None:
+        factor = factor * normalisation.weight
+    bias = -normalisation.running_mean * factor
+    if convolution.bias is not None:
+        bias = bias + convolution.bias * factor
+    if normalisation.bias is not None:
+        bias = bias + normalisation.bias
+    convolution.weight = nn.Parameter((like * factor[:, None, None, None]).to(like.dtype), requires_grad=False)
+    convolution.bias = nn.Parameter(bias.to(like.dtype), requires_grad=False)
+
+
+def _what_remains(normalisation: nn.BatchNorm2d) -> nn.Module:
+    """Nothing; or the activation, which timm keeps inside some of its normalisations."""
+    return nn.Sequential(*normalisation.children())
