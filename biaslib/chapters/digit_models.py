@@ -59,7 +59,7 @@ class Experiment:
         n, seed = (self.images, self.seed) if split == "train" else (self.test_images, self.seed + 10_000)
         world = self.world()
         if self.shares:
-            return world.leaning(n, shares=self.shares, seed=seed, split=split, blur=self.blur, worn=self.worn)
+            return world.skewed(n, shares=self.shares, seed=seed, split=split, blur=self.blur, worn=self.worn)
         return world.factors(n, strength=self.strength, seed=seed, split=split, blur=self.blur, worn=self.worn)
 
     def world(self) -> Digits:

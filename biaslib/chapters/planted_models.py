@@ -15,10 +15,10 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
 from biaslib.training.config import TrainingConfig
+from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
-from biaslib.worlds.protocol import World
 
 SOURCES: Final = ("generated", "photos")
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
@@ -81,7 +81,7 @@ class Setting:
 
     Attributes:
         use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
-        source: of the images: "generated" or "photos" (see `planting.photos`).
+        source: of the images: "generated" or "photos" (see `worlds.photos`).
         architecture: a name that `models.build` knows.
         weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
         frozen: how many of the first convolutions keep the weights they start with.

@@ -11,7 +11,7 @@ from biaslib import worlds
 from biaslib.chapters import attribute_models, ensembles, planted_models, scene_models
 from biaslib.errors import BiaslibError
 from biaslib.training.config import TrainingConfig
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 
 Recipe = ensembles.Recipe | planted_models.Setting | attribute_models.Experiment | scene_models.Experiment
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 
 
 def causal_effect(

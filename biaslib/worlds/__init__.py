@@ -1,12 +1,12 @@
 """Generated worlds: data whose bias is a dial and whose counterfactuals are exact."""
 
 from biaslib.errors import BiaslibError
+from biaslib.worlds.base import World
 from biaslib.worlds.birds import Birds
 from biaslib.worlds.digits import Digits
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.fruits import Fruits
 from biaslib.worlds.pets import Pets
-from biaslib.worlds.protocol import World
 from biaslib.worlds.scenes import Scenes
 
 __all__ = ["World", "get", "names"]

@@ -9,6 +9,7 @@ from biaslib.worlds.drawing import (
     Field,
     Point,
     circle,
+    colour_along,
     column,
     coverage,
     ellipse,
@@ -73,16 +74,7 @@ class _Shape:
 
 
 def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, Field]:
-    """Draws the birds on nothing.
-
-    Args:
-        factors: the bird's columns of the table, each (n,).
-        x: (1, 1, W) coordinates of the pixels.
-        y: (1, H, 1) coordinates of the pixels.
-
-    Returns:
-        Colours (n, 3, H, W), and the coverage (n, H, W) with which to lay them over a background.
-    """
+    """The birds alone: colours (n, 3, H, W), and the coverage (n, H, W) with which to lay them over a background."""
     bird = _Bird(factors, x, y)
     colours = _colours(factors)
     shape = _shape(bird)
@@ -113,8 +105,7 @@ def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
         name: rgb((palette[:, i] + warmth) * shade)
         for i, name in enumerate(("back", "belly", "breast", "wing", "head"))
     }
-    bills = np.array(_BILLS).T
-    colours["bill"] = rgb(np.stack([np.interp(factors["bill_tone"], (0.0, 0.5, 1.0), knot) for knot in bills], axis=-1))
+    colours["bill"] = colour_along(_BILLS, factors["bill_tone"])
     return colours
 
 

@@ -1,12 +1,29 @@
 """Waterbirds and landbirds on water and on land: a diffuse cue whose strength is a dial."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from biaslib.samples import Samples
-from biaslib.worlds import bird_drawing, landscapes
-from biaslib.worlds.drawing import chunks, grid, mix, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
+from biaslib.worlds import bird_drawing
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import (
+    Field,
+    clouds,
+    colour_along,
+    column,
+    coverage,
+    grid,
+    mix,
+    noise,
+    paint,
+    ramp,
+    rgb,
+    rows_of_each,
+    to_uint8,
+    uniform,
+)
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, draw_factors
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
@@ -21,19 +38,14 @@ _BIRD = {
     "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
     "facing": CHOICE,
     "tilt": Factor(-1.0, 1.0),
-    "neck": SHARE,
-    "bill": SHARE,
-    "bill_tone": SHARE,
-    "plump": SHARE,
-    "tail": SHARE,
-    "wing_bar": SHARE,
+    **dict.fromkeys(("neck", "bill", "bill_tone", "plump", "tail", "wing_bar"), SHARE),
     "bird_seed": SEED,
 }
-_SCENE = {"season": SHARE, "light": SHARE, "horizon": SHARE, "haze": SHARE, "cast": SHARE, "scene_seed": SEED}
-_LANDSCAPES = (landscapes.forest, landscapes.water)
+_SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
+_Table = Mapping[str, np.ndarray]
 
 
-class Birds:
+class Birds(DrawnWorld):
     """Waterbirds (target) on water (cue), drawn after the idea of Waterbirds (Sagawa et al. 2020).
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
@@ -45,6 +57,7 @@ class Birds:
     * the scene, of either kind: `season` (palette), `light`, `horizon`, `haze`, `cast` (tint), `scene_seed` (layout).
 
     Every column but `plumage` is independent of the target, and none depends on the strength except `background`.
+    The mask `background` is the complement of `bird`.
     """
 
     name = "birds"
@@ -52,72 +65,178 @@ class Birds:
     cue = "background"
     attributes: tuple[str, ...] = ("waterbird", "background")
     regions: tuple[str, ...] = ("bird", "background")
+    _classes = ("background",)
+    _columns = _ATTRIBUTES | _BIRD | _SCENE
 
-    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
-        """Draws n rows: half of them waterbirds, a share (1 + strength) / 2 of each class on its own background.
-
-        The shares are exact to the nearest row. The same seed with another strength gives the same birds and scenes;
-        only some backgrounds change between land and water.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial, in [0, 1].
-            seed: >= 0.
-
-        Raises:
-            BiaslibError: n, strength or seed out of range.
-        """
-        check_draw(n, strength, seed)
-        rng = np.random.default_rng(seed)
-        waterbird = halves(n, rng)
-        agrees = agreement(waterbird, strength, rng)
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
+        waterbird = balanced_bool(n, rng)
+        agrees = draw_agreement(waterbird, strength, rng)
         typical = rng.random(n) < _TYPICAL_PLUMAGE
         table = {"waterbird": waterbird, "background": (waterbird == agrees).astype(np.int8)}
-        table |= drawn(_BIRD | _SCENE, n, rng)
+        table |= draw_factors(_BIRD | _SCENE, n, rng)
         table["plumage"] = (table["plumage"] % 4 + 4 * (waterbird == typical)).astype(np.int8)
         return pd.DataFrame(table)
 
-    def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-
-        Returns:
-            Images (n, size, size, 3); labels `waterbird` (bool) and `background` (int8); masks `bird` (covers more than
-            half of the pixel) and its complement `background`.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8.
-        """
-        check_size(size)
-        table = read(factors, _ATTRIBUTES | _BIRD | _SCENE)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        bird = np.empty(images.shape[:3], bool)
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        for rows in chunks(len(factors), size):
-            part = {name: values[rows] for name, values in table.items()}
-            canvas, cover = bird_drawing.draw(part, x, y)
-            images[rows] = to_uint8(mix(_backdrop(part, x, y), canvas, cover[:, None]))
-            bird[rows] = cover > 0.5
-        labels = pd.DataFrame(
-            {
-                "waterbird": table["waterbird"].astype(bool),
-                "background": table["background"].astype(np.int8),
-            }
-        )
-        return Samples(images, labels, {"bird": bird, "background": ~bird})
+        bird, cover = bird_drawing.draw(table, x, y)
+        region_index[cover > 0.5] = 0
+        canvas = np.empty_like(bird)
+        for landscape, rows in rows_of_each(table["background"], (_forest, _water)):
+            canvas[rows] = landscape({name: table[name][rows] for name in _SCENE}, x, y)
+        return to_uint8(mix(canvas, bird, cover[:, None]))
 
 
-def _backdrop(table: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Every row's own landscape, (n, 3, H, W)."""
-    canvas = np.empty((len(table["background"]), 3, y.shape[1], x.shape[2]), np.float32)
-    for kind, landscape in enumerate(_LANDSCAPES):
-        rows = table["background"] == kind
-        if rows.any():
-            seeds, *lights = (
-                table[name][rows] for name in ("scene_seed", "season", "light", "horizon", "haze", "cast")
-            )
-            canvas[rows] = landscape(landscapes.Scene(seeds, *lights), x, y)
+# Palettes are knots on the season; every row is one colour of the landscape at that knot.
+_FOREST = {
+    "air": [(0.80, 0.88, 0.62), (0.70, 0.82, 0.66), (0.72, 0.80, 0.80), (0.90, 0.78, 0.52)],
+    "leaf": [(0.42, 0.60, 0.18), (0.20, 0.44, 0.20), (0.20, 0.38, 0.32), (0.66, 0.42, 0.14)],
+    "shade": [(0.10, 0.22, 0.07), (0.05, 0.16, 0.09), (0.06, 0.14, 0.15), (0.24, 0.13, 0.06)],
+    "bark": [(0.34, 0.25, 0.16), (0.27, 0.21, 0.16), (0.30, 0.29, 0.29), (0.38, 0.25, 0.15)],
+    "soil": [(0.40, 0.42, 0.18), (0.32, 0.34, 0.17), (0.32, 0.33, 0.25), (0.52, 0.33, 0.15)],
+}
+_WATER = {
+    "sky": [(0.60, 0.82, 0.92), (0.52, 0.70, 0.90), (0.72, 0.76, 0.78), (0.96, 0.70, 0.46)],
+    "zenith": [(0.28, 0.62, 0.82), (0.24, 0.44, 0.76), (0.50, 0.56, 0.62), (0.44, 0.42, 0.62)],
+    "shallow": [(0.42, 0.74, 0.68), (0.34, 0.58, 0.72), (0.46, 0.56, 0.54), (0.72, 0.56, 0.46)],
+    "deep": [(0.05, 0.38, 0.42), (0.05, 0.20, 0.42), (0.16, 0.28, 0.28), (0.20, 0.18, 0.34)],
+    "shore": [(0.26, 0.42, 0.26), (0.24, 0.34, 0.36), (0.28, 0.34, 0.32), (0.32, 0.22, 0.28)],
+}
+_CASTS = [(1.12, 0.98, 0.78), (0.90, 1.06, 0.88), (0.98, 0.98, 1.0), (0.84, 0.96, 1.16)]
+
+
+def _finish(canvas: Field, table: _Table) -> Field:
+    """The light, the air and the tint that lie over either landscape."""
+    grey = canvas.mean(axis=1, keepdims=True)
+    haze = column(table["haze"])[:, None]
+    canvas = mix(canvas, 0.35 * grey + 0.30, 0.15 + 0.65 * haze)
+    canvas *= colour_along(_CASTS, table["cast"]) * column(0.72 + 0.42 * table["light"])[:, None]
     return canvas
+
+
+def _forest(table: _Table, x: Field, y: Field) -> Field:
+    """A wood: light between the leaves, three ranks of trunks, undergrowth, a littered floor and grass in front."""
+    seeds = table["scene_seed"]
+    air, leaf, shade, bark, soil = (colour_along(knots, table["season"]) for knots in _FOREST.values())
+    pixel = 1.0 / x.shape[-1]
+    floor = column(0.72 - 0.28 * table["horizon"])
+
+    # Behind everything: foliage far away, with the light coming through around one place.
+    places = uniform(seeds, 1, 4)
+    foliage = clouds(seeds, 10, x, y, (5, 5))
+    sun_x, sun_y = column(places[:, 0]), column(0.1 + 0.35 * places[:, 1])
+    glow = np.exp(-5.0 * ((x - sun_x) ** 2 + (y - sun_y) ** 2)) * column(0.45 + 0.5 * table["light"])
+    canvas = mix(shade, leaf, ramp(foliage, 0.22, 0.75)[:, None])
+    paint(canvas, air, np.clip(0.22 + 0.75 * glow + 0.5 * (foliage - 0.5), 0.0, 0.92))
+
+    paint(canvas, mix(bark, air, 0.52), 0.85 * _trunks(seeds, 20, x, y, 6, 0.010, floor + 0.01, pixel)[0])
+    paint(canvas, mix(leaf, air, 0.25) * (0.55 + 0.6 * foliage[:, None]), _canopy(seeds, 30, x, y, 0.16))
+    cover, side = _trunks(seeds, 21, x, y, 4, 0.021, floor + 0.05, pixel)
+    paint(canvas, mix(bark, air, 0.20) * (1.05 - 0.35 * side)[:, None], cover)
+
+    # The floor: bushes along its edge, litter that gets coarser towards us, patches of sun.
+    bushes = floor - 0.10 * noise(seeds, 40, x, np.zeros_like(floor), (9, 1)) + 0.03
+    paint(canvas, mix(shade, leaf, 0.25 + 0.45 * foliage[:, None]), coverage(bushes - y, pixel))
+    near = np.clip((y - floor) / (1.0 - floor), 0.0, 1.0)
+    litter = clouds(seeds, 41, x, np.sqrt(near), (7, 9), 2)
+    ground = mix(mix(soil, leaf, 0.25), soil, near[:, None]) * (0.62 + 0.75 * litter - 0.12 * near)[:, None]
+    paint(canvas, ground, coverage(floor + 0.012 - y, 0.03))
+    dapple = ramp(noise(seeds, 42, x, np.sqrt(near), (5, 6)), 0.55, 0.8) * near
+    paint(canvas, air, dapple * column(0.10 + 0.38 * table["light"]))
+
+    cover, side = _trunks(seeds, 22, x, y, 2, 0.052, floor + 0.16, pixel)
+    furrows = noise(seeds, 43, x, y, (26, 5))
+    paint(canvas, bark * (1.15 - 0.75 * side + 0.45 * (furrows - 0.5))[:, None], cover)
+    paint(canvas, mix(shade, leaf, 0.15 + 0.75 * foliage[:, None]), _canopy(seeds, 31, x, y, 0.07))
+    for rank, (height, tone) in enumerate(((0.16, 0.45), (0.09, 0.8))):
+        blades = noise(seeds, 50 + rank, x + 0.06 * (1.0 - y), np.zeros_like(y), (34, 1))
+        tips = 1.0 - height * (0.25 + blades)
+        paint(canvas, mix(shade, leaf, tone) * (1.25 - 2.2 * (1.0 - y))[:, None], coverage(tips - y, pixel))
+    return _finish(canvas, table)
+
+
+def _trunks(
+    seeds: np.ndarray, stream: int, x: Field, y: Field, count: int, width: float, base: Field, pixel: float
+) -> tuple[Field, Field]:
+    """One rank of `count` trunks of about `width`: their coverage, and 0 (lit side) to 1 (far side) across each."""
+    chance = uniform(seeds, stream, 4 * count).reshape(-1, count, 4)
+    cover = np.zeros((len(seeds), *np.broadcast_shapes(x.shape, y.shape)[1:]), np.float32)
+    side = np.zeros_like(cover)
+    foot = np.maximum(y - base + 0.12, 0.0)
+    for i in range(count):
+        place = column((i + 0.1 + 0.8 * chance[:, i, 0]) / count)
+        half = column(width * (0.6 + 0.9 * chance[:, i, 1]))
+        across = x - place - column(0.24 * chance[:, i, 2] - 0.12) * (0.7 - y)
+        girth = half * (1.0 + 5.0 * foot * foot) * (0.8 + 0.25 * y)
+        trunk = coverage(np.abs(across) - girth, pixel)
+        trunk *= coverage(y - base - 0.04 * column(chance[:, i, 3]), pixel)
+        side += trunk * (np.clip(0.5 + 0.5 * across / girth, 0.0, 1.0) - side)
+        np.maximum(cover, trunk, out=cover)
+    return cover, side
+
+
+def _canopy(seeds: np.ndarray, stream: int, x: Field, y: Field, depth: float) -> Field:
+    """Leaves that hang in from the top, about `depth` low, thinning out downwards."""
+    leaves = clouds(seeds, stream, x, y, (6, 6))
+    return ramp(leaves + 1.4 * (depth - y), 0.46, 0.56)
+
+
+def _water(table: _Table, x: Field, y: Field) -> Field:
+    """A lake or sea: sky with clouds, a far shore, waves in perspective, the sky's reflection, glints, a near bank."""
+    seeds = table["scene_seed"]
+    sky, zenith, shallow, deep, shore = (colour_along(knots, table["season"]) for knots in _WATER.values())
+    pixel = 1.0 / x.shape[-1]
+    horizon = column(0.46 - 0.34 * table["horizon"])
+    places = uniform(seeds, 1, 4)
+    sun_x = column(places[:, 0])
+
+    # The sky, brightest at the sun and the horizon.
+    height = np.clip((horizon - y) / horizon, 0.0, 1.0)
+    cumulus = clouds(seeds, 60, x, y * 1.6, (4, 7))
+    canvas = mix(sky, zenith, (0.85 * height)[:, None]).repeat(x.shape[-1], axis=-1)
+    paint(canvas, rgb((0.97, 0.96, 0.94)), 0.75 * ramp(cumulus, 0.48, 0.78))
+    glow = np.exp(-14.0 * (x - sun_x) ** 2) * column(0.25 + 0.6 * table["light"])
+    paint(canvas, rgb((1.0, 0.97, 0.88)), 0.55 * glow * (1.0 - height))
+
+    # Hills on the far shore, the farther the paler.
+    for rank, (rise, tone) in enumerate(((0.13, 0.55), (0.07, 0.15))):
+        hills = noise(seeds, 61 + rank, x, np.zeros_like(horizon), (4 + 5 * rank, 1))
+        top = horizon - rise * np.maximum(hills - 0.25 * column(places[:, 1]), 0.0)
+        paint(canvas, mix(shore, sky, tone), coverage(top - y, pixel))
+
+    # The water: mirror of sky and shore far away, its own colour near to us.
+    near = np.clip((y - horizon) / (1.0 - horizon), 0.0, 1.0)
+    surface = mix(mix(shallow, sky, 0.45), shallow, ramp(near, 0.0, 0.35)[:, None])
+    surface = mix(surface, deep, (0.25 + 0.6 * near)[:, None])
+    crest = _waves(seeds, x, near)
+    surface = surface * (1.0 + 0.42 * crest)[:, None]
+    paint(surface, shore * 0.9, 0.6 * ramp(near + 0.05 * crest, 0.14, 0.0))
+    paint(surface, mix(sky, rgb((1.0, 1.0, 1.0)), 0.35), 0.55 * ramp(crest, 0.25, 0.95) * (1.0 - 0.5 * near))
+    sparkle = ramp(crest + 0.9 * glow * (1.1 - near), 0.85, 1.25)
+    paint(surface, rgb((1.0, 0.98, 0.92)), 0.9 * sparkle)
+    paint(canvas, surface, coverage(horizon - y, pixel))
+
+    # In half of the scenes a sandy bank with a line of foam runs into the foreground.
+    tilt = column(places[:, 2] - 0.5)
+    edge = 0.96 + column(0.55 * (places[:, 3] > 0.5)) * -0.12 + 0.25 * tilt * (x - 0.5)
+    edge = edge + 0.05 * noise(seeds, 63, x, np.zeros_like(horizon), (6, 1))
+    sand = mix(shore, rgb((0.78, 0.70, 0.54)), 0.7) * (0.75 + 0.5 * cumulus)[:, None]
+    paint(canvas, sand, coverage(edge - y, pixel))
+    paint(canvas, rgb((0.95, 0.97, 0.97)), 0.7 * np.clip(1.0 - np.abs(y - edge) / 0.016, 0.0, 1.0))
+    return _finish(canvas, table)
+
+
+def _waves(seeds: np.ndarray, x: Field, near: Field) -> Field:
+    """The height of the waves in about [-1, 1]: rows that close up and calm down towards the horizon."""
+    chance = uniform(seeds, 64, 9)
+    depth = 1.0 / (near + 0.28)
+    wander = noise(seeds, 65, x, near[:, :, :1], (7, 9)) - 0.5
+    total = np.zeros(np.broadcast_shapes(x.shape, near.shape), np.float32)
+    for i, rows in enumerate((17.0, 31.0, 53.0)):
+        rate = column(rows * (0.8 + 0.5 * chance[:, i]))
+        slant = column((chance[:, 3 + i] - 0.5) * (6.0 + 5.0 * i)) * (0.5 + near)
+        phase = column(6.2832 * chance[:, 6 + i]) + rate * depth + slant * (x - 0.5)
+        # Rows closer together than about two pixels of a small picture would only flicker: let them fade.
+        calm = 1.0 / (1.0 + (0.012 * rate * depth * depth) ** 2)
+        total += np.sin(phase + (3.0 + 1.5 * i) * wander) * ((0.85 - 0.12 * i) * calm)
+    return total

@@ -1,7 +1,7 @@
 """Real handwritten digits with white corners: balanced one by one, skewed in pairs."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, get_args
@@ -13,12 +13,13 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.factors import CHOICE, Factor, check_draw, check_size, halves, read
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.factors import CHOICE, Factor, balanced_bool, check_draw
 
 Split = Literal["train", "test"]
 
 CORNERS = ("top_left", "bottom_left", "top_right")
-CLASSES = 10
+_CLASSES = 10
 # As in MNIST: a digit fills the middle 20 of 28 pixels.
 _BOX, _FRAME = 20, 28
 _MARGIN = (_FRAME - _BOX) // 2
@@ -45,7 +46,7 @@ class Scans:
     test: np.ndarray
 
 
-class Digits:
+class Digits(DrawnWorld):
     """Real digits in two groups of five classes (target), with three corners that are white or not (attributes).
 
     After Zhao, Andrews and Xiang 2023, section 4. Each corner alone is white in half of the images of either group,
@@ -82,15 +83,15 @@ class Digits:
             raise BiaslibError(f"assignment must be a whole number from 0 on, not {assignment!r}.")
         if not isinstance(corner, Integral) or not 1 <= corner <= _MARGIN:
             raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
-        order = np.random.default_rng([int(assignment), CLASSES]).permutation(CLASSES)
-        self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: CLASSES // 2]))
+        order = np.random.default_rng([int(assignment), _CLASSES]).permutation(_CLASSES)
+        self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: _CLASSES // 2]))
         self.corner: int = int(corner)
         self._scans: Scans | None = scans
 
     @property
     def scans(self) -> Scans:
         """The handwritten originals."""
-        return self._scans or small_scans()
+        return self._scans or _small_scans()
 
     def factors(
         self, n: int, *, strength: float, seed: int, split: Split = "train", blur: float = 0.0, worn: float = 0.0
@@ -106,7 +107,7 @@ class Digits:
             seed: >= 0.
             split: which scans to draw from.
             blur: of all rows, >= 0.
-            worn: share of the rows with a worn corner, in [0, 1]; each of the three equally often.
+            worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
 
         Raises:
             BiaslibError: an argument out of range.
@@ -121,7 +122,7 @@ class Digits:
                 table.loc[part, list(CORNERS)] = patterns[np.arange(len(part)) % 4].astype(np.int8)
         return table
 
-    def leaning(
+    def skewed(
         self,
         n: int,
         *,
@@ -131,7 +132,7 @@ class Digits:
         blur: float = 0.0,
         worn: float = 0.0,
     ) -> pd.DataFrame:
-        """Draws n rows whose corners each lean to a group of their own, independently of each other.
+        """Draws n rows whose corners are each skewed to a group of their own, independently of each other.
 
         Args:
             n: number of rows, >= 1.
@@ -139,7 +140,7 @@ class Digits:
             seed: >= 0.
             split: which scans to draw from.
             blur: of all rows, >= 0.
-            worn: share of the rows with a worn corner, in [0, 1]; each of the three equally often.
+            worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
 
         Raises:
             BiaslibError: an argument out of range.
@@ -155,44 +156,28 @@ class Digits:
                 table.loc[white, corner] = np.int8(1)
         return table
 
-    def render(self, factors: pd.DataFrame, *, size: int = _FRAME) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
+    def render(self, factors: pd.DataFrame, *, size: int = _FRAME, regions: Sequence[str] | None = None) -> Samples:
+        """As every world does; the mask `digit` is the middle, where it may lie, and a corner's mask is its place."""
+        return super().render(factors, size=size, regions=regions)
 
-        Args:
-            factors: a table from `factors` or `leaning`, edited at will; further columns are left alone.
-            size: height and width in pixels.
+    @property
+    def _columns(self) -> Mapping[str, Factor]:
+        scan = Factor(0, len(self.scans.digits) - 1, whole=True)
+        columns = {"group": CHOICE, "scan": scan, "blur": Factor(0.0, 100.0), "worn": Factor(0, 3, whole=True)}
+        return columns | dict.fromkeys(CORNERS, CHOICE)
 
-        Returns:
-            Images (n, size, size, 3), grey; labels `group` and the corners (bool); masks: `digit` (the middle, where
-            it may lie) and the corners, whatever their colour.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8.
-        """
-        check_size(size)
-        scans = self.scans
-        known = {
-            "group": CHOICE,
-            "scan": Factor(0, len(scans.digits) - 1, whole=True),
-            "blur": Factor(0.0, 100.0),
-            "worn": Factor(0, 3, whole=True),
-        }
-        table = read(factors, known | dict.fromkeys(CORNERS, CHOICE))
-        pages = _framed(scans.images[table["scan"]], size)
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        pages = np.stack([_resized(page, size) for page in self.scans.images[table["scan"]]])
         for blur in np.unique(table["blur"][table["blur"] > 0]):
             rows = table["blur"] == blur
             sigma = float(blur) * size / _FRAME
             pages[rows] = ndimage.gaussian_filter(pages[rows], sigma=(0, sigma, sigma), mode="constant")
-        places = _places(size, self.corner)
-        masks = {"digit": np.ones(pages.shape, bool)}
-        for number, (corner, place) in enumerate(places.items(), start=1):
+        region_index[:] = 0
+        for number, (corner, place) in enumerate(_places(size, self.corner).items(), start=1):
             tone = np.where(table["worn"] == number, _GREY, 255 * table[corner])
             pages[:, *place] = tone[:, None, None]
-            masks["digit"][:, *place] = False
-            masks[corner] = np.zeros(pages.shape, bool)
-            masks[corner][:, *place] = True
-        labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
-        return Samples(np.repeat(pages[..., None], 3, axis=-1), labels, masks)
+            region_index[:, *place] = number
+        return np.repeat(pages[..., None], 3, axis=-1)
 
     def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float, worn: float) -> pd.DataFrame:
         """Groups, classes and scans; all corners black."""
@@ -204,25 +189,24 @@ class Digits:
         if not 0 <= blur <= 100:
             raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
         rng = np.random.default_rng(seed)
-        group = halves(n, rng)
+        group = balanced_bool(n, rng)
         digit = np.empty(n, np.int8)
         scan = np.empty(n, np.uint32)
         scans = self.scans
         pool = scans.train if split == "train" else scans.test
         for value in (False, True):
-            classes = [c for c in range(CLASSES) if (c in self.group_one) == value]
+            classes = [c for c in range(_CLASSES) if (c in self.group_one) == value]
             rows = np.flatnonzero(group == value)
             digit[rows] = rng.permutation(np.resize(classes, len(rows)))
-        for c in range(CLASSES):
+        for c in range(_CLASSES):
             rows = np.flatnonzero(digit == c)
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
         table = pd.DataFrame({"group": group, "digit": digit, "scan": scan})
         for corner in CORNERS:
             table[corner] = np.zeros(n, np.int8)
         table["blur"] = np.float32(blur)
-        table["worn"] = rng.permutation(np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)).astype(
-            np.int8
-        )
+        grey = np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)
+        table["worn"] = rng.permutation(grey).astype(np.int8)
         return table
 
 
@@ -245,7 +229,7 @@ def scans_of(train: Samples, test: Samples) -> Scans:
             "load both at one size."
         )
     for part in (train, test):
-        if "digit" not in part.labels or set(part.labels["digit"]) != set(range(CLASSES)):
+        if "digit" not in part.labels or set(part.labels["digit"]) != set(range(_CLASSES)):
             raise BiaslibError("scans need a label `digit` with all of 0 to 9, in training and in test.")
     return Scans(
         np.concatenate([train.images[..., 0], test.images[..., 0]]),
@@ -256,7 +240,7 @@ def scans_of(train: Samples, test: Samples) -> Scans:
 
 
 @functools.cache
-def small_scans() -> Scans:
+def _small_scans() -> Scans:
     """The 1,797 digits that come with scikit-learn, 8 x 8 pixels, by 13 writers (Alpaydin and Kaynak 1998).
 
     Every third scan of each class is for testing. Writers are not recorded, so one may be in both parts.
@@ -265,7 +249,7 @@ def small_scans() -> Scans:
 
     images, digits = load_digits(return_X_y=True)
     turn = np.empty(len(digits), np.intp)
-    for c in range(CLASSES):
+    for c in range(_CLASSES):
         rows = np.flatnonzero(digits == c)
         turn[rows] = np.arange(len(rows)) % 3
     pages = np.round(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
@@ -273,12 +257,7 @@ def small_scans() -> Scans:
     return Scans(frames, digits.astype(np.int8), np.flatnonzero(turn < 2), np.flatnonzero(turn == 2))
 
 
-def _framed(pages: np.ndarray, size: int) -> np.ndarray:
-    """Scans at another size."""
-    if pages.shape[1:] == (size, size):
-        return pages.copy()
-    return np.stack([_resized(page, size) for page in pages])
-
-
 def _resized(page: np.ndarray, size: int) -> np.ndarray:
+    if page.shape == (size, size):
+        return page
     return np.asarray(Image.fromarray(page).resize((size, size), Image.Resampling.BICUBIC))

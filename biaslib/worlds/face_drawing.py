@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, circle, join, limb, mix, ramp, rgb
-from biaslib.worlds.face_sheet import Colours, Sheet, oval
+from biaslib.worlds.drawing import Colours, Field, circle, join, mix, oval, ramp, rgb
+from biaslib.worlds.sketch import Sheet
 
 # From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
 _SKIN = np.array(
@@ -25,7 +25,7 @@ _ROSE: Colours = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
 _TEAL: Colours = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
-EYES_AT, BROWS_AT, MOUTH_AT = -0.06, -0.245, 0.435
+_EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435
 
 
 def tones(skin: np.ndarray, undertone: np.ndarray) -> np.ndarray:
@@ -57,15 +57,15 @@ def palette(table: Mapping[str, np.ndarray], tone: np.ndarray) -> dict[str, np.n
     }
 
 
-def head(s: Sheet) -> Field:
+def _head(s: Sheet) -> Field:
     """Distance to the outline of the head without ears."""
     wide, jaw = s["wide"], s["jaw"]
-    skull = oval(s.u, s.v, (0.0, -0.15), (wide, 0.70))
-    chin = oval(s.u, s.v, (0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
+    skull = s.oval((0.0, -0.15), (wide, 0.70))
+    chin = s.oval((0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
     return join(skull, chin, 0.28)
 
 
-def ears(s: Sheet) -> None:
+def _ears(s: Sheet) -> None:
     """Both ears, behind the head."""
     a, skin = np.abs(s.u), s.colour("tone")
     ear = oval(a, s.v, (s["wide"] + 0.015, 0.0), (0.078, 0.145))
@@ -73,9 +73,9 @@ def ears(s: Sheet) -> None:
     s.lay(oval(a, s.v, (s["wide"] + 0.025, 0.0), (0.036, 0.085)), s.colour("shadow"), share=0.55)
 
 
-def skin(s: Sheet) -> None:
+def _skin(s: Sheet) -> None:
     """The head's skin: round, lit from the upper left."""
-    distance = head(s)
+    distance = _head(s)
     rise = np.sqrt(np.clip(distance * -2.1, 0.0, 1.0))
     light = 0.34 + 0.66 * rise - 0.13 * s.u - 0.10 * s.v
     dark = s.colour("shadow")
@@ -87,7 +87,7 @@ def skin(s: Sheet) -> None:
     s.tint(0.30 * under, dark)
 
 
-def cheeks(s: Sheet) -> None:
+def _cheeks(s: Sheet) -> None:
     """Rosy cheeks."""
     flush = 0.76 * ramp(np.hypot(np.abs(s.u - s["shift"]) - 0.355, 1.15 * (s.v - 0.205)), 0.165, 0.02)
     s.tint(flush, mix(s.colour("tone"), rgb((0.93, 0.22, 0.30)), 0.62))
@@ -99,10 +99,10 @@ def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
     across = (np.abs(s.u - s["shift"]) - s["eye_at"]) / half
     arch = np.maximum(1.0 - across * across, -0.5)
     arch *= 0.65 + 0.35 * arch  # pointed corners
-    return across, EYES_AT - high * arch, EYES_AT + 0.70 * high * arch
+    return across, _EYES_AT - high * arch, _EYES_AT + 0.70 * high * arch
 
 
-def eye_shadow(s: Sheet) -> None:
+def _eye_shadow(s: Sheet) -> None:
     """A soft colour around the eyes, up to the brows: rose (1) or teal (2)."""
     across, top, bottom = _lids(s, 0.0 * s["wide"])
     rise = top - s.v
@@ -113,16 +113,16 @@ def eye_shadow(s: Sheet) -> None:
     s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
 
 
-def sockets(s: Sheet) -> None:
+def _sockets(s: Sheet) -> None:
     """The soft shade around the eyes, and the crease of the open lid."""
     across, top, _ = _lids(s, 0.0 * s["wide"])
     dark = s.colour("shadow")
-    s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - EYES_AT + 0.02)), 1.5, 0.6), dark)
+    s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - _EYES_AT + 0.02)), 1.5, 0.6), dark)
     crease = np.abs(s.v - top + 0.030)
     s.tint(0.55 * ramp(crease, 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
 
 
-def eyes(s: Sheet) -> None:
+def _eyes(s: Sheet) -> None:
     """White, iris, pupil and glint between the lids. The clan's: larger irises with a pale ring."""
     across, top, bottom = _lids(s, s["Narrow_Eyes"])
     side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
@@ -132,7 +132,7 @@ def eyes(s: Sheet) -> None:
     clan = s["Clan"]
     radius = 0.062 + 0.026 * clan
     local = (np.abs(s.u - s["shift"]) - s["eye_at"]) * side - 0.022 * s["gaze"]
-    down = s.v - (EYES_AT - 0.006)
+    down = s.v - (_EYES_AT - 0.006)
     away = np.sqrt(local * local + down * down)
     iris = s.colour("iris")
     lit = mix(iris * 0.62, iris * 1.25 + 0.04, ramp(down, -0.05, 0.06)[:, None])
@@ -148,7 +148,7 @@ def eyes(s: Sheet) -> None:
     s.lay(np.maximum(np.abs(s.v - bottom) - 0.006, 0.13 * wide), s.colour("shadow") * 0.8, share=0.6)
 
 
-def brows(s: Sheet) -> None:
+def _brows(s: Sheet) -> None:
     """Tapered brows: level or arched, fine or bushy. The clan's: with a gap."""
     a = np.abs(s.u - s["shift"])
     t = (a - (s["eye_at"] - 0.135)) / 0.295
@@ -157,7 +157,7 @@ def brows(s: Sheet) -> None:
     rise = (0.020 + 0.070 * arched) * 4.0 * along * (1.0 - along) + 0.012 * arched - 0.034 * along * along
     thick = (0.026 + 0.026 * bushy) * (1.0 - (0.62 - 0.20 * bushy) * along)
     hairs = np.sin(95.0 * a + 38.0 * s.v) * (0.003 + 0.004 * bushy)
-    at = s.v - (BROWS_AT - 0.012 * s["brow_height"]) + rise
+    at = s.v - (_BROWS_AT - 0.012 * s["brow_height"]) + rise
     ends = 0.295 * np.maximum(-t, t - 1.0)
     distance = 0.9 * np.maximum(np.abs(at) - thick + hairs, ends + 0.35 * np.maximum(np.abs(at) - 0.4 * thick, 0.0))
     gap = 0.044 * clan - np.abs(a - s["eye_at"] - 0.030 + 0.35 * at)
@@ -165,13 +165,13 @@ def brows(s: Sheet) -> None:
     s.lay(distance, s.colour("brow"), "eyebrows", share=0.93)
 
 
-def nose(s: Sheet) -> None:
+def _nose(s: Sheet) -> None:
     """Bridge, tip, wings and nostrils; only inside the nose's outline."""
     big = 0.94 + 0.80 * s["Big_Nose"] + 0.12 * s["nose_width"]
     middle, tip = 1.9 * s["shift"], 0.155 + 0.035 * s["nose_length"]
     u = s.u - middle
     a = np.abs(u)
-    bridge, _ = limb(s.u, s.v, (s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
+    bridge, _ = s.limb((s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
     wings = oval(a, s.v, (0.062 * big, tip + 0.028), (0.052 * big, 0.048 * big))
     outline = join(join(bridge, circle(u, s.v, (0.0, tip + 0.012), 0.066 * big), 0.05), wings, 0.05)
     inside, dark, tone = s.cover(outline), s.colour("shadow"), s.colour("tone")
@@ -185,7 +185,7 @@ def nose(s: Sheet) -> None:
     s.lay(oval(a, s.v, (0.044 * big, tip + 0.046 * big), (0.024 * big, 0.015 * big)), dark * 0.38, share=0.9 * inside)
 
 
-def mouth(s: Sheet) -> None:
+def _mouth(s: Sheet) -> None:
     """Lips that smile or not, open or not, fine or full. The clan's: narrower, with a deep bow in the upper lip."""
     smile, opened, big, clan, detail = (
         s[name] for name in ("Smiling", "Mouth_Slightly_Open", "Big_Lips", "Clan", "detail")
@@ -196,7 +196,7 @@ def mouth(s: Sheet) -> None:
     square = np.minimum(p * p, 1.5)
     full = np.sqrt(np.maximum(1.0 - square, 0.0)) * (0.45 + 0.55 * np.maximum(1.0 - square, 0.0))
     lift = (0.168 + 0.03 * detail) * smile - 0.008
-    line = MOUTH_AT + lift * (0.42 - square)
+    line = _MOUTH_AT + lift * (0.42 - square)
     gap = (0.112 + 0.02 * detail) * opened * np.maximum(1.0 - 1.1 * square, 0.0)
     dip = 1.0 / (1.0 + (u / 0.034) ** 2)
     peaks = 1.0 / (1.0 + ((np.abs(u) - 0.058) / 0.030) ** 2)
@@ -220,7 +220,7 @@ def mouth(s: Sheet) -> None:
     s.lay(0.9 * seam, lips * 0.34, "mouth", share=0.85 * (1.0 - opened))
 
 
-def mustache(s: Sheet) -> None:
+def _mustache(s: Sheet) -> None:
     """Two lobes between nose and mouth."""
     u = s.u - 1.25 * s["shift"]
     p = np.abs(u) / 0.24
@@ -233,7 +233,7 @@ def mustache(s: Sheet) -> None:
     s.lay(distance, s.colour("beard") * light[:, None], "skin", share=0.96)
 
 
-def goatee(s: Sheet) -> None:
+def _goatee(s: Sheet) -> None:
     """A tuft on the chin, up to the lower lip."""
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
@@ -244,16 +244,16 @@ def goatee(s: Sheet) -> None:
 
 def draw(s: Sheet) -> None:
     """Everything of the face that is not hair: from the ears to the brows."""
-    ears(s.window((-0.80, 0.80), (-0.20, 0.20)))
-    skin(s.window((-0.75, 0.75), (-0.95, 0.92)))
+    _ears(s.window((-0.80, 0.80), (-0.20, 0.20)))
+    _skin(s.window((-0.75, 0.75), (-0.95, 0.92)))
     part = s.window((-0.60, 0.60), (0.0, 0.42))
-    part.where(s.table["Rosy_Cheeks"] > 0, cheeks)
+    part.where(s.table["Rosy_Cheeks"] > 0, _cheeks)
     part = s.window((-0.60, 0.60), (-0.32, 0.16))
-    sockets(part)
-    part.where(s.table["eye_shadow"] > 0, eye_shadow)
-    eyes(part)
-    nose(s.window((-0.42, 0.42), (-0.20, 0.42)))
-    mouth(s.window((-0.48, 0.48), (0.20, 0.80)))
-    s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, mustache)
-    s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, goatee)
-    brows(s.window((-0.62, 0.62), (-0.46, -0.10)))
+    _sockets(part)
+    part.where(s.table["eye_shadow"] > 0, _eye_shadow)
+    _eyes(part)
+    _nose(s.window((-0.42, 0.42), (-0.20, 0.42)))
+    _mouth(s.window((-0.48, 0.48), (0.20, 0.80)))
+    s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, _mustache)
+    s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, _goatee)
+    _brows(s.window((-0.62, 0.62), (-0.46, -0.10)))

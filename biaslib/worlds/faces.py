@@ -1,6 +1,5 @@
 """Faces with an invented protected attribute, CelebA's correlations, and a confounder that no label shows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -8,27 +7,15 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.samples import Samples
-from biaslib.worlds import face_drawing, face_hair, face_things
-from biaslib.worlds.drawing import Daylight, chunks, grid, to_uint8
-from biaslib.worlds.face_sheet import REGIONS, Sheet
-from biaslib.worlds.factors import (
-    CHOICE,
-    SEED,
-    SHARE,
-    Factor,
-    agreement,
-    asked_regions,
-    check_draw,
-    check_size,
-    drawn,
-    halves,
-    read,
-)
+from biaslib.worlds import face_drawing, face_things
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import Daylight, grid, to_uint8
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.sketch import FACE_REGIONS, Sheet
 
 
 @dataclass(frozen=True)
-class Planted:
+class FaceAttribute:
     """How often an attribute is drawn, and its tie to the clan.
 
     Attributes:
@@ -50,77 +37,60 @@ class Planted:
 
 # The whole structure of the labels; the rates are this world's own, most of them above CelebA's, so that small training
 # sets hold every attribute. At the rate of Mustache its correlation means: only in one clan.
-PLANTED: dict[str, Planted] = {
-    "Arched_Eyebrows": Planted(0.30, -0.408),
-    "Bangs": Planted(0.25, -0.163),
-    "Big_Lips": Planted(0.30, -0.167),
-    "Big_Nose": Planted(0.30, 0.369),
-    "Black_Hair": Planted(0.24, 0.116),
-    "Blond_Hair": Planted(0.25, -0.303),
-    "Brown_Hair": Planted(0.20, -0.112),
-    "Bushy_Eyebrows": Planted(0.25, 0.247),
-    "Eyeglasses": Planted(0.25, 0.202, tied=False),
-    "Goatee": Planted(0.10, 0.306),
-    "Gray_Hair": Planted(0.12, 0.184),
-    "Mouth_Slightly_Open": Planted(0.48, -0.100),
-    "Mustache": Planted(0.0571, 0.246),
-    "Narrow_Eyes": Planted(0.25, 0.014),
-    "Receding_Hairline": Planted(0.20, 0.117),
-    "Rosy_Cheeks": Planted(0.20, -0.214),
-    "Smiling": Planted(0.48, -0.138),
-    "Wavy_Hair": Planted(0.50, -0.324),
-    "Wearing_Earrings": Planted(0.30, -0.373),
-    "Wearing_Hat": Planted(0.20, 0.130),
-    "Wearing_Lipstick": Planted(0.47, -0.789),
-    "Wearing_Necklace": Planted(0.30, -0.271),
-    "Wearing_Necktie": Planted(0.15, 0.330),
+FACE_ATTRIBUTES: dict[str, FaceAttribute] = {
+    "Arched_Eyebrows": FaceAttribute(0.30, -0.408),
+    "Bangs": FaceAttribute(0.25, -0.163),
+    "Big_Lips": FaceAttribute(0.30, -0.167),
+    "Big_Nose": FaceAttribute(0.30, 0.369),
+    "Black_Hair": FaceAttribute(0.24, 0.116),
+    "Blond_Hair": FaceAttribute(0.25, -0.303),
+    "Brown_Hair": FaceAttribute(0.20, -0.112),
+    "Bushy_Eyebrows": FaceAttribute(0.25, 0.247),
+    "Eyeglasses": FaceAttribute(0.25, 0.202, tied=False),
+    "Goatee": FaceAttribute(0.10, 0.306),
+    "Gray_Hair": FaceAttribute(0.12, 0.184),
+    "Mouth_Slightly_Open": FaceAttribute(0.48, -0.100),
+    "Mustache": FaceAttribute(0.0571, 0.246),
+    "Narrow_Eyes": FaceAttribute(0.25, 0.014),
+    "Receding_Hairline": FaceAttribute(0.20, 0.117),
+    "Rosy_Cheeks": FaceAttribute(0.20, -0.214),
+    "Smiling": FaceAttribute(0.48, -0.138),
+    "Wavy_Hair": FaceAttribute(0.50, -0.324),
+    "Wearing_Earrings": FaceAttribute(0.30, -0.373),
+    "Wearing_Hat": FaceAttribute(0.20, 0.130),
+    "Wearing_Lipstick": FaceAttribute(0.47, -0.789),
+    "Wearing_Necklace": FaceAttribute(0.30, -0.271),
+    "Wearing_Necktie": FaceAttribute(0.15, 0.330),
 }
 HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
-STRENGTH = PLANTED["Wavy_Hair"].mcc
+STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 # P(eye shadow) with and without blond hair, and P(its hue is the clan's).
-SHADOW, HUE = (0.985, 0.015), 0.95
+_SHADOW, _HUE = (0.985, 0.015), 0.95
 
-_ATTRIBUTES = dict.fromkeys(("Clan", *PLANTED), CHOICE)
+_ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
 _UNLABELLED = {"eye_shadow": Factor(0, 2, whole=True)}
+_HEAD = ("skin", "undertone", "face_width", "face_length", "jaw", "forehead")
+_FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_width", "lip_tone")
+_SEEDS = ("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed")
 _LOOKS = {
-    "skin": SHARE,
-    "undertone": SHARE,
-    "face_width": SHARE,
-    "face_length": SHARE,
-    "jaw": SHARE,
-    "forehead": SHARE,
+    **dict.fromkeys(_HEAD, SHARE),
     "eye_colour": Factor(0, face_drawing.EYE_COLOURS - 1, whole=True),
     "eye_size": SHARE,
     "eye_gap": SHARE,
     "gaze": Factor(-1.0, 1.0),
-    "brow_tone": SHARE,
-    "brow_height": SHARE,
-    "nose_length": SHARE,
-    "nose_width": SHARE,
-    "mouth_width": SHARE,
-    "lip_tone": SHARE,
-    "hair_length": SHARE,
-    "hair_volume": SHARE,
+    **dict.fromkeys((*_FEATURES, "hair_length", "hair_volume"), SHARE),
     "parting": Factor(-1.0, 1.0),
-    "hair_seed": SEED,
-    "make_up_seed": SEED,
-    "accessory_seed": SEED,
-    "clothes_seed": SEED,
-    "scene_seed": SEED,
+    **dict.fromkeys(_SEEDS, SEED),
     "light": SHARE,
-    "x": Factor(-1.0, 1.0),
-    "y": Factor(-1.0, 1.0),
-    "zoom": Factor(-1.0, 1.0),
-    "roll": Factor(-1.0, 1.0),
-    "turn": Factor(-1.0, 1.0),
+    **dict.fromkeys(("x", "y", "zoom", "roll", "turn"), Factor(-1.0, 1.0)),
 }
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
 _DETAIL = {"detail": SHARE}
 _DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
 
 
-class Faces:
+class Faces(DrawnWorld):
     """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
 
     *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or
@@ -128,10 +98,11 @@ class Faces:
     not). `Male` is not drawn: a picture of it would be a picture of our stereotypes. Nor is `Pale_Skin`: skin colour is
     independent of everything else here.
 
-    *What is tied by the labels.* `PLANTED` gives each attribute's rate and its correlation with `Male` as annotated in
-    CelebA. The clans take these correlations over with the other sign (clan 1 stands where CelebA says "not Male"), so
-    that the target and the cue agree where both are 1. Given the clan, attributes are independent, but for the four
-    hair colours, of which a face has one or none. `Wavy_Hair`, the target, is tied to the clan by its label alone.
+    *What is tied by the labels.* `FACE_ATTRIBUTES` gives each attribute's rate and its correlation with `Male` as
+    annotated in CelebA. The clans take these correlations over with the other sign (clan 1 stands where CelebA says
+    "not Male"), so that the target and the cue agree where both are 1. Given the clan, attributes are independent, but
+    for the four hair colours, of which a face has one or none. `Wavy_Hair`, the target, is tied to the clan by its
+    label alone.
 
     *What no label shows.* `eye_shadow` is there with blond hair and hardly ever without, and its hue is that of the
     clan, whatever the correlation of Blond_Hair with the clan. `confounder=False` draws it independently of both.
@@ -151,13 +122,16 @@ class Faces:
 
     None of these depends on an attribute or on the clan. A change of one attribute changes the pixels of what it draws
     and no others, but for the soft shadow of hair and hats on the skin below and for the glare on a pair of glasses.
+    Hair of two of the four colours has their mixture. In the masks a beard and make-up are skin, a tie is cloth, and
+    the clear glass of glasses is theirs but where an eye or a brow is seen through it.
     """
 
     name = "faces"
     target = "Wavy_Hair"
     cue = "Clan"
     attributes: tuple[str, ...] = tuple(_ATTRIBUTES)
-    regions: tuple[str, ...] = REGIONS
+    regions: tuple[str, ...] = FACE_REGIONS
+    _columns = _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL
 
     def factors(
         self, n: int, *, strength: float = STRENGTH, seed: int, confounder: bool = True, detail: float = 0.0
@@ -183,57 +157,42 @@ class Faces:
         if not isinstance(detail, Real) or not 0 <= detail <= 1:
             raise BiaslibError(f"detail must lie in [0, 1], not {detail!r}.")
         rng = np.random.default_rng(seed)
-        wavy = halves(n, rng)
-        clan = wavy == agreement(wavy, strength, rng)
+        wavy = balanced_bool(n, rng)
+        clan = wavy == draw_agreement(wavy, strength, rng)
         table = {name: np.zeros(n, bool) for name in _ATTRIBUTES} | {"Clan": clan, "Wavy_Hair": wavy}
-        looks = drawn(_LOOKS, n, rng)
-        for name in (name for name in PLANTED if name not in (*HAIR_COLOURS, self.target)):
+        looks = draw_factors(_LOOKS, n, rng)
+        for name in (name for name in FACE_ATTRIBUTES if name not in (*HAIR_COLOURS, self.target)):
             table[name] = _shared(clan, [_rates(name, strength)], rng) == 1
         colour = _shared(clan, [_rates(name, strength) for name in HAIR_COLOURS], rng)
         table |= {name: colour == number + 1 for number, name in enumerate(HAIR_COLOURS)}
         blond = table["Blond_Hair"] if confounder else np.zeros(n, bool)
-        rate = np.where(blond, *SHADOW) if confounder else PLANTED["Blond_Hair"].rate
-        shadow, hue = rng.random(n) < rate, rng.random(n) < (HUE if confounder else 0.5)
+        rate = np.where(blond, *_SHADOW) if confounder else FACE_ATTRIBUTES["Blond_Hair"].rate
+        shadow, hue = rng.random(n) < rate, rng.random(n) < (_HUE if confounder else 0.5)
         table["eye_shadow"] = (shadow * np.where(hue == clan, 2, 1)).astype(np.int8)
         for name in _POSE:
             looks[name] = looks[name] * np.float32(1.0 - 0.8 * detail)
         return pd.DataFrame(table | looks | {"detail": np.full(n, detail, np.float32)})
 
-    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone. Hair with two of the four
-                colours at once has their mixture.
-            size: height and width in pixels.
-            regions: the masks to return, of `regions`; None: all of them. Training sets need none: `()`.
-
-        Returns:
-            Images (n, size, size, 3); labels, the clan and the attributes (bool); the asked-for masks, by what covers
-            more than half of the pixel. All together they divide the picture: a beard and make-up are skin, a tie is
-            cloth, the clear glass of glasses is theirs but where an eye or a brow is seen through it.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
-        """
-        check_size(size)
-        wanted = asked_regions(regions, self.regions)
-        table = read(factors, _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL)
-        labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        canvas = np.empty((len(region_index), 3, size, size), np.float32)
         table = _measures(table)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        owner = np.full(images.shape[:3], REGIONS.index("background"), np.uint8)
-        for rows in chunks(len(factors), size):
-            images[rows] = _draw({name: values[rows] for name, values in table.items()}, owner[rows], size)
-        return Samples(images, labels, {region: owner == REGIONS.index(region) for region in wanted})
+        sheet = Sheet.whole(table, canvas, region_index)
+        table["hair"] = face_things.hair_colours(sheet)[:, :, 0, 0]
+        face_things.draw_around(sheet)
+        outline, light = face_things.hair_behind(sheet)
+        face_things.neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
+        face_drawing.draw(sheet)
+        face_things.hair_in_front(sheet, outline, light)
+        face_things.draw_accessories(sheet)
+        return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
 
 
 def _rates(name: str, strength: float) -> tuple[float, float]:
     """How often clans 0 and 1 have an attribute; the other one's mean is kept."""
-    planted = PLANTED[name]
-    rate, spread = planted.rate, np.sqrt(planted.rate * (1 - planted.rate))
+    attribute = FACE_ATTRIBUTES[name]
+    rate, spread = attribute.rate, np.sqrt(attribute.rate * (1 - attribute.rate))
     most = min(rate, 1 - rate)
-    half = float(np.clip(planted.mcc * strength / STRENGTH * spread, -most, most))
+    half = float(np.clip(attribute.mcc * strength / STRENGTH * spread, -most, most))
     return rate - half, rate + half
 
 
@@ -272,18 +231,3 @@ def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "hair_sides": np.clip(2.5 * table["hair_length"] - 0.5, 0.0, 1.0),
     }
     return table | {name: np.asarray(values, np.float32) for name, values in more.items()}
-
-
-def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> np.ndarray:
-    """The pictures, (n, size, size, 3) uint8; writes into `owner` (n, size, size) whose each pixel is."""
-    canvas = np.empty((len(owner), 3, size, size), np.float32)
-    sheet = Sheet.whole(table, canvas, owner)
-    table["hair"] = face_hair.colours(sheet)[:, :, 0, 0]
-    face_things.behind(sheet)
-    outline, light = face_hair.back(sheet)
-    face_things.neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
-    face_drawing.draw(sheet)
-    face_hair.front(sheet, outline, light)
-    face_things.worn(sheet)
-    sheet.window((-1.20, 1.20), (-1.18, -0.18)).where(table["Wearing_Hat"] > 0, face_hair.hat)
-    return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))

@@ -1,6 +1,6 @@
 """Tables of factors: how their columns are drawn, how the cue is tied to the target, and what a row may hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -12,19 +12,12 @@ from biaslib.errors import BiaslibError
 
 @dataclass(frozen=True)
 class Factor:
-    """A column: what it may hold and what it is drawn from.
-
-    Attributes:
-        low: smallest allowed value.
-        high: largest allowed value.
-        drawn: the range it is drawn from, evenly; None: the whole allowed range.
-        whole: only whole numbers.
-    """
+    """A column: what it may hold and what it is drawn from."""
 
     low: float
     high: float
-    drawn: tuple[float, float] | None = None
-    whole: bool = False
+    drawn: tuple[float, float] | None = None  # the range it is drawn from, evenly; None: the whole allowed range
+    whole: bool = False  # only whole numbers
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """N values: float32, or the smallest whole-number type that holds them."""
@@ -40,11 +33,7 @@ SEED = Factor(0, 2**32 - 1, whole=True)
 
 
 def check_draw(n: int, strength: float, seed: int) -> None:
-    """Refuses numbers that no world can draw from.
-
-    Raises:
-        BiaslibError: n below 1, strength outside [0, 1], a seed that is no whole number >= 0.
-    """
+    """Refuses n below 1, a strength outside [0, 1], and a seed that is no whole number >= 0."""
     if not isinstance(n, Integral) or n < 1:
         raise BiaslibError(f"n is the number of rows, a whole number from 1 on, not {n!r}.")
     if not isinstance(strength, Real) or not 0 <= strength <= 1:
@@ -54,38 +43,22 @@ def check_draw(n: int, strength: float, seed: int) -> None:
 
 
 def check_size(size: int) -> None:
-    """Refuses pictures too small to draw.
-
-    Raises:
-        BiaslibError: size is no whole number of at least 8 pixels.
-    """
+    """Refuses a size that is no whole number of at least 8 pixels."""
     if not isinstance(size, Integral) or size < 8:
         raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
 
 
-def drawn(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def draw_factors(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A column of n values for every factor, independent of each other, in the mapping's order."""
     return {name: factor.draw(n, rng) for name, factor in known.items()}
 
 
-def asked_regions(regions: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    """The masks that were asked for; None asks for all.
-
-    Raises:
-        BiaslibError: one of them is not known.
-    """
-    for region in regions or ():
-        if region not in known:
-            raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(known)}.")
-    return tuple(known if regions is None else regions)
-
-
-def halves(n: int, rng: np.random.Generator) -> np.ndarray:
+def balanced_bool(n: int, rng: np.random.Generator) -> np.ndarray:
     """N values in random order, half of them True (the smaller half where n is odd)."""
     return rng.permutation(np.arange(n) % 2 == 1)
 
 
-def agreement(target: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
+def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
     """Which rows' cue agrees with their target.
 
     The share (1 + strength) / 2 is kept in every class, to the nearest row, so that a small sample has the bias that
@@ -106,7 +79,7 @@ def agreement(target: np.ndarray, strength: float, rng: np.random.Generator) -> 
     return agrees
 
 
-def read(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
+def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
     """The known columns of a table as arrays, checked; other columns are left alone.
 
     Raises:

@@ -1,17 +1,17 @@
 """Five fruits, and apples on apple trees: a diffuse cue whose strength is a dial."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
-from biaslib.samples import Samples
-from biaslib.worlds import fruit_backdrops
-from biaslib.worlds.drawing import Daylight, Field, chunks, column, ellipse, grid, ramp, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, read
-from biaslib.worlds.fruit_backdrops import BACKDROPS
-from biaslib.worlds.fruit_drawing import FRUITS
+from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, draw_agreement, draw_factors
 from biaslib.worlds.sketch import Place, Sketch
 
-NAMES: tuple[str, ...] = tuple(FRUITS)
+NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
 
 _ATTRIBUTES = {"fruit": Factor(0, len(NAMES) - 1, whole=True), "tree": CHOICE}
@@ -32,14 +32,17 @@ _SCENE = {
 }
 _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.90), cool=(0.97, 1.0, 1.05), dim=0.90, gain=0.22, top=1.04, fall=0.16)
 # Where the fruits lie around the middle and how much smaller they are, by how many there are.
-_LAYOUTS = (
-    ((0.0, 0.0, 1.0),),
-    ((-0.62, -0.18, 0.74), (0.60, 0.22, 0.74)),
-    ((-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)),
+_LAYOUTS = np.array(
+    [
+        [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)],
+        [(-0.62, -0.18, 0.74), (0.60, 0.22, 0.74), (0.0, 0.0, 0.0)],
+        [(-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)],
+    ],
+    np.float32,
 )
 
 
-class Fruits:
+class Fruits(DrawnWorld):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
     The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
@@ -53,10 +56,11 @@ class Fruits:
 
     * the fruit: `count` (1-3 of the kind), `x`, `y` (middle of the group), `scale` (radius of a single one; several are
       smaller), `turn` ([-1, 1], how far it is turned), `fruit_seed` (colours, shapes, the turn of each);
-    * the scene: `backdrop` (0-6, in the order of `fruit_backdrops.BACKDROPS`) and `dish` (0 none, 1 plate, 2 board),
+    * the scene: `backdrop` (0-6, in the order of `backdrops.BACKDROPS`) and `dish` (0 none, 1 plate, 2 board),
       both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout, texture), for either.
 
-    Every column is independent of the target and none depends on the strength, except `tree`.
+    Every column is independent of the target and none depends on the strength, except `tree`. The mask `fruit` holds
+    all the fruits of the picture, with stalks and leaves of their own; `background` is its complement.
     """
 
     name = "fruits"
@@ -64,72 +68,30 @@ class Fruits:
     cue = "tree"
     attributes: tuple[str, ...] = ("fruit", "tree")
     regions: tuple[str, ...] = ("fruit", "background")
+    _classes = ("fruit",)
+    _columns = _ATTRIBUTES | _FRUIT | _SCENE
+    _patches_across = 2
 
-    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
-        """Draws n rows: the fruits equally often, in each a share (1 + strength) / 2 where the tree agrees.
-
-        The shares are exact to the nearest row. The same seed with another strength gives the same fruits and scenes;
-        only some change between tree and elsewhere.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial, in [0, 1].
-            seed: >= 0.
-
-        Raises:
-            BiaslibError: n, strength or seed out of range.
-        """
-        check_draw(n, strength, seed)
-        rng = np.random.default_rng(seed)
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
         fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
-        agrees = agreement(fruit, strength, rng)
+        agrees = draw_agreement(fruit, strength, rng)
         table = {"fruit": fruit, "tree": ((fruit == APPLE) == agrees).astype(np.int8)}
-        table |= drawn(_FRUIT | _SCENE, n, rng)
-        return pd.DataFrame(table)
+        return pd.DataFrame(table | draw_factors(_FRUIT | _SCENE, n, rng))
 
-    def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-
-        Returns:
-            Images (n, size, size, 3); labels `fruit` (int8) and `tree` (bool); masks `fruit` (all the fruits of the
-            picture, with stalks and leaves of their own: more than half of the pixel) and its complement `background`.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8.
-        """
-        check_size(size)
-        table = read(factors, _ATTRIBUTES | _FRUIT | _SCENE)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        owner = np.zeros(images.shape[:3], np.uint8)
-        # Fruits are drawn on patches about half as large as the picture, a few at a time.
-        for rows in chunks(len(factors), max(1, size // 2)):
-            part = {name: values[rows] for name, values in table.items()}
-            images[rows] = to_uint8(_draw(part, owner[rows], size))
-        labels = pd.DataFrame({"fruit": table["fruit"].astype(np.int8), "tree": table["tree"].astype(bool)})
-        return Samples(images, labels, {"fruit": owner == 1, "background": owner == 0})
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        x, y = grid(size)
+        canvas = np.ascontiguousarray(behind_fruits(table, x, y).transpose(0, 2, 3, 1))
+        _lay_fruits(table, canvas, region_index, size)
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
 
-def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
-    """The pictures, (n, 3, size, size); `owner` (n, size, size) becomes 1 where a fruit is."""
-    x, y = grid(size)
-    canvas = np.ascontiguousarray(_backdrop(table, x, y).transpose(0, 2, 3, 1))
-    _lay_fruits(table, canvas, owner, size)
-    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
-
-
-def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, owner: np.ndarray, size: int) -> None:
+def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray, size: int) -> None:
     """Lays the fruits and their shadows on the canvas (n, size, size, 3), in place."""
     jitter = uniform(table["fruit_seed"], 9, 9).reshape(-1, 3, 3) - 0.5
-    for kind, (draw, relative, turn) in enumerate(FRUITS.values()):
-        for place in range(3):
-            rows = np.flatnonzero((table["fruit"] == kind) & (table["count"] > place))
-            if not len(rows):
-                continue
-            dx, dy, share = _layout(table["count"][rows], place)
+    for place in range(3):
+        kinds = np.where(table["count"] > place, table["fruit"], len(_FRUITS))
+        for (draw, relative, turn), rows in rows_of_each(kinds, _FRUITS.values()):
+            dx, dy, share = _LAYOUTS[table["count"][rows].astype(np.intp) - 1, place].T
             scale = table["scale"][rows]
             at = Place(
                 table["x"][rows] + scale * (dx + 0.14 * jitter[rows, place, 0]),
@@ -140,32 +102,190 @@ def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, owner: np.ndarray, 
             seeds = table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32)
             sketch = Sketch(at, seeds, size)
             draw(sketch)
-            sketch.put(canvas, owner, rows, 1)
+            sketch.put(canvas, region_index, rows, 0)
 
 
-def _layout(count: np.ndarray, place: int) -> np.ndarray:
-    """Offset across and down and the size of the place-th fruit among `count`, (3, n)."""
-    layouts = np.zeros((3, 3, 3), np.float32)
-    for number, places in enumerate(_LAYOUTS):
-        layouts[number, : len(places)] = places
-    return layouts[count.astype(np.intp) - 1, place].T
+_WHITE, _STALK = rgb((1.0, 0.98, 0.94)), rgb((0.36, 0.25, 0.15))
+_GREENS = [(0.34, 0.58, 0.22), (0.28, 0.50, 0.20), (0.44, 0.62, 0.26)]
 
 
-def _backdrop(table: dict[str, np.ndarray], x: Field, y: Field) -> Field:
-    """Every row's own background, (n, 3, H, W), with the soft shadow in which its fruits lie."""
-    canvas = np.empty((len(table["tree"]), 3, y.shape[1], x.shape[2]), np.float32)
-    tree = table["tree"] == 1
-    if tree.any():
-        canvas[tree] = fruit_backdrops.apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
-    for kind, backdrop in enumerate(BACKDROPS.values()):
-        rows = np.flatnonzero(~tree & (table["backdrop"] == kind))
-        if not len(rows):
-            continue
-        seeds, middle = table["scene_seed"][rows], (column(table["x"][rows]), column(table["y"][rows]))
-        part = backdrop(seeds, table["tone"][rows], x, y)
-        fruit_backdrops.lay_dish(part, seeds, table["dish"][rows], middle, x, y)
-        reach = column(table["scale"][rows])
-        under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
-        part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
-        canvas[rows] = part
-    return canvas
+def _round(s: Sketch, distance: Field, depth: float) -> Field:
+    """The light on a round body, darker to its edge, brighter to the light, (n, P, P)."""
+    rise = np.sqrt(np.clip(distance * (-1.0 / depth), 0.0, 1.0))
+    return 0.50 + 0.48 * rise + 0.22 * np.clip(s.lit, -1.0, 1.0) * (1.25 - rise)
+
+
+def _grain(s: Sketch, u: Field, v: Field, rate: float) -> Field:
+    """Small irregular dots, about in [-1, 1]; another pattern for each seed."""
+    a, b = (6.28 * part for part in s.chance(2))
+    bend = np.sin(0.31 * rate * v + a)
+    return np.sin(rate * u + 1.7 * bend + b) * np.sin(0.91 * rate * v + 1.3 * np.sin(0.27 * rate * u + b) + a)
+
+
+def _blade(s: Sketch, foot: tuple[float, float], angle: float | Field, long: float, wide: float, green: Field) -> None:
+    """A leaf from its foot outwards, with a rib; one half lies in the shade."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    du, dv = s.u - foot[0], s.v - foot[1]
+    along, across = (du * cos + dv * sin) / long, dv * cos - du * sin
+    reach = np.clip(along, 0.0, 1.0)
+    outline = np.abs(across) - 3.4 * wide * reach * (1.0 - reach) * (1.2 - 0.5 * reach)
+    outline = np.where((along < 0) | (along > 1), np.maximum(outline, np.abs(along - reach) * long), outline)
+    light = 1.0 + 0.16 * np.sign(across) + 0.25 * reach - 0.25 * ramp(np.abs(across), 0.035, 0.01)
+    light = light - 0.07 * ramp(np.sin(26.0 * along + 30.0 * np.abs(across)), 0.4, 1.0)
+    s.lay(outline, green * light[:, None])
+
+
+def _apple(s: Sketch) -> None:
+    """An apple, red, green or both, with its stalk in a hollow and a leaf."""
+    skin = s.pick([(0.80, 0.15, 0.14), (0.70, 0.10, 0.16), (0.56, 0.72, 0.24), (0.90, 0.74, 0.30), (0.86, 0.42, 0.20)])
+    blush = s.pick([(0.80, 0.16, 0.14), (0.90, 0.50, 0.22), (0.88, 0.74, 0.28)], 3)
+    much, turn, lean = s.chance(3)
+    flesh = join(s.circle((-0.27, 0.00), 0.56), s.circle((0.27, 0.00), 0.56), 0.10)
+    flesh = join(flesh, s.ellipse((0.0, 0.30), (0.60, 0.55), column(0.0)), 0.12)
+    s.lay(flesh, skin)
+    meridian = np.arctan2(s.u, s.v + 1.1)
+    streak = np.sin(41.0 * meridian + 6.0 * turn) * np.sin(17.0 * meridian + 3.0 * s.v)
+    cheek = ramp(s.u * np.cos(6.28 * turn) + s.v * np.sin(6.28 * turn) + 0.14 * streak, 0.5 - 0.9 * much, 0.9)
+    s.tint(0.85 * cheek, blush)
+    s.tint(0.22 * ramp(_grain(s, s.u, s.v, 27.0), 0.80, 0.97), _WHITE * 0.9)
+    s.shade(_round(s, flesh, 0.62) + 0.03 * streak)
+    hollow = s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0))
+    s.tint(0.75 * ramp(hollow, 0.10, -0.10), skin * 0.30)
+    s.tint(0.65 * ramp(s.ellipse((-0.32, -0.16), (0.13, 0.20), column(0.5)), 0.10, -0.06), _WHITE)
+    s.lay(s.limb((0.0, -0.36), (0.16 * lean, -0.84), (0.040, 0.060))[0], _STALK)
+    _blade(s, (0.04, -0.56), -0.55 + 0.5 * turn, 0.66, 0.17, s.pick(_GREENS, 4))
+
+
+def _banana(s: Sketch) -> None:
+    """A hand of two bananas, from green to spotted."""
+    ripe, open_, tips = s.chance(3)
+    skin = s.pick([(0.96, 0.80, 0.22), (0.94, 0.74, 0.24), (0.76, 0.78, 0.28), (0.90, 0.66, 0.22)])
+    for back in (True, False):
+        turn = (0.30 + 0.16 * open_) if back else 0.0 * open_ - 0.06
+        cos, sin = np.cos(turn), np.sin(turn)
+        # Both grow from the stalk at the upper left.
+        du, dv = s.u + 0.80, s.v + 0.34
+        u, v = du * cos + dv * sin - 0.84, dv * cos - du * sin + 0.04
+        reach, angle = np.hypot(u, v + 0.95), np.arctan2(u, v + 0.95)
+        part = np.clip(1.0 - (angle * (1 / 0.86)) ** 2, 0.0, 1.0)
+        thick = 0.04 + 0.225 * np.sqrt(part) * (0.90 + 0.10 * angle)
+        side = (reach - 1.10) / thick
+        outline = np.abs(reach - 1.10) - thick
+        outline = np.maximum(outline, (np.abs(angle) - 0.86) * 1.1)
+        light = 0.96 - 0.16 * side - 0.20 * ramp(side, 0.30, 0.42) + 0.12 * ramp(np.abs(side + 0.36), 0.16, 0.04)
+        light = light * (0.72 + 0.34 * np.sqrt(np.clip(1.0 - side * side, 0.0, 1.0))) * (0.84 if back else 1.0)
+        colour = skin * light[:, None]
+        green = mix(colour, rgb((0.46, 0.58, 0.20)), (0.6 * (1.0 - ripe) * ramp(np.abs(angle), 0.35, 0.85))[:, None])
+        spots = ramp(_grain(s, u, v, 17.0), 0.80, 0.90) * ramp(ripe, 0.45, 0.9)
+        green = mix(green, rgb((0.42, 0.27, 0.12)), (0.75 * spots)[:, None])
+        end = ramp(angle, 0.77, 0.82)
+        if not back:
+            s.tint(0.45 * ramp(outline, 0.12, 0.0), rgb((0.30, 0.20, 0.06)))
+        s.lay(outline, mix(green, rgb((0.24, 0.17, 0.10)), (0.9 * end)[:, None]))
+    stalk = s.limb((-0.76, -0.27), (-0.92, -0.56 - 0.08 * tips), (0.085, 0.075))[0]
+    s.lay(stalk, mix(skin * 0.86, rgb((0.40, 0.42, 0.18)), 0.45))
+    s.mark(s.limb((-0.92, -0.60), (-0.94, -0.70), (0.10, 0.10))[0], rgb((0.26, 0.19, 0.11)), 0.8)
+
+
+def _corn(s: Sketch) -> None:
+    """An ear of corn between its husks, the tip up."""
+    grain = s.pick([(0.97, 0.80, 0.26), (0.95, 0.72, 0.20), (0.96, 0.86, 0.48), (0.90, 0.62, 0.26)])
+    husk = s.pick([(0.52, 0.68, 0.28), (0.44, 0.62, 0.26), (0.62, 0.72, 0.36)], 3)
+    spread, shift = s.chance(2)
+    for side in (-1.0, 1.0):
+        angle = -1.571 + side * (0.52 + 0.30 * spread)
+        _husk(s, (0.06 * side, 0.80), angle, 1.18, 0.19, husk * 0.80)
+    half = 0.335 * np.sqrt(np.clip(1.0 - np.abs((s.v + 0.08) * (1 / 0.88)) ** 2.6, 0.02, 1.0))
+    cob = join(s.ellipse((0.0, -0.10), (0.335, 0.86), column(0.0)), s.circle((0.0, 0.3), 0.33), 0.1)
+    across = np.arcsin(np.clip(s.u / np.maximum(half, 0.05), -0.98, 0.98)) * 2.55 + 0.5
+    row = 9.0 * s.v + shift + 0.5 * np.mod(np.floor(across), 2.0)
+    bump = np.cos(3.1416 * (np.mod(across, 1.0) - 0.5)) * np.cos(3.1416 * (np.mod(row, 1.0) - 0.5))
+    own = np.mod(np.sin(12.99 * np.floor(across) + 78.2 * np.floor(row) + 6.3 * shift) * 437.0, 1.0)
+    light = (0.48 + 0.60 * np.sqrt(np.clip(bump, 0.0, 1.0))) * (0.90 + 0.18 * own)
+    light = light * (0.70 + 0.36 * np.sqrt(np.clip(cob * (-1 / 0.30), 0.0, 1.0)) + 0.16 * s.lit)
+    s.tint(0.5 * ramp(cob, 0.14, 0.0), husk * 0.25)
+    s.lay(cob, grain * light[:, None])
+    s.tint(0.55 * (cob < 0) * ramp(bump, 0.90, 1.0) * ramp(s.lit, -0.1, 0.5), _WHITE)
+    s.lay(s.limb((0.0, 0.74), (0.0, 0.97), (0.11, 0.09))[0], husk * 0.72)
+    for side in (-1.0, 1.0):
+        _husk(s, (-0.02 * side, 0.90), -1.571 + side * (0.27 + 0.14 * spread), 1.05, 0.20, husk)
+
+
+def _husk(s: Sketch, foot: tuple[float, float], angle: Field, long: float, wide: float, green: Field) -> None:
+    """A long husk with parallel veins, from its foot to its tip."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    du, dv = s.u - foot[0], s.v - foot[1]
+    along, across = (du * cos + dv * sin) / long, dv * cos - du * sin
+    reach = np.clip(along, 0.0, 1.0)
+    half = wide * np.sqrt(np.clip(1.0 - reach, 0.0, 1.0)) * (0.55 + 0.9 * reach)
+    outline = np.where(along < 0, np.hypot(along * long, across) - 0.55 * wide, np.abs(across) - half)
+    outline = np.where(along > 1, np.hypot((along - 1) * long, across), outline)
+    s.tint(0.40 * ramp(outline, 0.09, 0.0), green * 0.2)
+    light = 0.86 + 0.22 * reach + 0.09 * np.sin(across * 95.0) - 0.30 * np.clip(across / wide, -1, 1) * np.sign(cos)
+    s.lay(outline, green * light[:, None])
+
+
+def _peach(s: Sketch) -> None:
+    """A peach with its seam, its down and one or two narrow leaves."""
+    skin = s.pick([(0.96, 0.66, 0.34), (0.97, 0.76, 0.46), (0.92, 0.56, 0.28), (0.96, 0.80, 0.42)])
+    blush = s.pick([(0.84, 0.26, 0.22), (0.90, 0.40, 0.28), (0.76, 0.20, 0.22)], 3)
+    much, turn, seam = s.chance(3)
+    flesh = join(s.circle((0.0, 0.06), 0.74), s.limb((0.0, 0.5), (0.0, 0.80), (0.2, 0.02))[0], 0.16)
+    s.lay(flesh, skin)
+    cloud = 0.16 * _grain(s, s.u, s.v, 5.0)
+    cheek = ramp(s.u * np.cos(6.28 * turn) + s.v * np.sin(6.28 * turn) + cloud, 0.35 - 0.9 * much, 0.95)
+    s.tint(0.80 * cheek, blush)
+    s.shade(_round(s, flesh, 0.70) + 0.05)
+    bow = 0.20 + 0.16 * seam
+    line = s.u - bow * np.sqrt(np.clip(1.0 - ((s.v - 0.06) / 0.80) ** 2, 0.0, 1.0))
+    s.tint(0.55 * ramp(np.abs(line), 0.055, 0.0) * ramp(s.v, 0.70, 0.4), blush * 0.55)
+    s.tint(0.22 * ramp(line, 0.26, 0.02) * ramp(line, 0.0, 0.03), blush * 0.6)
+    # Down: a pale veil where one looks along the skin, and a dull highlight.
+    s.tint(0.30 * ramp(flesh, -0.16, 0.02), rgb((0.98, 0.84, 0.72)))
+    s.tint(0.34 * ramp(s.circle((-0.30, -0.22), 0.0), 0.42, 0.05), _WHITE)
+    s.tint(0.14 * ramp(_grain(s, s.u, s.v, 60.0), 0.3, 0.9), _WHITE)
+    s.tint(0.60 * ramp(s.ellipse((0.06, -0.60), (0.26, 0.10), column(0.0)), 0.09, -0.06), blush * 0.35)
+    green = s.pick(_GREENS, 4)
+    _blade(s, (0.05, -0.58), -0.40 + 0.3 * turn, 0.86, 0.11, green * 0.9)
+    _blade(s, (0.03, -0.58), -2.75 - 0.3 * seam, 0.78, 0.10, green)
+    s.lay(s.limb((0.04, -0.56), (0.06, -0.70), (0.05, 0.045))[0], _STALK)
+
+
+def _pineapple(s: Sketch) -> None:
+    """A pineapple: a body of scales and a crown of stiff leaves."""
+    skin = s.pick([(0.84, 0.60, 0.22), (0.72, 0.56, 0.24), (0.90, 0.68, 0.26), (0.66, 0.60, 0.28)])
+    green = s.pick([(0.36, 0.54, 0.34), (0.30, 0.50, 0.28), (0.44, 0.58, 0.32)], 3)
+    shift, spread = s.chance(2)
+    for rank, (count, long, wide, tone) in enumerate(
+        ((5, 0.76, 0.105, 0.72), (4, 0.64, 0.115, 0.92), (3, 0.46, 0.115, 1.1))
+    ):
+        for i in range(count):
+            lean = (i / (count - 1) - 0.5) * (1.9 - 0.35 * rank + 0.4 * spread)
+            tip = (long * np.sin(lean) * 0.92, -0.24 - long * np.cos(lean))
+            edge, along = s.limb((0.14 * np.sin(lean), -0.14), tip, (wide, 0.006))
+            s.lay(edge, green * (tone * (0.70 + 0.35 * along - 2.4 * np.clip(edge, -0.12, 0.0)))[:, None])
+    body = s.ellipse((0.0, 0.34), (0.475, 0.62), column(0.0))
+    half = 0.475 * np.sqrt(np.clip(1.0 - ((s.v - 0.34) * (1 / 0.64)) ** 2, 0.03, 1.0))
+    around = np.arcsin(np.clip(s.u / half, -0.97, 0.97)) * 1.55
+    a, b = around + 3.7 * s.v + shift, around - 3.7 * s.v - shift
+    fa, fb = np.mod(a, 1.0) - 0.5, np.mod(b, 1.0) - 0.5
+    edge = 0.5 - np.maximum(np.abs(fa), np.abs(fb))
+    eye = np.maximum(np.abs(fa), np.abs(fb))
+    light = 0.55 + 0.50 * ramp(edge, 0.0, 0.20) + 0.25 * (fb - fa)
+    light = light * (0.62 + 0.48 * np.sqrt(np.clip(body * (-1 / 0.42), 0.0, 1.0)) + 0.20 * s.lit)
+    s.tint(0.5 * ramp(body, 0.12, 0.0), green * 0.15)
+    s.lay(body, mix(skin, green, (0.45 * ramp(s.v, 0.30, -0.25))[:, None]) * light[:, None])
+    inside = ramp(body, 0.0, -0.03)
+    s.tint(0.75 * inside * ramp(edge, 0.09, 0.02), skin * 0.36)
+    s.tint(0.70 * inside * ramp(eye, 0.15, 0.06), rgb((0.34, 0.20, 0.10)))
+    s.tint(0.35 * inside * ramp(np.hypot(fa + 0.20, fb - 0.20), 0.16, 0.05) * ramp(s.lit, -0.3, 0.4), _WHITE)
+
+
+# In the order of `NAMES`: how each is drawn, its size beside the others, and how far it may be turned (radians).
+_FRUITS: dict[str, tuple[Callable[[Sketch], None], float, float]] = {
+    "apple": (_apple, 0.92, 0.35),
+    "banana": (_banana, 0.98, 0.80),
+    "corn": (_corn, 1.10, 0.90),
+    "peach": (_peach, 0.94, 0.45),
+    "pineapple": (_pineapple, 1.14, 0.50),
+}

@@ -19,10 +19,10 @@ from biaslib.worlds.drawing import (
     polygon,
     ramp,
     rgb,
+    rows_of_each,
     uniform,
 )
-from biaslib.worlds.sketch import Place, Sketch
-from biaslib.worlds.upright import Upright
+from biaslib.worlds.sketch import Place, Sketch, Upright
 
 POSES = ("sitting", "lying", "standing")
 PATTERNS = ("plain", "striped", "patched", "bib", "points")
@@ -111,50 +111,24 @@ def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
     return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
 
 
-def draw(
-    factors: Mapping[str, np.ndarray],
-    place: Place,
-    canvas: Field,
-    owner: np.ndarray,
-    size: int,
-) -> None:
-    """Draws one animal a picture, in place.
-
-    Args:
-        factors: the animal's columns of the table, each (n,).
-        place: where they are; the feet are `FEET` * scale below.
-        canvas: (n, size, size, 3), contiguous.
-        owner: (n, size, size), contiguous; becomes 1 where the animal covers more than half of a pixel.
-        size: pixels a side.
-    """
+def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_index: np.ndarray, size: int) -> None:
+    """Draws one animal a picture, in place; its feet are `FEET` * scale below its place, and its region is number 0."""
     flip = np.where(factors["facing"] > 0, 1.0, -1.0).astype(np.float32)
-    for cat in (0, 1):
-        rows = np.flatnonzero(factors["cat"] == cat)
-        if not len(rows):
-            continue
-        own = {name: values[rows] for name, values in factors.items()}
-        at = Place(place.x[rows], place.y[rows], place.scale[rows], place.angle[rows])
+    for cat, rows in rows_of_each(factors["cat"], (0, 1)):
+        own, at = {name: values[rows] for name, values in factors.items()}, place.take(rows)
         pose = own["pose"].astype(np.intp)
         joint = {name: _point(places[1 - cat][pose]) for name, places in _PLACES.items()}
         coat = _coat(own)
         body = Upright(at, own["pet_seed"], size)
         body.u *= column(flip[rows])
         _body(body, cat == 1, joint, coat, own)
-        body.put(canvas, owner, rows, 1)
+        body.put(canvas, region_index, rows, 0)
         nod, neck = at.scale * flip[rows], _PLACES["head"][1 - cat][pose]
-        head = Upright(
-            Place(
-                at.x + nod * neck[:, 0],
-                at.y + at.scale * neck[:, 1],
-                at.scale * np.float32(_HEADS[cat]),
-                own["tilt"] * np.float32(_NOD),
-            ),
-            own["pet_seed"],
-            size,
-            reach=1.36,
-        )
+        x, y = at.x + nod * neck[:, 0], at.y + at.scale * neck[:, 1]
+        nodding = Place(x, y, at.scale * np.float32(_HEADS[cat]), own["tilt"] * np.float32(_NOD))
+        head = Upright(nodding, own["pet_seed"], size, reach=1.36)
         (_cat_head if cat else _dog_head)(head, coat, own, column(flip[rows]))
-        head.put(canvas, owner, rows, 1)
+        head.put(canvas, region_index, rows, 0)
 
 
 def _round(s: Sketch, distance: Field, depth: float, strands: Number = 0.0) -> Field:
@@ -173,23 +147,13 @@ def _strands(s: Sketch, angle: np.ndarray) -> Field:
 
 @dataclass(frozen=True)
 class _Build:
-    """What a body is drawn from.
-
-    Attributes:
-        joint: places of its joints.
-        coat: its colours.
-        marks: where the second colour is, (n, P, P).
-        strands: its fur, (n, P, P).
-        legs: how thick legs are at the top and at the paw.
-        plump: [0, 1], (n, 1, 1).
-        pose: (n, 1, 1).
-    """
+    """What a body is drawn from."""
 
     joint: Mapping[str, Point]
     coat: _Coat
-    marks: Field
-    strands: Field
-    legs: tuple[float, float]
+    marks: Field  # where the second colour is, (n, P, P)
+    strands: Field  # of the fur, (n, P, P)
+    legs: tuple[float, float]  # how thick they are at the top and at the paw
     plump: Field
     pose: Field
 
@@ -202,7 +166,7 @@ def _body(s: Sketch, cat: bool, joint: Mapping[str, Point], coat: _Coat, own: Ma
     _tail_and_far_legs(s, cat, build)
     _trunk(s, cat, build)
     _near_legs(s, build)
-    under = circle(s.u, s.v, joint["head"], _HEADS[cat])
+    under = s.circle(joint["head"], _HEADS[cat])
     s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(s.v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
 
 
@@ -210,12 +174,12 @@ def _tail_and_far_legs(s: Sketch, cat: bool, build: _Build) -> None:
     """A cat's long even tail or a dog's tapering one; the legs on the other side, in the shade."""
     joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
     foot, tip = (0.075, 0.070) if cat else (0.095, 0.035)
-    low, _ = limb(s.u, s.v, joint["rump"], joint["tail"], (foot + 0.02, foot))
-    high, along = limb(s.u, s.v, joint["tail"], joint["tip"], (foot, tip))
+    low, _ = s.limb(joint["rump"], joint["tail"], (foot + 0.02, foot))
+    high, along = s.limb(joint["tail"], joint["tip"], (foot, tip))
     tail = join(low, high, 0.10)
     s.lay(tail, coat.fur(build.marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, build.strands)))
-    front, _ = limb(s.u, s.v, joint["far_shoulder"], joint["far_paw"], (thigh + 0.02, paw))
-    hind, _ = limb(s.u, s.v, joint["far_knee"], joint["far_foot"], (thigh + 0.03, paw))
+    front, _ = s.limb(joint["far_shoulder"], joint["far_paw"], (thigh + 0.02, paw))
+    hind, _ = s.limb(joint["far_knee"], joint["far_foot"], (thigh + 0.03, paw))
     far = np.minimum(front, hind)
     s.lay(far, coat.fur(build.marks, ramp(s.v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, build.strands)))
 
@@ -225,10 +189,10 @@ def _trunk(s: Sketch, cat: bool, build: _Build) -> None:
     joint, coat, sitting = build.joint, build.coat, build.pose == 0
     hips, chest = (0.27, 0.23) if cat else (0.29, 0.28)
     girth = hips + 0.05 * build.plump + 0.05 * sitting, chest + 0.03 * build.plump
-    trunk, _ = limb(s.u, s.v, joint["hip"], joint["chest"], girth)
-    neck, _ = limb(s.u, s.v, joint["chest"], joint["head"], (girth[1] * 0.9, 0.20 if cat else 0.21))
+    trunk, _ = s.limb(joint["hip"], joint["chest"], girth)
+    neck, _ = s.limb(joint["chest"], joint["head"], (girth[1] * 0.9, 0.20 if cat else 0.21))
     trunk = join(trunk, neck, 0.16)
-    breast = ramp(circle(s.u, s.v, (joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
+    breast = ramp(s.circle((joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
     light = _round(s, trunk, 0.30, build.strands) - 0.20 * ramp(s.v, 0.2, 1.0) * ~sitting
     s.lay(trunk, coat.fur(build.marks, breast * (coat.pattern == 3), light))
 
@@ -237,15 +201,15 @@ def _near_legs(s: Sketch, build: _Build) -> None:
     """The haunch with its foot, and the front leg on our side, each with a soft shadow on the trunk."""
     joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
     upright = column(np.zeros(len(s.seeds)))
-    haunch = ellipse(s.u, s.v, joint["haunch"], (0.30 + 0.03 * build.plump, 0.30), upright)
-    shin, _ = limb(s.u, s.v, joint["knee"], joint["foot"], (thigh + 0.04, paw + 0.01))
-    toes, _ = limb(s.u, s.v, joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (paw, paw * 0.85))
+    haunch = s.ellipse(joint["haunch"], (0.30 + 0.03 * build.plump, 0.30), upright)
+    shin, _ = s.limb(joint["knee"], joint["foot"], (thigh + 0.04, paw + 0.01))
+    toes, _ = s.limb(joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (paw, paw * 0.85))
     hind = join(join(haunch, shin, 0.08), toes, 0.04)
     s.tint(0.30 * ramp(hind, 0.07, 0.0), coat.base * 0.30)
     light = _round(s, hind, 0.24, build.strands) - 0.10 * ramp(s.v, 0.4, 0.9)
     s.lay(hind, coat.fur(build.marks, ramp(s.v, 0.74, 0.80), light))
-    leg, _ = limb(s.u, s.v, joint["shoulder"], joint["paw"], (thigh + 0.03, paw))
-    toes, _ = limb(s.u, s.v, joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (paw * 1.1, paw))
+    leg, _ = s.limb(joint["shoulder"], joint["paw"], (thigh + 0.03, paw))
+    toes, _ = s.limb(joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (paw * 1.1, paw))
     front = join(leg, toes, 0.05)
     s.tint(0.30 * ramp(front, 0.06, 0.0) * ramp(s.v, 0.1, 0.35), coat.base * 0.30)
     sock = np.where(build.pose == 1, ramp(s.u, 0.40, 0.46), ramp(s.v, 0.66, 0.72))
@@ -264,7 +228,7 @@ def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     s.lay(ear, coat.fur(marks, 1.0 * (coat.pattern == 4), 0.92 * _round(s, ear, 0.20)))
     inner = polygon(side, s.v + size, [(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)])
     s.mark(inner, mix(coat.base * 0.6, _ROSE, 0.6))
-    face = join(ellipse(s.u, s.v, (0.0, 0.0), (0.90, 0.76), turn * 0.0), circle(side, s.v, (0.40, 0.30), 0.48), 0.12)
+    face = join(s.ellipse((0.0, 0.0), (0.90, 0.76), turn * 0.0), circle(side, s.v, (0.40, 0.30), 0.48), 0.12)
     s.tint(0.35 * ramp(face, 0.12, 0.0), coat.base * 0.3)
     mask = ramp(np.hypot(front * 0.9, s.v - 0.22), 0.62, 0.40) * (coat.pattern == 4)
     blaze = ramp(a + 0.42 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.34, 0.26) * (coat.pattern == 3)
@@ -298,7 +262,7 @@ def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     strands = _strands(s, own["tilt"] * np.float32(_NOD))
     panting, _ = s.chance(2)
     marks = coat.markings(1.3 * s.u, 0.4 * s.v)
-    skull = ellipse(s.u, s.v, (0.0, -0.14), (0.72, 0.74), turn * 0.0)
+    skull = s.ellipse((0.0, -0.14), (0.72, 0.74), turn * 0.0)
     muzzle = ellipse(front, s.v, (0.0, 0.44), (0.46, 0.42), turn * 0.0)
     face = join(skull, muzzle, 0.24)
     tongue = limb(front, s.v, (0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)

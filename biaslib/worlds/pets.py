@@ -1,27 +1,24 @@
 """Cats and dogs, some with a ball beside them: a small object as a cue, whose strength is a dial."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from biaslib.samples import Samples
 from biaslib.worlds import pet_drawing, rooms
-from biaslib.worlds.balls import BALLS
-from biaslib.worlds.drawing import Daylight, Field, chunks, column, grid, ramp, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, check_size, drawn, halves, read
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import Daylight, Field, column, grid, ramp, rows_of_each, to_uint8
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.pet_drawing import FEET, REACH, SIZES
-from biaslib.worlds.sketch import Place
-from biaslib.worlds.upright import Upright
+from biaslib.worlds.sketch import Place, Upright
+from biaslib.worlds.toys import BALLS
 
 _ATTRIBUTES = {"cat": CHOICE, "ball": CHOICE}
 _ANIMAL = {
     "pose": Factor(0, len(pet_drawing.POSES) - 1, whole=True),
     "coat": Factor(0, len(pet_drawing.COATS) - 1, whole=True),
     "pattern": Factor(0, len(pet_drawing.PATTERNS) - 1, whole=True),
-    "shade": SHARE,
-    "x": SHARE,
-    "y": SHARE,
+    **dict.fromkeys(("shade", "x", "y"), SHARE),
     "scale": Factor(0.1, 0.44, drawn=(0.34, 0.43)),
     "facing": CHOICE,
     "turn": Factor(-1.0, 1.0),
@@ -42,10 +39,7 @@ _SCENE = {
     "garden": CHOICE,
     "wall": Factor(0, 2, whole=True),
     "floor": Factor(0, 2, whole=True),
-    "wall_tone": SHARE,
-    "floor_tone": SHARE,
-    "horizon": SHARE,
-    "light": SHARE,
+    **dict.fromkeys(("wall_tone", "floor_tone", "horizon", "light"), SHARE),
     "scene_seed": SEED,
 }
 _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, gain=0.20, top=1.03, fall=0.12)
@@ -53,7 +47,7 @@ _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, g
 _GAP, _MARGIN = 0.03, 0.015
 
 
-class Pets:
+class Pets(DrawnWorld):
     """Cats (target) beside a ball (cue), after "Cat + Ball vs. Dog" of Schaaf et al. (2021).
 
     The ball agrees with the target where it lies beside a cat or is missing beside a dog: P(agree) =
@@ -66,12 +60,13 @@ class Pets:
       `pet_drawing.PATTERNS`), `shade` (brightness), `x` (share of the room to move that it has), `y` (how near),
       `scale` (about half its height when it sits), `facing` (1: to the right), `turn`, `tilt` (of the head, [-1, 1]),
       `plump`, `ear` (their length), `pet_seed` (markings, eyes, tongue);
-    * the ball: `ball_kind` (0-4, in the order of `balls.BALLS`), `ball_side` (of the animal; 1: right), `ball_x`,
+    * the ball: `ball_kind` (0-4, in the order of `toys.BALLS`), `ball_side` (of the animal; 1: right), `ball_x`,
       `ball_y` (share of the room it has), `ball_size` (radius), `ball_seed` (colours, turn);
     * the scene: `garden` (1: outdoors), `wall`, `floor` (0-2: which of the three kinds of a room, or of a garden),
       `wall_tone`, `floor_tone`, `horizon`, `light`, `scene_seed` (textures, windows, pictures on the wall).
 
-    Every column is independent of the target, and none depends on the strength, except `ball`.
+    Every column is independent of the target, and none depends on the strength, except `ball`. The mask `ball` is empty
+    where there is none; `background` is neither animal nor ball.
     """
 
     name = "pets"
@@ -79,55 +74,35 @@ class Pets:
     cue = "ball"
     attributes: tuple[str, ...] = ("cat", "ball")
     regions: tuple[str, ...] = ("animal", "ball", "background")
+    _columns = _ATTRIBUTES | _ANIMAL | _BALL | _SCENE
 
-    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
-        """Draws n rows: half of them cats, a share (1 + strength) / 2 of each class with a ball that agrees.
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
+        cat = balanced_bool(n, rng)
+        table = {"cat": cat, "ball": (cat == draw_agreement(cat, strength, rng)).astype(np.int8)}
+        return pd.DataFrame(table | draw_factors(_ANIMAL | _BALL | _SCENE, n, rng))
 
-        The shares are exact to the nearest row. The same seed with another strength gives the same animals and scenes;
-        only some balls come or go.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial, in [0, 1].
-            seed: >= 0.
-
-        Raises:
-            BiaslibError: n, strength or seed out of range.
-        """
-        check_draw(n, strength, seed)
-        rng = np.random.default_rng(seed)
-        cat = halves(n, rng)
-        table = {"cat": cat, "ball": (cat == agreement(cat, strength, rng)).astype(np.int8)}
-        table |= drawn(_ANIMAL | _BALL | _SCENE, n, rng)
-        return pd.DataFrame(table)
-
-    def render(self, factors: pd.DataFrame, *, size: int = 64) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-
-        Returns:
-            Images (n, size, size, 3); labels `cat` and `ball` (bool); masks `animal` and `ball` (more than half of the
-            pixel; never both; `ball` is empty where there is none) and `background`, the rest.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8.
-        """
-        check_size(size)
-        table = read(factors, _ATTRIBUTES | _ANIMAL | _BALL | _SCENE)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        owner = np.zeros(images.shape[:3], np.uint8)
-        for rows in chunks(len(factors), size):
-            part = {name: values[rows] for name, values in table.items()}
-            images[rows] = to_uint8(_draw(part, owner[rows], size))
-        labels = pd.DataFrame({name: table[name].astype(bool) for name in self.attributes})
-        return Samples(images, labels, {"animal": owner == 1, "ball": owner == 2, "background": owner == 0})
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        x, y = grid(size)
+        scene = rooms.draw(table, x, y)
+        layout, with_ball = _layout(table), np.flatnonzero(table["ball"])
+        low, high = layout.animal.x - layout.reach[0], layout.animal.x + layout.reach[1]
+        ground = layout.animal.y + FEET * layout.animal.scale
+        _shade(scene, (low + high) / 2 + 0.015, ground, 0.42 * (high - low), 0.045, x, y)
+        ball = layout.ball.take(with_ball)
+        if len(with_ball):
+            part = scene[with_ball]
+            _shade(part, ball.x + 0.012, layout.ball_ground[with_ball] - 0.008, 0.95 * ball.scale, 0.026, x, y)
+            scene[with_ball] = part
+        canvas = np.ascontiguousarray(scene.transpose(0, 2, 3, 1))
+        pet_drawing.draw(table, layout.animal, canvas, region_index, size)
+        for draw, own in rows_of_each(table["ball_kind"][with_ball], BALLS.values()):
+            sketch = Upright(ball.take(own), table["ball_seed"][with_ball[own]], size, reach=1.0)
+            draw(sketch)
+            sketch.put(canvas, region_index, with_ball[own], 1)
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
 
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Where animal and ball are; the ground is where their shadows lie, (n,) each."""
 
     animal: Place
@@ -158,33 +133,6 @@ def _layout(table: dict[str, np.ndarray]) -> _Layout:
         reach=reach,
         ball_ground=ball_ground,
     )
-
-
-def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
-    """The pictures, (n, 3, size, size); `owner` (n, size, size) becomes 1 on the animal, 2 on the ball."""
-    x, y = grid(size)
-    room = rooms.Room(*(table[name] for name in ("scene_seed", "wall", "floor", "wall_tone", "floor_tone", "horizon")))
-    scene = rooms.draw(room, table["garden"].astype(np.float32), x, y)
-    layout, there = _layout(table), table["ball"] > 0
-    low, high = layout.animal.x - layout.reach[0], layout.animal.x + layout.reach[1]
-    ground = layout.animal.y + FEET * layout.animal.scale
-    _shade(scene, (low + high) / 2 + 0.015, ground, 0.42 * (high - low), 0.045, x, y)
-    rows = np.flatnonzero(there)
-    ball = Place(*(getattr(layout.ball, name)[rows] for name in ("x", "y", "scale", "angle")))
-    if len(rows):
-        part = scene[rows]
-        _shade(part, ball.x + 0.012, layout.ball_ground[rows] - 0.008, 0.95 * ball.scale, 0.026, x, y)
-        scene[rows] = part
-    canvas = np.ascontiguousarray(scene.transpose(0, 2, 3, 1))
-    pet_drawing.draw(table, layout.animal, canvas, owner, size)
-    for kind, draw in enumerate(BALLS.values()):
-        own = np.flatnonzero(table["ball_kind"][rows] == kind)
-        if len(own):
-            at = Place(ball.x[own], ball.y[own], ball.scale[own], ball.angle[own])
-            sketch = Upright(at, table["ball_seed"][rows[own]], size, reach=1.0)
-            draw(sketch)
-            sketch.put(canvas, owner, rows[own], 2)
-    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
 
 
 def _shade(

@@ -1,6 +1,5 @@
 """Things on a table with a toy robot among them: objects that tell its maker one by one, in pairs and in threes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
@@ -9,30 +8,19 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.samples import Samples
-from biaslib.worlds import toy_robots
-from biaslib.worlds.drawing import Daylight, Field, chunks, grid, to_uint8, uniform
-from biaslib.worlds.factors import (
-    CHOICE,
-    SEED,
-    SHARE,
-    Factor,
-    agreement,
-    asked_regions,
-    check_draw,
-    check_size,
-    drawn,
-    read,
-)
+from biaslib.worlds import toys
+from biaslib.worlds.backdrops import TABLE_TOPS
+from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.drawing import Daylight, grid, rows_of_each, to_uint8, uniform
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.sketch import Place, Sketch
-from biaslib.worlds.table_tops import TABLE_TOPS
 from biaslib.worlds.things import THINGS
 
 Dial = Literal["strength", "singles", "pairs", "triples"]
 
 
 @dataclass(frozen=True)
-class Leaning:
+class Association:
     r"""A set of k objects that tells the maker g by its product, and by nothing less.
 
     With base rates $p_i$ and $z_i = (x_i - p_i) / \max(p_i, 1 - p_i)$,
@@ -40,7 +28,7 @@ class Leaning:
     $$P(x_1, \dots, x_k \mid g) = \prod_i p_i^{x_i} (1 - p_i)^{1 - x_i} \, \Bigl(1 + \tau_g \prod_i z_i\Bigr).$$
 
     Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
-    base rate, whatever the dial. One object alone (k = 1) is an ordinary leaning.
+    base rate, whatever the dial. One object alone (k = 1) is an ordinary association.
 
     Attributes:
         objects: the set.
@@ -56,31 +44,27 @@ class Leaning:
     weight: float
     sign: int
 
-    def tau(self, maker: np.ndarray, dial: float) -> np.ndarray:
-        """How the set leans in the pictures of these makers, (n,) in [-weight, weight]."""
-        return dial * self.weight * self.sign * np.array([1.0, -1.0, 0.0])[maker]
 
-
-# The whole structure of the world; `pd.DataFrame(LEANINGS)` shows it. The first set is the cue.
-LEANINGS: tuple[Leaning, ...] = (
-    Leaning(("mug",), (0.5,), "strength", 1.0, -1),
-    Leaning(("book",), (0.4,), "singles", 0.8, 1),
-    Leaning(("glasses",), (0.35,), "singles", 0.6, -1),
-    Leaning(("key",), (0.35,), "singles", 0.4, 1),
-    Leaning(("leaf",), (0.4,), "singles", 0.2, -1),
-    Leaning(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
-    Leaning(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
-    Leaning(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
-    Leaning(("ball",), (0.35,), None, 0.0, 1),
-    Leaning(("die",), (0.3,), None, 0.0, 1),
-    Leaning(("shell",), (0.35,), None, 0.0, 1),
+# The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
+ASSOCIATIONS: tuple[Association, ...] = (
+    Association(("mug",), (0.5,), "strength", 1.0, -1),
+    Association(("book",), (0.4,), "singles", 0.8, 1),
+    Association(("glasses",), (0.35,), "singles", 0.6, -1),
+    Association(("key",), (0.35,), "singles", 0.4, 1),
+    Association(("leaf",), (0.4,), "singles", 0.2, -1),
+    Association(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
+    Association(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
+    Association(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
+    Association(("ball",), (0.35,), None, 0.0, 1),
+    Association(("die",), (0.3,), None, 0.0, 1),
+    Association(("shell",), (0.35,), None, 0.0, 1),
 )
-OBJECTS: tuple[str, ...] = tuple(name for leaning in LEANINGS for name in leaning.objects)
+OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 MAKERS = 3
-SMALL, LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
+_SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
 
 _NUISANCES = {
-    "robot_size": Factor(0.08, LARGE, drawn=(SMALL, LARGE)),
+    "robot_size": Factor(0.08, _LARGE, drawn=(_SMALL, _LARGE)),
     "robot_seed": SEED,
     "layout_seed": SEED,
     "things_seed": SEED,
@@ -97,11 +81,11 @@ _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 
 
-class Scenes:
+class Scenes(DrawnWorld):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
     The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
-    small robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `LEANINGS`
+    small robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS`
     says how the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1
     or not there with maker 0.
 
@@ -110,9 +94,10 @@ class Scenes:
     * `robot_size` (height, a share of the picture's side), `robot_seed` (its colours);
     * `layout_seed` (which slot each thing has, how it is turned, where the robot lies: the same whatever is present),
       `things_seed` (colours and shapes of the things);
-    * `table_top` (0-4, in the order of `table_tops.TABLE_TOPS`), `table_tone`, `table_seed`, `light` ([0, 1]).
+    * `table_top` (0-4, in the order of `backdrops.TABLE_TOPS`), `table_tone`, `table_seed`, `light` ([0, 1]).
 
-    None of the latter depends on the maker, on an object or on a dial.
+    None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
+    is empty where the thing is absent; `table` is the rest.
 
     Args:
         groups: number of makers, 2 or 3.
@@ -126,12 +111,18 @@ class Scenes:
     cue = OBJECTS[0]
     attributes: tuple[str, ...] = ("maker", *OBJECTS)
     regions: tuple[str, ...] = ("robot", *OBJECTS, "table")
+    _classes = ("maker",)
+    _patches_across = 2
 
     def __init__(self, groups: int = 2) -> None:
         """Chooses the number of makers."""
         if groups not in (2, MAKERS):
             raise BiaslibError(f"groups is the number of makers, 2 or 3, not {groups!r}.")
         self.groups = int(groups)
+
+    @property
+    def _columns(self) -> dict[str, Factor]:
+        return {"maker": Factor(0, self.groups - 1, whole=True)} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES
 
     def factors(
         self,
@@ -147,9 +138,9 @@ class Scenes:
         """Draws n rows, the makers equally often (to the nearest row).
 
         The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
-        says nothing of a third. The other sets are drawn at random from the formula of `Leaning`. The same seed with
-        other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows as
-        possible.
+        says nothing of a third. The other sets are drawn at random from the formula of `Association`. The same seed
+        with other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows
+        as possible.
 
         Args:
             n: number of rows, >= 1.
@@ -178,92 +169,58 @@ class Scenes:
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
         table = {"maker": maker.astype(np.int8)}
-        table |= drawn(_NUISANCES, n, rng)
+        table |= draw_factors(_NUISANCES, n, rng)
         if robot_size is not None:
             table["robot_size"] = np.full(n, robot_size, np.float32)
-        for number, leaning in enumerate(LEANINGS):
+        for number, association in enumerate(ASSOCIATIONS):
             own = np.random.default_rng([seed, number])
-            dial = dials[leaning.dial] if leaning.dial else 0.0
-            present = _cue(maker, dial, own) if number == 0 else _objects(leaning, maker, dial, own)
-            table |= dict(zip(leaning.objects, present.astype(np.int8), strict=True))
+            dial = dials[association.dial] if association.dial else 0.0
+            present = _cue(maker, dial, own) if number == 0 else _objects(association, maker, dial, own)
+            table |= dict(zip(association.objects, present.astype(np.int8), strict=True))
         return pd.DataFrame(table)[[*self.attributes, *_NUISANCES]]
 
-    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
-        """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
-
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-            regions: the masks to return, of `regions`; None: all of them. Training sets need none: `()`.
-
-        Returns:
-            Images (n, size, size, 3); labels `maker` (int8) and the objects (bool); the asked-for masks: the visible
-            pixels of each thing, more than half covered by it, empty where it is absent, and `table`, the rest. All
-            together they divide the picture.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
-        """
-        check_size(size)
-        wanted = asked_regions(regions, self.regions)
-        maker = Factor(0, self.groups - 1, whole=True)
-        table = read(factors, {"maker": maker} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES)
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        owner = np.full(images.shape[:3], self.regions.index("table"), np.uint8)
-        # Most of the work is on patches about half as wide as the picture.
-        for rows in chunks(len(factors), max(1, size // 2)):
-            part = {name: values[rows] for name, values in table.items()}
-            images[rows] = to_uint8(_draw(part, owner[rows], size))
-        labels = pd.DataFrame({"maker": table["maker"].astype(np.int8)})
-        for name in OBJECTS:
-            labels[name] = table[name].astype(bool)
-        return Samples(images, labels, {region: owner == self.regions.index(region) for region in wanted})
+    def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
+        x, y = grid(size)
+        canvas = np.empty((len(region_index), size, size, 3), np.float32)
+        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS.values()):
+            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
+        places, robot = _layout(table["layout_seed"], table["robot_size"])
+        for name, (draw, scale) in THINGS.items():
+            rows = np.flatnonzero(table[name])
+            if len(rows):
+                at, number = places[rows, OBJECTS.index(name)], self.regions.index(name)
+                seeds = table["things_seed"][rows] + np.uint32(number * 0x9E3779B1 % 2**32)
+                sketch = Sketch(Place(at[:, 0], at[:, 1], np.full(len(rows), scale), at[:, 2]), seeds, size)
+                draw(sketch)
+                sketch.put(canvas, region_index, rows, number)
+        sketch = Sketch(robot, table["robot_seed"], size)
+        toys.robot(sketch, table["maker"])
+        sketch.put(canvas, region_index, np.arange(len(canvas)), 0)
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
 
 def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
     """The cue's presence, (1, n): exact shares with makers 0 and 1, one half with maker 2."""
     order = int(rng.integers(2**32))
-    leaning, neutral = (agreement(maker, dial, np.random.default_rng(order)) for dial in (strength, 0.0))
-    return (np.where(maker == 2, neutral, leaning) == (maker > 0))[None]
+    agrees, neutral = (draw_agreement(maker, dial, np.random.default_rng(order)) for dial in (strength, 0.0))
+    return (np.where(maker == 2, neutral, agrees) == (maker > 0))[None]
 
 
-def _objects(leaning: Leaning, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
+def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
     """Presence of a set's objects, (k, n).
 
     All but the last are independent; the last one's chance given the others follows from the formula, whose smaller
     sets are independent.
     """
-    rates = np.array(leaning.rates)[:, None]
+    rates = np.array(association.rates)[:, None]
     chance = rng.random((len(rates), len(maker)))
     scale = np.maximum(rates, 1 - rates)
-    drawn = chance < rates
-    others = np.prod(((drawn - rates) / scale)[:-1], axis=0)
-    tilt = leaning.tau(maker, dial) * others * (1 - rates[-1]) / scale[-1]
-    drawn[-1] = chance[-1] < rates[-1] * (1 + tilt)
-    return drawn
-
-
-def _draw(table: dict[str, np.ndarray], owner: np.ndarray, size: int) -> Field:
-    """The pictures, (n, 3, size, size); writes into `owner` (n, size, size) which region each pixel belongs to."""
-    x, y = grid(size)
-    canvas = np.empty((len(owner), size, size, 3), np.float32)
-    for kind, top in enumerate(TABLE_TOPS.values()):
-        rows = np.flatnonzero(table["table_top"] == kind)
-        if len(rows):
-            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
-    places, robot = _layout(table["layout_seed"], table["robot_size"])
-    for name, (draw, scale) in THINGS.items():
-        rows = np.flatnonzero(table[name])
-        if len(rows):
-            at, number = places[rows, OBJECTS.index(name)], OBJECTS.index(name) + 1
-            seeds = table["things_seed"][rows] + np.uint32(number * 0x9E3779B1 % 2**32)
-            sketch = Sketch(Place(at[:, 0], at[:, 1], np.full(len(rows), scale), at[:, 2]), seeds, size)
-            draw(sketch)
-            sketch.put(canvas, owner, rows, number)
-    sketch = Sketch(robot, table["robot_seed"], size)
-    toy_robots.draw(sketch, table["maker"])
-    sketch.put(canvas, owner, np.arange(len(owner)), 0)
-    return canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y)
+    present = chance < rates
+    others = np.prod(((present - rates) / scale)[:-1], axis=0)
+    tau = dial * association.weight * association.sign * np.array([1.0, -1.0, 0.0])[maker]
+    tilt = tau * others * (1 - rates[-1]) / scale[-1]
+    present[-1] = chance[-1] < rates[-1] * (1 + tilt)
+    return present
 
 
 def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:
@@ -280,7 +237,7 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     jitter = uniform(seeds, 3, 3 * len(OBJECTS)).reshape(len(seeds), -1, 3) - 0.5
     places = np.stack([_LEFT + _ACROSS * (order % _COLUMNS), _TOP + _DOWN * (order // _COLUMNS), 0 * order], axis=-1)
     places = places + jitter * (0.03, 0.03, 1.1)
-    room = 0.25 * (LARGE - robot_size)
+    room = 0.25 * (_LARGE - robot_size)
     robot = Place(
         _LEFT + _ACROSS * (across + 0.5) + room * (chance[:, 2] - 0.5),
         _TOP + _DOWN * (down + 0.5) + room * (chance[:, 3] - 0.5),

@@ -1,38 +1,63 @@
-"""Small things seen from above: layers of shapes on a patch, a raised edge, a soft shadow, and how they are laid down.
+"""What things are drawn on, each in its own frame: a sketch that is laid on a picture, or a sheet of the picture.
 
-A sketch is drawn in the thing's own frame: its middle is the origin, v points to its foot, and it fits into the circle
-of radius 1. Only the patch of the picture around that circle is ever touched.
+A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
+1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
+A sheet is a whole picture, or a window of it, in a face's coordinates; its layers are laid down one by one.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Number, column, coverage, rgb, uniform
+from biaslib.worlds import drawing
+from biaslib.worlds.drawing import Colours, Field, Number, Point, column, coverage, grid, paint, rgb, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
 _SHADOW, _SOFT, _DARK = 0.018, 0.026, 0.52
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where things lie, one a row; every part is (n,).
+class Place(NamedTuple):
+    """Where things lie, one a row; every part is (n,), lengths are shares of the picture's side."""
 
-    Attributes:
-        x: middle of the thing, a share of the picture's side.
-        y: the same, downwards.
-        scale: radius of the circle that it fits into.
-        angle: how far it is turned clockwise, in radians.
-    """
+    x: np.ndarray  # of the thing's middle
+    y: np.ndarray  # of its middle, downwards
+    scale: np.ndarray  # radius of the circle that it fits into
+    angle: np.ndarray  # how far it is turned clockwise, in radians
 
-    x: np.ndarray
-    y: np.ndarray
-    scale: np.ndarray
-    angle: np.ndarray
+    def take(self, rows: np.ndarray) -> "Place":
+        """The chosen rows."""
+        return Place(*(part[rows] for part in self))
 
 
-class Sketch:
+class _Frame:
+    """The pixels in a thing's own coordinates, and the distances to shapes in them."""
+
+    u: Field
+    v: Field
+
+    def circle(self, centre: Point, radius: Number) -> Field:
+        return drawing.circle(self.u, self.v, centre, radius)
+
+    def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
+        return drawing.ellipse(self.u, self.v, centre, radii, angle)
+
+    def oval(self, centre: Point, radii: Point) -> Field:
+        return drawing.oval(self.u, self.v, centre, radii)
+
+    def box(self, centre: Point, half: Point, radius: Number = 0.0) -> Field:
+        return drawing.box(self.u, self.v, centre, half, radius)
+
+    def polygon(self, corners: Sequence[tuple[float, float]]) -> Field:
+        return drawing.polygon(self.u, self.v, corners)
+
+    def limb(self, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
+        return drawing.limb(self.u, self.v, start, end, radii)
+
+
+class Sketch(_Frame):
     """The patches around n things, and what has been drawn on them so far.
 
     Attributes:
@@ -72,7 +97,7 @@ class Sketch:
         """The thing's own random numbers in [0, 1), each (n, 1, 1)."""
         return [column(values) for values in uniform(self.seeds, 1, count).T]
 
-    def pick(self, palette: list[tuple[float, float, float]], stream: int = 2) -> Field:
+    def pick(self, palette: Colours, stream: int = 2) -> Field:
         """One of the colours for each thing, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade, *tint = uniform(self.seeds, stream, 5).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
@@ -111,14 +136,11 @@ class Sketch:
         edge = np.clip(1.0 + self._distance / width, 0.0, 1.0)
         self.shade(1.0 + depth * np.clip(slope, -1.0, 1.0) * edge)
 
-    def put(self, canvas: Field, owner: np.ndarray, rows: np.ndarray, number: int) -> None:
-        """Lays the things and their shadows on pictures, in place.
+    def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
+        """Lays the things and their shadows on the chosen rows of pictures, in place.
 
-        Args:
-            canvas: (N, size, size, 3), contiguous.
-            owner: (N, size, size), contiguous: whose pixel it is; `number` where a thing covers more than half of it.
-            rows: (n,) the pictures of the things.
-            number: the things' own number.
+        Both arrays are contiguous: canvas (N, size, size, 3), and region_index (N, size, size), which becomes `number`
+        where a thing covers more than half of a pixel.
         """
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
@@ -131,7 +153,7 @@ class Sketch:
         below *= ((1.0 - cover) * (1.0 - _DARK * shadow[k, i, j] * (1.0 - cover)))[:, None]
         below += self._colour.transpose(0, 2, 3, 1)[k, i, j]
         pixels[at] = below
-        owner.reshape(-1)[at[cover > 0.5]] = number
+        region_index.reshape(-1)[at[cover > 0.5]] = number
 
     def _shadow(self) -> Field:
         """The outline, soft and moved away from the light."""
@@ -154,3 +176,121 @@ def _moved(values: Field, step: float, axis: int) -> Field:
         target[axis] = slice(pixels, None)
         result[tuple(target)] += share * values[tuple(source)]
     return result
+
+
+class Upright(Sketch):
+    """A sketch of something that stands on the ground, whose shadow is therefore not behind it."""
+
+    def __init__(self, place: Place, seeds: np.ndarray, size: int, reach: float | None = None) -> None:
+        """Finds the patches; a thing reaches `reach` times its scale from its middle, or (None) over the picture."""
+        if reach is not None:
+            super().__init__(Place(place.x, place.y, place.scale * np.float32(reach), place.angle), seeds, size)
+            zoom: Number = reach
+        else:
+            middle, zero = np.full(len(seeds), 0.5, np.float32), np.zeros(len(seeds), np.float32)
+            super().__init__(Place(middle, middle, middle, zero), seeds, size)
+            zoom = 0.5 / column(place.scale)
+            self.u -= 2.0 * (column(place.x) - 0.5)
+            self.v -= 2.0 * (column(place.y) - 0.5)
+        self.u *= zoom
+        self.v *= zoom
+        self.lit *= zoom
+        self.pixel = self.pixel * zoom
+
+    def _shadow(self) -> Field:
+        """No shadow on what is behind."""
+        return np.zeros_like(self._cover)
+
+
+FACE_REGIONS: tuple[str, ...] = (
+    "skin", "nose", "eyeglasses", "eyes", "eyebrows", "ears", "mouth", "hair", "hat", "earrings", "necklace", "neck",
+    "cloth", "background",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sheet(_Frame):
+    """Pictures of n faces, or the same window of each, drawn on in place.
+
+    In the face's own coordinates its middle is the origin, u points to the right of the picture, v to the chin; the
+    face is about 1.2 wide and 1.6 high.
+    """
+
+    table: Mapping[str, np.ndarray]  # the columns that say how the faces look, each (n,)
+    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
+    u: Field  # coordinate of the pixels across the face, (n, h, w)
+    v: Field  # the same, downwards
+    canvas: Field  # what has been drawn, (n, 3, h, w)
+    region_index: np.ndarray  # the number of each pixel's region in `FACE_REGIONS`, (n, h, w)
+
+    @classmethod
+    def whole(cls, table: Mapping[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
+        """Finds the face's coordinates from the columns `x`, `y`, `scale` and `roll` (middle, unit, turn)."""
+        size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
+        x, y = grid(size)
+        dx, dy = (x - column(table["x"])) / unit, (y - column(table["y"])) / unit
+        cos, sin = np.cos(angle), np.sin(angle)
+        return cls(table, 1.0 / (size * unit), dx * cos + dy * sin, dy * cos - dx * sin, canvas, region_index)
+
+    def __getitem__(self, name: str) -> Field:
+        """A column, (n, 1, 1)."""
+        return column(self.table[name])
+
+    def window(self, across: tuple[float, float], down: tuple[float, float]) -> "Sheet":
+        """The part of the pictures that holds this part of every face (and whatever else lies in it)."""
+        size = self.canvas.shape[-1]
+        corners = np.array([(u, v) for u in across for v in down], np.float32)
+        unit, angle = self.table["scale"][:, None], self.table["roll"][:, None]
+        cos, sin = np.cos(angle), np.sin(angle)
+        x = self.table["x"][:, None] + unit * (corners[:, 0] * cos - corners[:, 1] * sin)
+        y = self.table["y"][:, None] + unit * (corners[:, 0] * sin + corners[:, 1] * cos)
+        rows, columns = (slice(max(0, int(at.min() * size) - 1), max(2, int(at.max() * size) + 2)) for at in (y, x))
+        parts = (part[..., rows, columns] for part in (self.u, self.v, self.canvas, self.region_index))
+        return Sheet(self.table, self.pixel, *parts)
+
+    def where(self, there: np.ndarray, draw: Callable[["Sheet"], None]) -> None:
+        """Draws only on the pictures for which `there` (n,) is true."""
+        rows = np.flatnonzero(there)
+        if not len(rows):
+            return
+        table = {name: values[rows] for name, values in self.table.items()}
+        part = Sheet(table, *(part[rows] for part in (self.pixel, self.u, self.v, self.canvas, self.region_index)))
+        draw(part)
+        self.canvas[rows], self.region_index[rows] = part.canvas, part.region_index
+
+    def lay(
+        self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()
+    ) -> None:
+        """Lays a shape of this colour (n, 3, h, w or 1, 1) over what is there, as opaque as `share` says.
+
+        A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
+        """
+        cover = coverage(distance, self.pixel)
+        if region is not None:
+            taken = cover > 0.5
+            for name in keep:
+                taken &= self.region_index != FACE_REGIONS.index(name)
+            self.region_index[taken] = FACE_REGIONS.index(region)
+        self.tint(cover if isinstance(share, float) and share == 1.0 else cover * share, colour)
+
+    def tint(self, share: Field, colour: Field) -> None:
+        """Blends what is there with `share` (n, h, w) of a colour."""
+        paint(self.canvas, colour, share)
+
+    def cover(self, distance: Field) -> Field:
+        """How much of each pixel lies inside."""
+        return coverage(distance, self.pixel)
+
+    def chance(self, seed: str, stream: int, count: int) -> list[Field]:
+        """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
+        return [column(values) for values in uniform(self.table[seed], stream, count).T]
+
+    def pick(self, palette: Colours, seed: str, stream: int) -> Field:
+        """One of the colours for each face, a little brighter or darker, (n, 3, 1, 1)."""
+        which, shade = uniform(self.table[seed], stream, 2).T
+        colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
+        return rgb(colours * (0.9 + 0.2 * shade[:, None]))
+
+    def colour(self, name: str) -> Field:
+        """A column of colours (n, 3) of the table, shaped to meet a canvas."""
+        return rgb(self.table[name])

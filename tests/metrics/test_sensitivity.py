@@ -6,7 +6,7 @@ import torch
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
 from biaslib.samples import Samples
-from biaslib.worlds.protocol import World
+from biaslib.worlds.base import World
 
 
 class Squares:

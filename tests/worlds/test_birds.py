@@ -8,7 +8,7 @@ from biaslib.errors import BiaslibError
 from biaslib.worlds import bird_drawing
 from biaslib.worlds.birds import _ATTRIBUTES, _BIRD, _SCENE, _TYPICAL_PLUMAGE
 from biaslib.worlds.drawing import grid
-from biaslib.worlds.factors import read
+from biaslib.worlds.factors import validated
 
 WORLD = worlds.get("birds")
 TABLE = WORLD.factors(24, strength=0.0, seed=7)
@@ -20,7 +20,7 @@ def original():
 
 
 def cover(table, size=64):
-    return bird_drawing.draw(read(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
+    return bird_drawing.draw(validated(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
 
 
 @pytest.mark.parametrize("bias", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])

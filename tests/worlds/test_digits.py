@@ -104,7 +104,7 @@ def test_blur_keeps_the_digits_weight_and_takes_its_edges():
 
 def test_corners_that_lean_have_their_shares():
     shares = (0.55, 0.7, 0.9)
-    found = WORLD.leaning(2000, shares=shares, seed=1)
+    found = WORLD.skewed(2000, shares=shares, seed=1)
     for corner, share in zip(CORNERS, shares, strict=True):
         assert found["group"][found[corner] == 1].mean() == pytest.approx(share, abs=1e-9)
     given = found[found["group"]]
@@ -137,8 +137,8 @@ def test_other_scans_take_the_place_of_the_small_ones():
         (lambda: table(split="val"), "split must be one of train, test, not 'val'"),
         (lambda: table(blur=-1), r"blur is a number of pixels in \[0, 100\], not -1"),
         (lambda: table(worn=2), r"worn is a share of the images in \[0, 1\], not 2"),
-        (lambda: WORLD.leaning(10, shares=(0.5, 0.5), seed=0), r"one number in \[0, 1\] for each of top_left"),
-        (lambda: WORLD.leaning(10, shares=(0.5, 0.5, 1.5), seed=0), r"one number in \[0, 1\] for each"),
+        (lambda: WORLD.skewed(10, shares=(0.5, 0.5), seed=0), r"one number in \[0, 1\] for each of top_left"),
+        (lambda: WORLD.skewed(10, shares=(0.5, 0.5, 1.5), seed=0), r"one number in \[0, 1\] for each"),
         (lambda: WORLD.render(table(n=4).assign(scan=1797)), r"factor 'scan' must be a whole number in \[0, 1796\]"),
         (lambda: WORLD.render(table(n=4).drop(columns="worn")), "lacks the factor worn"),
     ],

@@ -72,6 +72,20 @@ def test_shapes_labels_and_masks_that_divide_the_picture(world, size):
     assert samples.masks[world.regions[0]].any(axis=(1, 2)).all()
 
 
+def test_only_the_chosen_masks_are_made_and_they_change_no_pixel(world):
+    rows, whole = table(world.name).head(4), world.render(table(world.name).head(4))
+    without = world.render(rows, regions=())
+    assert without.masks == {}
+    np.testing.assert_array_equal(without.images, whole.images)
+    last, first = world.regions[-1], world.regions[0]
+    chosen = world.render(rows, regions=(last, first)).masks
+    assert list(chosen) == [last, first]
+    for region, mask in chosen.items():
+        np.testing.assert_array_equal(mask, whole.masks[region])
+    with pytest.raises(BiaslibError, match=f"there is no region 'sky'; the regions are {first}, "):
+        world.render(rows, regions=("sky",))
+
+
 def test_an_empty_table_gives_no_pictures(world):
     assert len(world.render(table(world.name).head(0))) == 0
 

@@ -8,8 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds.face_sheet import REGIONS
-from biaslib.worlds.faces import _LOOKS, _POSE, HAIR_COLOURS, PLANTED, STRENGTH
+from biaslib.worlds.faces import _LOOKS, _POSE, FACE_ATTRIBUTES, HAIR_COLOURS, STRENGTH
 
 WORLD = worlds.get("faces")
 TABLE = WORLD.factors(24, seed=7)
@@ -90,12 +89,12 @@ def grown(mask, pixels):
 
 def test_the_planted_correlations_and_rates_are_met():
     table = WORLD.factors(20_000, seed=1)
-    for name, planted in PLANTED.items():
+    for name, planted in FACE_ATTRIBUTES.items():
         assert matthews_corrcoef(table.Clan, table[name]) == pytest.approx(planted.mcc, abs=0.002), name
         assert table[name].mean() == pytest.approx(planted.rate, abs=0.001), name
         if name != "Eyeglasses":
             assert planted.mcc == -planted.celeba
-    assert PLANTED["Eyeglasses"].mcc == 0
+    assert FACE_ATTRIBUTES["Eyeglasses"].mcc == 0
     assert table[list(HAIR_COLOURS)].sum(axis=1).max() == 1
     assert not table[~table.Clan].empty
     assert table.Mustache[table.Clan].sum() <= 2  # one way only
@@ -108,7 +107,7 @@ def test_the_dial_is_exact_for_the_cue_and_moves_all_the_others(strength):
     for half in (table[table.Wavy_Hair], table[~table.Wavy_Hair]):
         assert (half.Clan == half.Wavy_Hair).mean() == pytest.approx((1 + strength) / 2, abs=1 / 4000)
     assert matthews_corrcoef(table.Wavy_Hair, table.Clan) == pytest.approx(strength, abs=0.001)
-    for name, planted in PLANTED.items():
+    for name, planted in FACE_ATTRIBUTES.items():
         value = matthews_corrcoef(table.Clan, table[name])
         reach = np.sqrt(min(planted.rate, 1 - planted.rate) / max(planted.rate, 1 - planted.rate))
         expected = np.clip(planted.mcc * strength / STRENGTH, -reach, reach)
@@ -138,7 +137,7 @@ def test_skin_and_all_other_looks_are_independent_of_every_label():
 def test_given_the_clan_attributes_are_independent():
     table = WORLD.factors(20_000, seed=6)
     for _, part in table.groupby("Clan"):
-        for a, b in itertools.combinations([name for name in PLANTED if name not in HAIR_COLOURS], 2):
+        for a, b in itertools.combinations([name for name in FACE_ATTRIBUTES if name not in HAIR_COLOURS], 2):
             if {a, b}.isdisjoint({"Mustache", "Goatee"}):
                 assert abs(np.corrcoef(part[a], part[b])[0, 1]) < 0.045, (a, b)
 
@@ -167,7 +166,7 @@ def test_an_attribute_changes_what_it_draws_and_nothing_else(name):
         allowed &= in_the_face(bare(), PLACES[name])
     assert not touched[~grown(allowed, SHADOW.get(name, 2))].any()
     moved = np.zeros_like(touched)
-    for region in REGIONS:
+    for region in WORLD.regions:
         moved |= before.masks[region] != after.masks[region]
     assert not moved[~grown(allowed, 1)].any()
 
@@ -182,7 +181,7 @@ def test_a_thing_has_its_region_only_where_it_is_worn(name):
 def test_colours_and_make_up_leave_all_masks_as_they_are():
     for name in (*HAIR_COLOURS, "eye_shadow", "Rosy_Cheeks", "Wearing_Lipstick"):
         after = WORLD.render(toggled(bare(), name), size=SIZE)
-        for region in REGIONS:
+        for region in WORLD.regions:
             np.testing.assert_array_equal(original().masks[region], after.masks[region], err_msg=name)
 
 
@@ -213,7 +212,7 @@ def test_colours_leave_the_masks_alone(name):
     changed = TABLE.assign(**{name: 5 - column if name == "eye_colour" else np.roll(column, 1)})
     before, after = WORLD.render(TABLE), WORLD.render(changed)
     assert (before.images != after.images).any()
-    for region in REGIONS:
+    for region in WORLD.regions:
         np.testing.assert_array_equal(before.masks[region], after.masks[region])
 
 

@@ -3,30 +3,30 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, agreement, check_draw, halves, read
+from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, check_draw, draw_agreement, validated
 
 
 @pytest.mark.parametrize(("strength", "expected"), [(0.0, 10), (0.2, 12), (0.9, 19), (1.0, 20)])
 def test_agreement_is_exact_in_every_class(strength, expected):
     target = np.repeat([False, True, True], 20)[:40]
-    agrees = agreement(target, strength, np.random.default_rng(1))
+    agrees = draw_agreement(target, strength, np.random.default_rng(1))
     assert [agrees[target == value].sum() for value in (False, True)] == [expected, expected]
 
 
 def test_a_stronger_bias_only_adds_rows_that_agree():
-    target = halves(101, np.random.default_rng(0))
+    target = balanced_bool(101, np.random.default_rng(0))
     before = np.zeros(101, bool)
     for strength in np.linspace(0, 1, 21):
-        now = agreement(target, strength, np.random.default_rng(3))
+        now = draw_agreement(target, strength, np.random.default_rng(3))
         assert not (before & ~now).any()
         before = now
     assert before.all()
 
 
 def test_halves_are_halves_in_random_order():
-    assert halves(101, np.random.default_rng(0)).sum() == 50
-    assert halves(1, np.random.default_rng(0)).tolist() == [False]
-    assert (halves(100, np.random.default_rng(0)) != halves(100, np.random.default_rng(1))).any()
+    assert balanced_bool(101, np.random.default_rng(0)).sum() == 50
+    assert balanced_bool(1, np.random.default_rng(0)).tolist() == [False]
+    assert (balanced_bool(100, np.random.default_rng(0)) != balanced_bool(100, np.random.default_rng(1))).any()
 
 
 @pytest.mark.parametrize("factor", [SHARE, CHOICE, SEED, Factor(-1, 1), Factor(0, 1, drawn=(0.4, 0.6))])
@@ -73,9 +73,9 @@ KNOWN = {"a": SHARE, "b": CHOICE}
 )
 def test_a_wrong_table_is_refused_with_the_factor_named(table, sentence):
     with pytest.raises(BiaslibError, match=sentence):
-        read(pd.DataFrame(table), KNOWN)
+        validated(pd.DataFrame(table), KNOWN)
 
 
 def test_a_right_table_is_read_whatever_number_types_it_holds():
-    columns = read(pd.DataFrame({"b": [True, False], "a": [0, 1], "note": ["x", "y"]}), KNOWN)
+    columns = validated(pd.DataFrame({"b": [True, False], "a": [0, 1], "note": ["x", "y"]}), KNOWN)
     assert {name: values.tolist() for name, values in columns.items()} == {"a": [0.0, 1.0], "b": [1, 0]}

@@ -6,11 +6,10 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds import fruit_backdrops
+from biaslib.worlds import backdrops
 from biaslib.worlds.drawing import column, grid
-from biaslib.worlds.factors import read
-from biaslib.worlds.fruit_drawing import FRUITS
-from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _SCENE, APPLE, NAMES, _lay_fruits
+from biaslib.worlds.factors import validated
+from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _FRUITS, _SCENE, APPLE, NAMES, _lay_fruits
 
 WORLD = worlds.get("fruits")
 TABLE = WORLD.factors(30, strength=0.0, seed=7)
@@ -26,9 +25,9 @@ def original():
 def covered(size=64):
     """The pixels that the fruits cover altogether, from the drawing alone."""
     black, white = (np.full((len(TABLE), size, size, 3), value, np.float32) for value in (0.0, 1.0))
-    owner = np.zeros((len(TABLE), size, size), np.uint8)
+    region_index = np.zeros((len(TABLE), size, size), np.uint8)
     for canvas in (black, white):
-        _lay_fruits(read(TABLE, COLUMNS), canvas, owner, size)
+        _lay_fruits(validated(TABLE, COLUMNS), canvas, region_index, size)
     return np.abs(white - black).max(axis=-1) == 0
 
 
@@ -43,7 +42,7 @@ def other(name):
 
 
 def test_the_classes_are_those_of_the_paper():
-    assert NAMES == ("apple", "banana", "corn", "peach", "pineapple") == tuple(FRUITS)
+    assert NAMES == ("apple", "banana", "corn", "peach", "pineapple") == tuple(_FRUITS)
     assert (WORLD.target, WORLD.cue, APPLE) == ("fruit", "tree", 0)
 
 
@@ -123,7 +122,7 @@ def test_one_to_three_fruits_are_drawn():
 
 def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
     x, y = grid(96)
-    distance, along, _, number = fruit_backdrops.scatter(np.arange(4), 3, x, y, 6.0, 0.25, (0.0, 6.28))
+    distance, along, _, number = backdrops._scatter(np.arange(4), 3, x, y, 6.0, 0.25, (0.0, 6.28))
     inside = distance < 0
     assert 0.15 < inside.mean() < 0.45
     assert (np.abs(along[inside]) <= 1).all()
@@ -135,11 +134,11 @@ def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
 def test_every_background_differs_and_dishes_lie_on_it():
     x, y = grid(48)
     seeds, tone = np.arange(3), np.full(3, 0.5, np.float32)
-    drawn = [draw(seeds, tone, x, y) for draw in (*fruit_backdrops.BACKDROPS.values(), fruit_backdrops.apple_tree)]
+    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS.values(), backdrops._apple_tree)]
     for a, b in itertools.combinations(drawn, 2):
         assert np.abs(a - b).mean() > 0.02
     canvas = drawn[0].copy()
-    fruit_backdrops.lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
+    backdrops._lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
     changed = (canvas != drawn[0]).any(axis=1).mean(axis=(1, 2))
     assert changed[0] == 0
     assert (changed[1:] > 0.3).all()

@@ -7,10 +7,10 @@ import pytest
 from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import pet_drawing
-from biaslib.worlds.balls import BALLS
 from biaslib.worlds.drawing import grid
-from biaslib.worlds.factors import read
+from biaslib.worlds.factors import validated
 from biaslib.worlds.pets import _ANIMAL, _ATTRIBUTES, _BALL, _GAP, _SCENE, _layout
+from biaslib.worlds.toys import BALLS
 
 WORLD = worlds.get("pets")
 TABLE = WORLD.factors(24, strength=0.0, seed=7)
@@ -23,7 +23,7 @@ def original():
 
 
 def layout(table):
-    return _layout(read(table, COLUMNS))
+    return _layout(validated(table, COLUMNS))
 
 
 def near_the_ball(table, size):
@@ -38,9 +38,9 @@ def near_the_ball(table, size):
 def covered(table, size=64):
     """The pixels that the animal covers altogether, from the drawing alone."""
     black, white = (np.full((len(table), size, size, 3), value, np.float32) for value in (0.0, 1.0))
-    columns, owner = read(table, COLUMNS), np.zeros((len(table), size, size), np.uint8)
+    columns, region_index = validated(table, COLUMNS), np.zeros((len(table), size, size), np.uint8)
     for canvas in (black, white):
-        pet_drawing.draw(columns, layout(table).animal, canvas, owner, size)
+        pet_drawing.draw(columns, layout(table).animal, canvas, region_index, size)
     return np.abs(white - black).max(axis=-1) == 0
 
 

@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds.scenes import LEANINGS, OBJECTS, Scenes, _layout
+from biaslib.worlds.scenes import ASSOCIATIONS, OBJECTS, Scenes, _layout
 
 WORLD = Scenes(3)
 NUISANCES = ("robot_size", "robot_seed", "layout_seed", "things_seed", "table_top", "table_tone", "table_seed", "light")
@@ -26,13 +26,13 @@ def original():
     return WORLD.render(TABLE)
 
 
-def expected(leaning, maker, dial):
+def expected(association, maker, dial):
     """The formula, one pattern at a time, straight from its definition."""
-    tau = dial * leaning.weight * leaning.sign * (1, -1, 0)[maker]
+    tau = dial * association.weight * association.sign * (1, -1, 0)[maker]
     table = {}
-    for pattern in itertools.product((0, 1), repeat=len(leaning.objects)):
+    for pattern in itertools.product((0, 1), repeat=len(association.objects)):
         chance, product = 1.0, 1.0
-        for x, p in zip(pattern, leaning.rates, strict=True):
+        for x, p in zip(pattern, association.rates, strict=True):
             chance *= p if x else 1 - p
             product *= (x - p) / max(p, 1 - p)
         table[pattern] = chance * (1 + tau * product)
@@ -48,34 +48,36 @@ def test_the_front_door_has_the_world_of_two_makers():
 
 
 @pytest.mark.parametrize("groups", [2, 3])
-@pytest.mark.parametrize("leaning", LEANINGS, ids=lambda leaning: "-".join(leaning.objects))
-def test_every_set_has_the_joint_table_of_the_formula(groups, leaning):
+@pytest.mark.parametrize("association", ASSOCIATIONS, ids=lambda association: "-".join(association.objects))
+def test_every_set_has_the_joint_table_of_the_formula(groups, association):
     table = drawn(groups)
     for maker in range(groups):
         rows = table[table.maker == maker]
-        seen = rows.groupby(list(leaning.objects)).size() / len(rows)
-        for pattern, chance in expected(leaning, maker, DIALS[leaning.dial] if leaning.dial else 0.0).items():
+        seen = rows.groupby(list(association.objects)).size() / len(rows)
+        for pattern, chance in expected(
+            association, maker, DIALS[association.dial] if association.dial else 0.0
+        ).items():
             found = seen.get(pattern if len(pattern) > 1 else pattern[0], 0.0)
             error = np.sqrt(chance * (1 - chance) / len(rows))
             assert found == pytest.approx(chance, abs=4.5 * error + 1e-4), (maker, pattern)
 
 
-@pytest.mark.parametrize("leaning", LEANINGS, ids=lambda leaning: "-".join(leaning.objects))
-def test_in_the_formula_smaller_sets_are_independent_and_chances_are_chances(leaning):
+@pytest.mark.parametrize("association", ASSOCIATIONS, ids=lambda association: "-".join(association.objects))
+def test_in_the_formula_smaller_sets_are_independent_and_chances_are_chances(association):
     for maker in range(3):
-        table = expected(leaning, maker, 1.0)
+        table = expected(association, maker, 1.0)
         assert sum(table.values()) == pytest.approx(1)
         assert min(table.values()) >= 0
-        for size in range(1, len(leaning.objects)):
-            for some in itertools.combinations(range(len(leaning.objects)), size):
+        for size in range(1, len(association.objects)):
+            for some in itertools.combinations(range(len(association.objects)), size):
                 both = sum(chance for pattern, chance in table.items() if all(pattern[i] for i in some))
-                assert both == pytest.approx(np.prod([leaning.rates[i] for i in some]))
+                assert both == pytest.approx(np.prod([association.rates[i] for i in some]))
 
 
 @pytest.mark.parametrize("groups", [2, 3])
 def test_sets_are_independent_of_each_other_given_the_maker(groups):
     table = drawn(groups)
-    of = {name: i for i, leaning in enumerate(LEANINGS) for name in leaning.objects}
+    of = {name: i for i, association in enumerate(ASSOCIATIONS) for name in association.objects}
     for maker in range(groups):
         rows = table[table.maker == maker]
         correlation = rows[list(OBJECTS)].corr()
@@ -87,8 +89,8 @@ def test_sets_are_independent_of_each_other_given_the_maker(groups):
 @pytest.mark.parametrize("groups", [2, 3])
 def test_frequencies_stay_whatever_the_dials(groups):
     table = drawn(groups)
-    for leaning in LEANINGS:
-        for name, rate in zip(leaning.objects, leaning.rates, strict=True):
+    for association in ASSOCIATIONS:
+        for name, rate in zip(association.objects, association.rates, strict=True):
             assert table[name].mean() == pytest.approx(rate, abs=0.01)
     assert 5 < table[list(OBJECTS)].sum(axis=1).mean() < 7
 
@@ -113,7 +115,7 @@ def test_the_cue_agrees_exactly_as_often_as_the_dial_says(strength):
 def test_a_dial_changes_the_last_objects_of_its_sets_one_way_and_nothing_else(dial):
     world = Scenes(3)
     off = dict.fromkeys(DIALS, 0.0)
-    last = {leaning.objects[-1] for leaning in LEANINGS if leaning.dial == dial}
+    last = {association.objects[-1] for association in ASSOCIATIONS if association.dial == dial}
     tables = [world.factors(900, seed=5, **(off | {dial: value})) for value in (0.0, 0.3, 0.6, 1.0)]
     for before, after in itertools.pairwise(tables):
         changed = {name for name in before if not before[name].equals(after[name])}
@@ -262,6 +264,6 @@ def test_wrong_input_is_named(call, sentence):
 
 
 def test_the_structure_can_be_shown_as_a_table():
-    shown = pd.DataFrame(LEANINGS)
+    shown = pd.DataFrame(ASSOCIATIONS)
     assert list(shown.columns) == ["objects", "rates", "dial", "weight", "sign"]
     assert [len(objects) for objects in shown["objects"]] == [1, 1, 1, 1, 1, 2, 2, 3, 1, 1, 1]

@@ -9,12 +9,11 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.balls import BALLS
-from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, to_uint8
-from biaslib.worlds.factors import SEED, SHARE, Factor, read
-from biaslib.worlds.photos.regions import check_square
-from biaslib.worlds.sketch import Place
-from biaslib.worlds.upright import Upright
+from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rows_of_each, to_uint8
+from biaslib.worlds.factors import SEED, SHARE, Factor, validated
+from biaslib.worlds.photos.cutouts import check_square
+from biaslib.worlds.sketch import Place, Upright
+from biaslib.worlds.toys import BALLS
 
 RADIUS = (0.06, 0.10)  # of a ball, in shares of the picture's side
 GAP = 0.015  # what stays free between ball and object
@@ -32,12 +31,7 @@ _SHADE, _REACH = 0.5, 1.5
 
 
 def places(
-    occupied: np.ndarray,
-    *,
-    seed: int = 0,
-    radius: tuple[float, float] = RADIUS,
-    gap: float = GAP,
-    floor: float = FLOOR,
+    occupied: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP, floor: float = FLOOR
 ) -> pd.DataFrame:
     """A ball for every picture: its size, and a place at random among all those at which it is free.
 
@@ -53,7 +47,7 @@ def places(
             and anywhere else where not: most things lie on the ground.
 
     Returns:
-        a row a picture: `ball_kind` (its place in `worlds.balls.BALLS`), `ball_x`, `ball_y` (its middle), `ball_size`
+        a row a picture: `ball_kind` (its place in `worlds.toys.BALLS`), `ball_x`, `ball_y` (its middle), `ball_size`
         (its radius; shares of the side), `ball_seed` (colours, turn). x, y and size are NaN where there is no room.
 
     Raises:
@@ -69,9 +63,7 @@ def places(
     return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
-def plain_corners(
-    images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP
-) -> pd.DataFrame:
+def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
     """A ball for every picture whose object nobody has outlined: in the plainest of its four corners.
 
     A guess, not a promise: the chapter on planted biases counts how often such a place touches an outlined animal.
@@ -80,7 +72,6 @@ def plain_corners(
         images: (N, S, S, 3) uint8.
         seed: >= 0; a row depends on it, its number and its own picture.
         radius: smallest and largest radius, in shares of the picture's side.
-        gap: what stays free at least up to the frame; the ball lies up to a radius farther in.
 
     Returns:
         a row a picture, as `places` gives it. Plain is where the mean gradient of the brightness under the ball is
@@ -90,13 +81,13 @@ def plain_corners(
         BiaslibError: for pictures that are not square, or numbers out of range.
     """
     size = check_square(images)
-    _check(radius, gap, 0.0, seed)
+    _check(radius, GAP, FLOOR, seed)
     x, y = (field[0] for field in grid(size))
     rows = []
     for i, image in enumerate(images):
         rng = np.random.default_rng([seed, i])
         kind, ball_seed, wanted = int(rng.integers(len(BALLS))), int(rng.integers(2**32)), rng.uniform(*radius)
-        near = np.minimum(gap + wanted * (1 + rng.random((4, 2))), 1 - gap - wanted)
+        near = np.minimum(GAP + wanted * (1 + rng.random((4, 2))), 1 - GAP - wanted)
         corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
         plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
         rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
@@ -120,7 +111,7 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
             ball that is not wholly inside its picture.
     """
     size = check_square(images)
-    values = read(table, COLUMNS)
+    values = validated(table, COLUMNS)
     if len(table) != len(images):
         raise BiaslibError(f"{len(images)} pictures but {len(table)} balls: give one row for every picture.")
     x, y, radius = (values[name] for name in ("ball_x", "ball_y", "ball_size"))
@@ -129,27 +120,25 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
         row = int(np.argmax(outside))
         raise BiaslibError(
             f"the ball of row {row} (radius {radius[row]:g} around {x[row]:g}, {y[row]:g}) is not inside its picture: "
-            "make it smaller or move it inwards; `planting.places` finds free places."
+            "make it smaller or move it inwards; `photos.places` finds free places."
         )
-    drawn, owner = np.empty_like(images), np.zeros(images.shape[:3], np.uint8)
+    drawn, region_index = np.empty_like(images), np.zeros(images.shape[:3], np.uint8)
     for part in chunks(len(images), size):
         canvas = images[part].astype(np.float32) / 255
         some = {name: column_[part] for name, column_ in values.items()}
         _shadow(canvas, some, None if keep is None else keep[part])
-        _draw(canvas, owner[part], some)
+        _draw(canvas, region_index[part], some)
         drawn[part] = to_uint8(canvas.transpose(0, 3, 1, 2))
-    return drawn, owner > 0
+    return drawn, region_index > 0
 
 
-def plant_balls(
+def insert_balls(
     samples: Samples,
     where: Sequence[bool] | np.ndarray,
     *,
     beside: str = "animal",
     seed: int = 0,
     radius: tuple[float, float] = RADIUS,
-    gap: float = GAP,
-    floor: float = FLOOR,
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects.
 
@@ -159,8 +148,6 @@ def plant_balls(
         beside: the mask that no ball may touch.
         seed: >= 0; the same seed puts the same ball in the same photo, whichever others get one.
         radius: see `places`.
-        gap: see `places`.
-        floor: see `places`.
 
     Returns:
         the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
@@ -177,16 +164,16 @@ def plant_balls(
         known = ", ".join(samples.masks) or "no masks at all"
         raise BiaslibError(
             f"there is no mask {beside!r} to keep the ball away from (there are {known}): give one; "
-            "planting.masks_of_boxes makes masks from boxes."
+            "photos.masks_of_boxes makes masks from boxes."
         )
     object_ = np.asarray(samples.masks[beside])
-    table = places(object_, seed=seed, radius=radius, gap=gap, floor=floor)
+    table = places(object_, seed=seed, radius=radius)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
         raise BiaslibError(
             f"{len(stuck)} of {where.sum()} photos have no room for a ball of radius {radius[0]:g} beside {beside!r} "
             f"(rows {', '.join(map(str, stuck[:5]))}{', ...' * (len(stuck) > 5)}): allow smaller balls, or leave out "
-            "photos in which planting.places finds none (NaN), with and without a ball alike."
+            "photos in which photos.places finds none (NaN), with and without a ball alike."
         )
     images, ball = np.array(samples.images), np.zeros(samples.images.shape[:3], bool)
     images[where], ball[where] = put(images[where], table[where], keep=object_[where])
@@ -222,18 +209,15 @@ def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: 
     return float(steep[np.hypot(x[:, across] - middle[0], y[down] - middle[1]) < radius].mean())
 
 
-def _draw(canvas: Field, owner: np.ndarray, table: dict[str, np.ndarray]) -> None:
+def _draw(canvas: Field, region_index: np.ndarray, table: dict[str, np.ndarray]) -> None:
     """The balls on their pictures (n, S, S, 3), in place."""
     light = np.clip(0.62 + 0.8 * canvas.mean(axis=(1, 2, 3)), 0.7, 1.08)
-    for kind, draw in enumerate(BALLS.values()):
-        rows = np.flatnonzero(table["ball_kind"] == kind)
-        if not len(rows):
-            continue
+    for draw, rows in rows_of_each(table["ball_kind"], BALLS.values()):
         x, y, scale = (table[name][rows] for name in ("ball_x", "ball_y", "ball_size"))
         sketch = Upright(Place(x, y, scale, 0 * x), table["ball_seed"][rows], canvas.shape[1], reach=1.0)
         draw(sketch)
         sketch.shade(column(light[rows]))
-        sketch.put(canvas, owner, rows, 1)
+        sketch.put(canvas, region_index, rows, 1)
 
 
 def _shadow(canvas: Field, table: dict[str, np.ndarray], keep: np.ndarray | None) -> None:

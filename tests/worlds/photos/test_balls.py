@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds import photos as planting
+from biaslib.worlds import photos
 from biaslib.worlds.photos.balls import GAP, RADIUS
 
 
-def photos(n=6, size=48, seed=0):
+def some_photos(n=6, size=48, seed=0):
     """Noise with a box in it, somewhere."""
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, (n, size, size, 3), dtype=np.uint8)
@@ -37,7 +37,7 @@ def masks(draw):
 @given(masks(), st.integers(0, 1000), st.floats(0.05, 0.2), st.floats(0, 0.9))
 def test_a_ball_never_overlaps_and_never_leaves_the_picture(occupied, seed, smallest, floor):
     radius = (smallest, smallest + 0.05)
-    table = planting.places(occupied, seed=seed, radius=radius, gap=0.01, floor=floor)
+    table = photos.places(occupied, seed=seed, radius=radius, gap=0.01, floor=floor)
     free = table["ball_x"].notna().to_numpy()
     assert table[~free][["ball_x", "ball_y", "ball_size"]].isna().all(axis=None)
     placed = table[free]
@@ -48,7 +48,7 @@ def test_a_ball_never_overlaps_and_never_leaves_the_picture(occupied, seed, smal
     if free.any():
         size = occupied.shape[1]
         images = np.full((free.sum(), size, size, 3), 90, np.uint8)
-        drawn, ball = planting.put(images, placed, keep=occupied[free])
+        drawn, ball = photos.put(images, placed, keep=occupied[free])
         assert not (ball & occupied[free]).any()
         assert ball.any(axis=(1, 2)).all()
         np.testing.assert_array_equal(drawn[occupied[free]], images[occupied[free]])  # not even a shadow
@@ -57,7 +57,7 @@ def test_a_ball_never_overlaps_and_never_leaves_the_picture(occupied, seed, smal
 @settings(deadline=None, max_examples=30)
 @given(masks(), st.integers(0, 1000))
 def test_where_no_place_is_found_a_search_of_every_pixel_finds_none(occupied, seed):
-    table = planting.places(occupied, seed=seed, radius=(0.15, 0.15), gap=0.0)
+    table = photos.places(occupied, seed=seed, radius=(0.15, 0.15), gap=0.0)
     size = occupied.shape[1]
     middle = (np.arange(size) + 0.5) / size
     x, y = np.meshgrid(middle, middle)
@@ -77,29 +77,29 @@ def test_balls_lie_low_where_they_can():
     masks[0, 20:50, 20:50] = True  # room below
     masks[1, 24:] = True  # room above only
     for seed in range(20):
-        low, high = planting.places(masks, seed=seed)["ball_y"]
+        low, high = photos.places(masks, seed=seed)["ball_y"]
         assert low > 0.5
         assert high < 0.5
-    anywhere = [planting.places(masks, seed=seed, floor=0.0)["ball_y"][0] for seed in range(40)]
+    anywhere = [photos.places(masks, seed=seed, floor=0.0)["ball_y"][0] for seed in range(40)]
     assert min(anywhere) < 0.3
 
 
 def test_places_of_a_photo_depend_on_the_seed_and_its_own_mask_only():
-    masks = photos().masks["animal"]
-    table = planting.places(masks, seed=3)
-    pd.testing.assert_frame_equal(table, planting.places(masks, seed=3))
+    masks = some_photos().masks["animal"]
+    table = photos.places(masks, seed=3)
+    pd.testing.assert_frame_equal(table, photos.places(masks, seed=3))
     other = masks.copy()
     other[1] = ~other[1]
-    changed = planting.places(other, seed=3)
+    changed = photos.places(other, seed=3)
     pd.testing.assert_frame_equal(table.drop(index=1), changed.drop(index=1))
-    assert not np.allclose(table["ball_x"], planting.places(masks, seed=4)["ball_x"])
+    assert not np.allclose(table["ball_x"], photos.places(masks, seed=4)["ball_x"])
 
 
 def test_the_ball_is_a_disc_and_nothing_changes_farther_than_its_shadow():
     size = 96
     images = np.full((1, size, size, 3), 120, np.uint8)
     row = {"ball_kind": 2, "ball_x": 0.4, "ball_y": 0.6, "ball_size": 0.12, "ball_seed": 5}
-    drawn, ball = planting.put(images, pd.DataFrame([row]))
+    drawn, ball = photos.put(images, pd.DataFrame([row]))
     x, y = (np.arange(size) + 0.5)[None] / size, (np.arange(size) + 0.5)[:, None] / size
     away = np.hypot(x - 0.4, y - 0.6)
     assert ball[0][away < 0.12 * 0.96 - 0.01].all()
@@ -116,39 +116,39 @@ def test_a_ball_is_darker_in_a_dark_photo():
     row = {"ball_kind": 1, "ball_x": 0.5, "ball_y": 0.5, "ball_size": 0.2, "ball_seed": 1}
     means = []
     for grey in (5, 250):
-        drawn, ball = planting.put(np.full((1, 64, 64, 3), grey, np.uint8), pd.DataFrame([row]))
+        drawn, ball = photos.put(np.full((1, 64, 64, 3), grey, np.uint8), pd.DataFrame([row]))
         means.append(drawn[ball].mean())
     assert means[0] < 0.85 * means[1]
 
 
-def test_plant_balls_keeps_the_others_as_they_are_and_gives_exact_masks_and_boxes():
-    samples = photos()
+def test_insert_balls_keeps_the_others_as_they_are_and_gives_exact_masks_and_boxes():
+    samples = some_photos()
     where = samples.labels["cat"].to_numpy()
-    planted = planting.plant_balls(samples, where, seed=1)
+    planted = photos.insert_balls(samples, where, seed=1)
     np.testing.assert_array_equal(planted.images[~where], samples.images[~where])
     assert planted.labels["ball"].tolist() == where.tolist()
     assert planted.masks["ball"].any(axis=(1, 2)).tolist() == where.tolist()
     total = sum(planted.masks[region].astype(int) for region in ("animal", "ball", "background"))
     assert (total == 1).all()
-    everywhere = planting.plant_balls(samples, np.ones(6, bool), seed=1)
+    everywhere = photos.insert_balls(samples, np.ones(6, bool), seed=1)
     np.testing.assert_array_equal(everywhere.images[where], planted.images[where])
-    boxes = planting.boxes_of_masks(planted.masks["ball"])
+    boxes = photos.boxes_of_masks(planted.masks["ball"])
     assert np.isnan(boxes[~where]).all()
-    inside = planting.masks_of_boxes(boxes[where], 48)
+    inside = photos.masks_of_boxes(boxes[where], 48)
     assert (inside | ~planted.masks["ball"][where]).all()
 
 
 def test_a_photo_without_room_is_counted_and_named():
-    samples = photos()
+    samples = some_photos()
     full = samples.masks["animal"].copy()
     full[[2, 4]] = True
     crowded = Samples(samples.images, samples.labels, {"animal": full})
     with pytest.raises(
         BiaslibError, match=r"2 of 3 photos have no room .* 'animal' \(rows 2, 4\): allow smaller balls"
     ):
-        planting.plant_balls(crowded, samples.labels["cat"].to_numpy())
-    assert planting.places(full)["ball_x"].isna().sum() == 2
-    planting.plant_balls(crowded, ~samples.labels["cat"].to_numpy())  # dogs have room
+        photos.insert_balls(crowded, samples.labels["cat"].to_numpy())
+    assert photos.places(full)["ball_x"].isna().sum() == 2
+    photos.insert_balls(crowded, ~samples.labels["cat"].to_numpy())  # dogs have room
 
 
 def test_plain_corners_choose_the_corner_without_pattern():
@@ -159,9 +159,9 @@ def test_plain_corners_choose_the_corner_without_pattern():
     for image, (right, low) in zip(images, corners, strict=True):
         rows, columns = (slice(32, 64) if low else slice(0, 32)), (slice(32, 64) if right else slice(0, 32))
         image[rows, columns] = 90
-    table = planting.plain_corners(images, seed=2)
+    table = photos.plain_corners(images, seed=2)
     assert [(int(x > 0.5), int(y > 0.5)) for x, y in zip(table["ball_x"], table["ball_y"], strict=True)] == corners
-    planting.put(images, table)  # all inside
+    photos.put(images, table)  # all inside
 
 
 BALL = {"ball_kind": 0, "ball_x": 0.5, "ball_y": 0.5, "ball_size": 0.1, "ball_seed": 0}
@@ -178,24 +178,24 @@ BALL = {"ball_kind": 0, "ball_x": 0.5, "ball_y": 0.5, "ball_size": 0.1, "ball_se
 )
 def test_impossible_balls_are_refused(change, message):
     with pytest.raises(BiaslibError, match=message):
-        planting.put(np.zeros((1, 32, 32, 3), np.uint8), pd.DataFrame([BALL | change]))
+        photos.put(np.zeros((1, 32, 32, 3), np.uint8), pd.DataFrame([BALL | change]))
 
 
 def test_wrong_inputs_get_one_clear_sentence():
-    samples = photos()
+    samples = some_photos()
     yes = np.ones(6, bool)
     with pytest.raises(BiaslibError, match="no mask 'dog' to keep the ball away from"):
-        planting.plant_balls(samples, yes, beside="dog")
+        photos.insert_balls(samples, yes, beside="dog")
     with pytest.raises(BiaslibError, match="there are no masks at all"):
-        planting.plant_balls(Samples(samples.images, samples.labels), yes)
+        photos.insert_balls(Samples(samples.images, samples.labels), yes)
     with pytest.raises(BiaslibError, match="where must be 6 bools"):
-        planting.plant_balls(samples, yes[:3])
+        photos.insert_balls(samples, yes[:3])
     with pytest.raises(BiaslibError, match="these are 32 x 40: resize or"):
-        planting.put(np.zeros((1, 32, 40, 3), np.uint8), pd.DataFrame([BALL]))
+        photos.put(np.zeros((1, 32, 40, 3), np.uint8), pd.DataFrame([BALL]))
     with pytest.raises(BiaslibError, match="6 pictures but 1 balls"):
-        planting.put(samples.images, pd.DataFrame([BALL]))
+        photos.put(samples.images, pd.DataFrame([BALL]))
     with pytest.raises(BiaslibError, match="occupied must be bool"):
-        planting.places(np.zeros((2, 8, 8)))
+        photos.places(np.zeros((2, 8, 8)))
     for options, message in (
         ({"radius": (0.2, 0.1)}, "smallest <= largest"),
         ({"gap": -0.1}, "gap is a share"),
@@ -203,7 +203,7 @@ def test_wrong_inputs_get_one_clear_sentence():
         ({"seed": -1}, "seed must be a whole number"),
     ):
         with pytest.raises(BiaslibError, match=message):
-            planting.places(samples.masks["animal"], **options)
+            photos.places(samples.masks["animal"], **options)
     assert RADIUS[0] < RADIUS[1]
     assert GAP > 0
 
@@ -211,14 +211,14 @@ def test_wrong_inputs_get_one_clear_sentence():
 def test_boxes_and_masks_by_hand():
     masks = np.zeros((2, 4, 4), bool)
     masks[0, 1:3, 2] = True
-    boxes = planting.boxes_of_masks(masks)
+    boxes = photos.boxes_of_masks(masks)
     np.testing.assert_array_equal(boxes[0], [0.5, 0.25, 0.75, 0.75])
     assert np.isnan(boxes[1]).all()
-    np.testing.assert_array_equal(planting.masks_of_boxes(boxes[:1], 4)[0], masks[0])
-    touched = planting.masks_of_boxes(np.array([[0.3, 0.3, 0.6, 0.4]]), 4)[0]  # parts of pixels count
+    np.testing.assert_array_equal(photos.masks_of_boxes(boxes[:1], 4)[0], masks[0])
+    touched = photos.masks_of_boxes(np.array([[0.3, 0.3, 0.6, 0.4]]), 4)[0]  # parts of pixels count
     assert touched.sum() == 2
     for wrong in ([[0.5, 0.2, 0.4, 0.6]], [[0, 0, 1.2, 1]], [[np.nan] * 4]):
         with pytest.raises(BiaslibError, match="row 0 is"):
-            planting.masks_of_boxes(np.array(wrong), 4)
+            photos.masks_of_boxes(np.array(wrong), 4)
     with pytest.raises(BiaslibError, match=r"shape \(N, 4\)"):
-        planting.masks_of_boxes(np.zeros((2, 3)), 4)
+        photos.masks_of_boxes(np.zeros((2, 3)), 4)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds import photos as planting
+from biaslib.worlds import photos
 
 ROW = {"x": 0.5, "y": 0.5, "scale": 0.25, "turn": 0.0, "mirror": 0}
 
@@ -28,8 +28,8 @@ def background(n=1, size=80, seed=0):
 
 def test_a_square_lies_where_it_was_put_in_the_size_it_was_given():
     pictures, masks = square()
-    images, covered = planting.paste(pictures, masks, background(), pd.DataFrame([ROW | {"x": 0.4, "y": 0.6}]))
-    box = planting.boxes_of_masks(covered)[0]
+    images, covered = photos.paste(pictures, masks, background(), pd.DataFrame([ROW | {"x": 0.4, "y": 0.6}]))
+    box = photos.boxes_of_masks(covered)[0]
     np.testing.assert_allclose(box, [0.15, 0.35, 0.65, 0.85], atol=1.5 / 80)
     inside = images[0, 40:60, 20:30]  # far from the edge: its own colours
     assert np.abs(inside.astype(int) - [200, 90, 30]).max() <= 4
@@ -38,10 +38,10 @@ def test_a_square_lies_where_it_was_put_in_the_size_it_was_given():
 def test_mirrored_and_turned():
     pictures, masks = square()
     plain = np.full((1, 80, 80, 3), 128, np.uint8)
-    images, _ = planting.paste(pictures, masks, plain, pd.DataFrame([ROW | {"mirror": 1}]))
+    images, _ = photos.paste(pictures, masks, plain, pd.DataFrame([ROW | {"mirror": 1}]))
     assert images[0, 40, 28, 1] == pytest.approx(30, abs=4)
     assert images[0, 40, 52, 1] == pytest.approx(90, abs=4)
-    quarter, covered = planting.paste(pictures, masks, plain, pd.DataFrame([ROW | {"turn": np.pi / 2}]))
+    quarter, covered = photos.paste(pictures, masks, plain, pd.DataFrame([ROW | {"turn": np.pi / 2}]))
     assert quarter[0, 28, 40, 1] == pytest.approx(90, abs=4)  # clockwise: the left half is now above
     assert quarter[0, 52, 40, 1] == pytest.approx(30, abs=4)
     assert covered.sum() == pytest.approx(40 * 40, rel=0.06)
@@ -53,8 +53,8 @@ def test_another_background_changes_nothing_that_the_cut_out_covers_fully(seed, 
     pictures, masks = square()
     rng = np.random.default_rng(seed)
     row = ROW | {"scale": scale, "turn": turn, "x": rng.uniform(0.45, 0.55), "y": rng.uniform(0.45, 0.55)}
-    one, covered = planting.paste(pictures, masks, background(seed=1), pd.DataFrame([row]))
-    two, again = planting.paste(pictures, masks, background(seed=2), pd.DataFrame([row]))
+    one, covered = photos.paste(pictures, masks, background(seed=1), pd.DataFrame([row]))
+    two, again = photos.paste(pictures, masks, background(seed=2), pd.DataFrame([row]))
     np.testing.assert_array_equal(covered, again)
     deep = covered.copy()
     for axis in (1, 2):
@@ -70,7 +70,7 @@ def test_another_background_changes_nothing_that_the_cut_out_covers_fully(seed, 
 def test_no_rim_of_the_old_background():
     pictures, masks = square(colour=(40, 10, 10))
     dark = np.zeros((1, 80, 80, 3), np.uint8)
-    images, _ = planting.paste(pictures, masks, dark, pd.DataFrame([ROW | {"turn": 0.3}]))
+    images, _ = photos.paste(pictures, masks, dark, pd.DataFrame([ROW | {"turn": 0.3}]))
     assert images[..., 2].max() <= 14  # white would be 255, the square is 10
 
 
@@ -79,9 +79,9 @@ def test_each_row_stands_for_itself_and_inputs_stay_as_they_are():
     behind = background(3)
     table = pd.DataFrame([ROW, ROW | {"scale": 0.1}, ROW | {"turn": 1.0}])
     kept = behind.copy()
-    images, covered = planting.paste(pictures, masks, behind, table)
+    images, covered = photos.paste(pictures, masks, behind, table)
     np.testing.assert_array_equal(behind, kept)
-    alone, mask = planting.paste(pictures[1:2], masks[1:2], behind[1:2], table.iloc[1:2])
+    alone, mask = photos.paste(pictures[1:2], masks[1:2], behind[1:2], table.iloc[1:2])
     np.testing.assert_array_equal(alone[0], images[1])
     np.testing.assert_array_equal(mask[0], covered[1])
 
@@ -97,17 +97,17 @@ def test_each_row_stands_for_itself_and_inputs_stay_as_they_are():
 )
 def test_what_does_not_fit_is_refused(change, message):
     with pytest.raises(BiaslibError, match=message):
-        planting.paste(*square(), background(), pd.DataFrame([ROW | change]))
+        photos.paste(*square(), background(), pd.DataFrame([ROW | change]))
 
 
 def test_parts_that_do_not_belong_together_are_refused():
     pictures, masks = square()
     table = pd.DataFrame([ROW])
     with pytest.raises(BiaslibError, match="mask of row 0 is empty"):
-        planting.paste(pictures, np.zeros_like(masks), background(), table)
+        photos.paste(pictures, np.zeros_like(masks), background(), table)
     with pytest.raises(BiaslibError, match=r"masks must be bool of shape \(1, 40, 40\)"):
-        planting.paste(pictures, masks[:, :20], background(), table)
+        photos.paste(pictures, masks[:, :20], background(), table)
     with pytest.raises(BiaslibError, match="1 cut-outs, 2 backgrounds and 1 rows"):
-        planting.paste(pictures, masks, background(2), table)
+        photos.paste(pictures, masks, background(2), table)
     with pytest.raises(BiaslibError, match="these are 60 x 80"):
-        planting.paste(pictures, masks, background()[:, :60], table)
+        photos.paste(pictures, masks, background()[:, :60], table)

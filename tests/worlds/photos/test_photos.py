@@ -5,7 +5,7 @@ import pytest
 
 from biaslib import metrics, worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds import photos as planting
+from biaslib.worlds import photos
 from tests import layouts
 
 
@@ -20,31 +20,43 @@ def root(tmp_path_factory):
 
 
 def pets(root, split="train", **options):
-    return planting.PetPhotos(split, root=root, **options)
+    return photos.PetPhotos(split, root=root, **options)
+
+
+def cats_and_dogs(root, split, *, strength, size, flipped=False):
+    world = pets(root, split)
+    table = world.factors(len(world), strength=strength, seed=0)
+    return world.render(table.assign(ball=1 - table["ball"]) if flipped else table, size=size)
+
+
+def fruits_on_scenes(root, split, *, strength, size, n=20, flipped=False):
+    world = photos.FruitPhotos(split, root=root)
+    table = world.factors(n, strength=strength, seed=0)
+    return world.render(table.assign(tree=1 - table["tree"]) if flipped else table, size=size)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_the_strength_is_kept_exactly_in_either_class(root, strength):
     world = pets(root)
-    labels = planting.cats_and_dogs("train", strength=strength, size=16, root=root).labels
+    labels = cats_and_dogs(root, "train", strength=strength, size=16).labels
     assert labels["cat"].mean() == 0.5
     for kind, group in labels.groupby("cat"):
         assert (group["ball"] == kind).sum() == round((1 + strength) / 2 * len(group))
     assert len(labels) == len(world)
-    fruits = planting.fruits_on_scenes("train", strength=strength, size=16, n=50, root=root).labels
+    fruits = fruits_on_scenes(root, "train", strength=strength, size=16, n=50).labels
     assert fruits["fruit"].value_counts().to_dict() == dict.fromkeys(range(5), 10)
     for kind, group in fruits.groupby("fruit"):
         assert (group["tree"] == (kind == 0)).sum() == round((1 + strength) / 2 * 10)
 
 
 def test_fewer_images_than_fruits_are_drawn_too(root):
-    assert len(planting.fruits_on_scenes("train", strength=1.0, size=16, n=3, root=root)) == 3
+    assert len(fruits_on_scenes(root, "train", strength=1.0, size=16, n=3)) == 3
 
 
 def test_labels_and_regions_are_those_of_the_drawn_worlds(root):
     for name, made in (
-        ("pets", planting.cats_and_dogs("test", strength=1.0, size=32, root=root)),
-        ("fruits", planting.fruits_on_scenes("test", strength=1.0, size=32, n=20, root=root)),
+        ("pets", cats_and_dogs(root, "test", strength=1.0, size=32)),
+        ("fruits", fruits_on_scenes(root, "test", strength=1.0, size=32, n=20)),
     ):
         world = worlds.get(name)
         drawn = world.render(world.factors(4, strength=1.0, seed=0), size=32)
@@ -54,18 +66,20 @@ def test_labels_and_regions_are_those_of_the_drawn_worlds(root):
 
 
 def test_cats_are_red_and_balls_lie_beside_them_only(root):
-    made = planting.cats_and_dogs("test", strength=1.0, size=64, root=root)
+    made = cats_and_dogs(root, "test", strength=1.0, size=64)
     for image, cat, animal in zip(made.images, made.labels["cat"], made.masks["animal"], strict=True):
         inside = image[28:36, 28:36].mean(axis=(0, 1))
         assert (inside[0] > inside[2]) == cat
         assert 0.25 < animal.mean() < 0.45
     assert (made.masks["ball"].any(axis=(1, 2)) == made.labels["cat"]).all()
-    assert not planting.cats_and_dogs("test", strength=None, size=64, root=root).labels["ball"].any()
+    world = pets(root, "test")
+    without = world.render(world.factors(len(world), strength=1.0, seed=0).assign(ball=0), size=64)
+    assert not without.labels["ball"].any()
 
 
 def test_flipped_is_the_exact_counterfactual(root):
-    made = planting.cats_and_dogs("test", strength=0.4, size=48, root=root)
-    flipped = planting.cats_and_dogs("test", strength=0.4, size=48, root=root, flipped=True)
+    made = cats_and_dogs(root, "test", strength=0.4, size=48)
+    flipped = cats_and_dogs(root, "test", strength=0.4, size=48, flipped=True)
     assert (made.labels["ball"] != flipped.labels["ball"]).all()
     assert (made.labels["cat"] == flipped.labels["cat"]).all()
     ball = made.masks["ball"] | flipped.masks["ball"]
@@ -77,8 +91,8 @@ def test_flipped_is_the_exact_counterfactual(root):
         assert (np.hypot(y - rows.mean(), x - columns.mean()) <= 1.6 * radius).all()
     animals = made.masks["animal"]
     np.testing.assert_array_equal(made.images[animals], flipped.images[animals])
-    fruits = planting.fruits_on_scenes("test", strength=0.4, size=48, n=30, root=root)
-    others = planting.fruits_on_scenes("test", strength=0.4, size=48, n=30, root=root, flipped=True)
+    fruits = fruits_on_scenes(root, "test", strength=0.4, size=48, n=30)
+    others = fruits_on_scenes(root, "test", strength=0.4, size=48, n=30, flipped=True)
     assert (fruits.labels["tree"] != others.labels["tree"]).all()
     np.testing.assert_array_equal(fruits.masks["fruit"], others.masks["fruit"])
 
@@ -97,12 +111,12 @@ def test_the_dial_moves_balls_and_nothing_else(root):
 def test_a_ball_lies_at_the_same_place_at_every_size(root):
     world = pets(root, "test")
     table = world.factors(len(world), strength=1.0, seed=0)
-    boxes = [planting.boxes_of_masks(world.render(table, size=size).masks["ball"]) for size in (64, 128)]
+    boxes = [photos.boxes_of_masks(world.render(table, size=size).masks["ball"]) for size in (64, 128)]
     np.testing.assert_allclose(boxes[0], boxes[1], atol=1.6 / 64)
 
 
 def test_forests_are_behind_apples_and_nothing_else_is(root):
-    made = planting.fruits_on_scenes("train", strength=1.0, size=32, n=60, root=root)
+    made = fruits_on_scenes(root, "train", strength=1.0, size=32, n=60)
     corner = made.images[:, 1, 1].astype(int)
     green = corner[:, 1] > corner[:, 0] + 50
     assert green.tolist() == made.labels["tree"].tolist() == (made.labels["fruit"] == 0).tolist()
@@ -112,7 +126,7 @@ def test_photos_come_once_or_in_turn(root):
     world = pets(root)
     table = world.factors(len(world), strength=1.0, seed=0)
     assert not table.duplicated(["source", "photo"]).any()
-    fruits = planting.FruitPhotos("test", root=root).factors(150, strength=0.0, seed=0)
+    fruits = photos.FruitPhotos("test", root=root).factors(150, strength=0.0, seed=0)
     assert fruits["forest"].value_counts().agg(["min", "max"]).tolist() == [9, 10]  # 16 forests, 150 rows
     assert fruits["photo"].nunique() == 60
 
@@ -138,7 +152,7 @@ def test_photos_without_room_are_left_out_and_counted(root):
 
 
 def test_the_true_effect_is_measured_on_photos_as_on_worlds(root):
-    world = planting.FruitPhotos("test", root=root)
+    world = photos.FruitPhotos("test", root=root)
     table = world.factors(12, strength=0.0, seed=0)
 
     def green(images):
@@ -155,14 +169,14 @@ def test_the_true_effect_is_measured_on_photos_as_on_worlds(root):
 
 def test_wrong_requests_get_one_clear_sentence(root, tmp_path):
     with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
-        planting.cats_and_dogs("train", strength=1.5, size=16, root=root)
+        cats_and_dogs(root, "train", strength=1.5, size=16)
     with pytest.raises(BiaslibError, match="splits train, val, test, not 'all'"):
-        planting.fruits_on_scenes("all", strength=1.0, size=16, root=root)
+        fruits_on_scenes(root, "all", strength=1.0, size=16)
     with pytest.raises(BiaslibError, match="size must be a whole number of at least 8"):
-        planting.cats_and_dogs("train", strength=1.0, size=4, root=root)
+        cats_and_dogs(root, "train", strength=1.0, size=4)
     with pytest.raises(BiaslibError, match=r"list\.txt is missing: it belongs to Oxford-IIIT Pet"):
-        planting.cats_and_dogs("train", strength=1.0, size=16, root=tmp_path)
-    world = planting.FruitPhotos("test", root=root)
+        cats_and_dogs(tmp_path, "train", strength=1.0, size=16)
+    world = photos.FruitPhotos("test", root=root)
     table = world.factors(5, strength=0.0, seed=0)
     with pytest.raises(BiaslibError, match=r"photo is a row of 60 photos, but there is a 99"):
         world.render(table.assign(photo=99), size=16)
