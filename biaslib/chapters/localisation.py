@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.statistics.detection import Side, beyond
 from biaslib.store import parallel
-from biaslib.worlds.photos.regions import boxes_of_masks, masks_of_boxes
+from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes
 
 Arrays = dict[str, np.ndarray]
 Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
