@@ -178,18 +178,6 @@ def per_attribute(models: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame
     return pd.DataFrame(rows).set_index("attribute")
 
 
-def ends(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose intervals are numbers, for plots: each column x of them becomes `x`, `x_low` and `x_high`."""
-    columns: dict[str, list[object]] = {}
-    for name, values in table.items():
-        if len(values) and all(isinstance(value, Interval) for value in values):
-            columns[f"{name}"] = [value.estimate for value in values]
-            columns |= {f"{name}_{end}": [getattr(value, end) for value in values] for end in ("low", "high")}
-        else:
-            columns[f"{name}"] = list(values)
-    return pd.DataFrame(columns, index=table.index)
-
-
 def where_drawn(
     factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
 ) -> np.ndarray:

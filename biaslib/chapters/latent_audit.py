@@ -5,6 +5,7 @@ After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -19,12 +20,12 @@ from biaslib.chapters.attribute_models import Experiment
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
-from biaslib.recipes import load, train
 from biaslib.statistics import holm
 from biaslib.store import stored
 from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
+CLEAN: Final = "tied to nothing"
 STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
@@ -54,6 +55,87 @@ def target_classifiers(
         )
         for number in range(count)
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LineUp:
+    """Classifiers of smiles that are audited together, by what smiles are tied to in their training faces.
+
+    Attributes:
+        classifiers: a name for each kind -> its classifiers; the first kind is tied to nothing.
+        tied_to: the name of each other kind -> the attribute.
+    """
+
+    classifiers: dict[str, list[Experiment]]
+    tied_to: dict[str, str]
+
+    @property
+    def everyone(self) -> tuple[Experiment, ...]:
+        """All classifiers, one kind after the other."""
+        return tuple(classifier for group in self.classifiers.values() for classifier in group)
+
+    @property
+    def rows(self) -> dict[str, slice]:
+        """Where each kind stands among all classifiers."""
+        ends = list(accumulate(len(group) for group in self.classifiers.values()))
+        return {kind: slice(a, b) for kind, a, b in zip(self.classifiers, [0, *ends], ends, strict=False)}
+
+
+def line_up(
+    ties: Sequence[str],
+    correlations: Sequence[float],
+    models: Sequence[int],
+    clean_models: int,
+    *,
+    attributes: Sequence[str],
+    images: int,
+    kept: int,
+    epochs: int,
+    seed: int,
+) -> LineUp:
+    """Classifiers whose smiles are tied to nothing, and a kind for each tie; the rest as for `target_classifiers`.
+
+    Raises:
+        BiaslibError: where the lists differ in length, a kind has fewer than two models, or a tie is to an attribute
+            that is not among the audited ones.
+    """
+    if not len(ties) == len(correlations) == len(models):
+        raise BiaslibError(
+            "ties, correlations and models describe the same kinds of classifiers: give as many of each."
+        )
+    if min(clean_models, *models) < 2:
+        raise BiaslibError("intervals are over models: give clean_models >= 2 and models >= 2 for each tie.")
+    if strange := set(ties) - set(attributes):
+        raise BiaslibError(f"{', '.join(sorted(strange))}, to which smiles are tied, must be among the attributes.")
+    recipe = {"images": images, "kept": kept, "epochs": epochs, "seed": seed}
+    names = [
+        f"tied to {attribute.replace('_', ' ').lower().removeprefix('wearing ')} ({mcc:g})"
+        for attribute, mcc in zip(ties, correlations, strict=True)
+    ]
+    tied = {
+        name: target_classifiers(attribute, mcc, count, **recipe)
+        for name, attribute, mcc, count in zip(names, ties, correlations, models, strict=True)
+    }
+    return LineUp(
+        {CLEAN: target_classifiers(ties[0], 0.0, clean_models, **recipe)} | tied, dict(zip(names, ties, strict=True))
+    )
+
+
+def audited_generators(
+    retrain_images: int | None = None, *, seed: int = 0
+) -> dict[str, str | face_generators.Experiment]:
+    """What pages call the generators -> those that come with the book; or one that is grown here, from so many images.
+
+    Raises:
+        BiaslibError: where those of the book are missing.
+    """
+    if retrain_images is not None:
+        return {"the one grown here": face_generators.quick(retrain_images, seed=seed)}
+    if not face_generators.names():
+        raise BiaslibError(
+            "The book's generators are missing from book/generators: restore them from git, or run with retrain=true."
+        )
+    return {face_generators.said(name): name for name in face_generators.names()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from biaslib.chapters.attention import (
     EvaluationFaces,
     attention_of,
     effects,
-    ends,
     per_attribute,
     where_drawn,
 )
@@ -25,7 +24,6 @@ from biaslib.chapters.attribute_models import Experiment
 from biaslib.datasets import celebamask
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, mask_score
-from biaslib.statistics import Interval
 from biaslib.worlds.faces import Faces
 from tests import layouts
 
@@ -213,16 +211,6 @@ def test_models_that_cannot_be_compared_are_refused():
         per_attribute([one, fewer])
     with pytest.raises(BiaslibError, match="different faces"):
         per_attribute([one, answered(one.logits, ~labels, one.maps)])
-
-
-def test_ends_of_intervals_become_columns():
-    table = pd.DataFrame(
-        {"score": [Interval(0.5, 0.4, 0.7, 9)], "models": [3]}, index=pd.Index(["Bangs"], name="attribute")
-    )
-    flat = ends(table)
-    assert list(flat.columns) == ["score", "score_low", "score_high", "models"]
-    assert flat.loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 3]
-    assert flat.index.name == "attribute"
 
 
 def test_it_is_the_difference_of_two_pictures():

@@ -9,7 +9,7 @@ import scipy.stats
 from scipy.special import expit
 
 from biaslib import training
-from biaslib.chapters import attribute_models, face_generators
+from biaslib.chapters import attribute_models, face_generators, latent_audit
 from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.latent import BALANCED_ON, audit_directions, code_request
@@ -185,3 +185,50 @@ def test_a_change_is_the_sum_of_its_parts():
     np.testing.assert_allclose(found.loc["Wearing_Hat", ["own", "target", "leaked"]], [0.04, 0.0, 0.04])
     with pytest.raises(BiaslibError, match="No exact effect is given for skin"):
         change_components(judged, {name: 0.0 for name in ("Eyeglasses", "Wearing_Hat", "Smiling")}, found["total"])
+
+
+TIES = {
+    "ties": ["Eyeglasses", "Wearing_Hat"],
+    "correlations": [0.9, 0.5],
+    "models": [3, 2],
+    "clean_models": 2,
+    "attributes": ["Eyeglasses", "Wearing_Hat", "Bangs"],
+    "images": 300,
+    "kept": 150,
+    "epochs": 1,
+    "seed": 4000,
+}
+
+
+def test_a_line_up_has_a_kind_for_each_tie_and_one_for_none():
+    audited = latent_audit.line_up(**TIES)
+    glasses, hat = "tied to eyeglasses (0.9)", "tied to hat (0.5)"
+    assert list(audited.classifiers) == [latent_audit.CLEAN, glasses, hat]
+    assert audited.tied_to == {glasses: "Eyeglasses", hat: "Wearing_Hat"}
+    assert audited.rows == {latent_audit.CLEAN: slice(0, 2), glasses: slice(2, 5), hat: slice(5, 7)}
+    assert len(audited.everyone) == 7
+    assert [model.correlation[1] for model in audited.everyone] == [0, 0, 0.9, 0.9, 0.9, 0.5, 0.5]
+    assert [model.seed for model in audited.everyone] == [4000, 4001, 4000, 4001, 4002, 4000, 4001]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"models": [3]}, "give as many of each"),
+        ({"models": [3, 1]}, "give clean_models >= 2"),
+        ({"attributes": ["Bangs", "Eyeglasses"]}, "Wearing_Hat, to which smiles are tied"),
+    ],
+)
+def test_a_line_up_that_cannot_be_compared_is_refused(change, message):
+    with pytest.raises(BiaslibError, match=message):
+        latent_audit.line_up(**TIES | change)
+
+
+def test_the_audited_generators_are_the_books_or_one_that_is_grown(monkeypatch):
+    names = latent_audit.face_generators.names()
+    assert list(latent_audit.audited_generators().values()) == list(names)
+    (grown,) = latent_audit.audited_generators(60_000, seed=3).values()
+    assert grown == latent_audit.face_generators.quick(60_000, seed=3)
+    monkeypatch.setattr(latent_audit.face_generators, "names", list)
+    with pytest.raises(BiaslibError, match="restore them from git"):
+        latent_audit.audited_generators()

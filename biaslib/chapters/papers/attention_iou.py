@@ -86,11 +86,6 @@ def residuals(attributes: pd.DataFrame) -> pd.Series:
     return rest / np.sqrt((rest**2).sum() / (len(rest) - 2))
 
 
-def words(attribute: str) -> str:
-    """An attribute's name as one says it: Wavy Hair, 5 o'Clock Shadow."""
-    return attribute.replace("5_o_Clock", "5 o'Clock").replace("_", " ")
-
-
 def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int) -> pd.DataFrame:
     """One row for each of the 40 attributes (Figs. 2, 3 left and 13).
 

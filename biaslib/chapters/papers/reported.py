@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.chapters.papers.attention_iou import residuals, words
+from biaslib.chapters.page import readable
+from biaslib.chapters.papers.attention_iou import residuals
 from biaslib.datasets import published
 
 Tables = Mapping[str, pd.DataFrame]
@@ -220,19 +221,19 @@ def _of_attributes(tables: Tables) -> dict[str, Any]:
         "efficientnet": efficientnet,
         "uniform": _rows(tables["uniform"], "region"),
         "tau": {name: _interval(row) for name, row in _rows(tables["trends"], "name").items()},
-        "highest_mcc": words(others.sort_values("mcc")["attribute"].tolist()[-1]),
-        "highest_heatmap": words(others.sort_values("heatmap")["attribute"].tolist()[-1]),
+        "highest_mcc": readable(others.sort_values("mcc")["attribute"].tolist()[-1]),
+        "highest_heatmap": readable(others.sort_values("heatmap")["attribute"].tolist()[-1]),
         "named_residuals": ", ".join(_signed(beyond[name], 1) for name in ("Eyeglasses", "Mustache", "Wavy_Hair")),
-        "furthest": words(beyond.index[0]),
+        "furthest": readable(beyond.index[0]),
         "furthest_residual": _signed(beyond.iloc[0], 1),
-        "second": words(beyond.index[1]),
+        "second": readable(beyond.index[1]),
         "second_residual": _signed(beyond.iloc[1], 1),
         "n_higher": int((others["mcc"] > others["label_mcc"].abs()).sum()),
         "n_others": len(others),
         "mask_wga_p": float(scipy.stats.kendalltau(own["mask"], own["wga"]).pvalue),
         "resnet_gap": resnet["Blond_Hair"]["heatmap"] - resnet["Wavy_Hair"]["heatmap"],
         "efficientnet_gap": efficientnet["Blond_Hair"]["heatmap"] - efficientnet["Wavy_Hair"]["heatmap"],
-        "one_model": ", ".join(words(name) for name in one_model),
+        "one_model": ", ".join(readable(name) for name in one_model),
         "precisions": "; ".join(f"{name} {value:.3f}" for name, value in candidates),
     }
 

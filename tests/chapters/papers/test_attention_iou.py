@@ -102,8 +102,3 @@ def test_too_few_attributes_leave_no_residuals(mcc):
     rest = attention_iou.residuals(table)
     assert rest.isna().all()
     assert list(rest.index) == list(table["attribute"])
-
-
-def test_names_as_one_says_them():
-    assert attention_iou.words("5_o_Clock_Shadow") == "5 o'Clock Shadow"
-    assert attention_iou.words("Wavy_Hair") == "Wavy Hair"
