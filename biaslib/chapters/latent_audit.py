@@ -20,6 +20,7 @@ from biaslib.chapters.attribute_models import Experiment
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
+from biaslib.recipes import load, train
 from biaslib.statistics import holm
 from biaslib.store import stored
 from biaslib.worlds.faces import Faces
@@ -123,7 +124,7 @@ def line_up(
 
 def audited_generators(
     retrain_images: int | None = None, *, seed: int = 0
-) -> dict[str, str | face_generators.Experiment]:
+) -> dict[str, str | face_generators.GeneratorSetup]:
     """What pages call the generators -> those that come with the book; or one that is grown here, from so many images.
 
     Raises:

@@ -18,8 +18,8 @@ from biaslib.datasets import fruits360, registry
 from biaslib.errors import BiaslibError
 from biaslib.recipes import load, train
 from biaslib.samples import Samples
-from biaslib.statistics.detection import Side, beyond
-from biaslib.store import parallel
+from biaslib.statistics.detection import Side, flagged
+from biaslib.store import stored
 from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes
 
 Arrays = dict[str, np.ndarray]

@@ -202,7 +202,7 @@ def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruc
     truth, favoured = maps["truth"], maps["truth"] == case.favoured
     rows = np.concatenate([np.flatnonzero(kind)[: destruction.images] for kind in (favoured, ~favoured)])
     correct = maps["logits"][rows].argmax(axis=1) == truth[rows]
-    model = known(setting)
+    model = load(setting.recipe)
     model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
