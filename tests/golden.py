@@ -206,7 +206,7 @@ def measures() -> Values:
         "resize_masks": metrics.resize_masks(mask, (5, 7)),
         "relevance_mass_accuracy": metrics.relevance_mass_accuracy(a, mask),
         "relevance_rank_accuracy": metrics.relevance_rank_accuracy(a, mask),
-        "expanded": exact(metrics.dilate_to_area(mask)), "at_size": metrics.upsample_maps(a, 24, 20),
+        "dilate_to_area": exact(metrics.dilate_to_area(mask)), "upsample_maps": metrics.upsample_maps(a, 24, 20),
         "perturbation": [curves, metrics.aopc(curves)],
         "group_accuracy": [metrics.group_accuracy(correct, groups), metrics.worst_group_accuracy(correct, groups)],
         "normalized_average_precision": metrics.normalized_average_precision(truth.T, scores.T, 40),

@@ -40,7 +40,7 @@ def test_nothing_has_changed(part):
 
 
 def test_another_seed_of_a_training_is_noticed():
-    other = replace(golden.RECIPE, config=replace(golden.RECIPE.config, seed=1))
+    other = replace(golden.RECIPE, training=replace(golden.RECIPE.training, seed=1))
     with mock.patch.object(golden, "RECIPE", other):
         found = golden.computed("training ensemble")
     with pytest.raises(AssertionError, match="ensemble: weights"):

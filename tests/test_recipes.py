@@ -14,7 +14,8 @@ from biaslib import recipes, store
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import Adversarial
 from biaslib.mitigation.resampling import imbalance
-from biaslib.recipes import Drawn, Recipe, Resampled, Subset
+from biaslib.mitigation.rows import Resampled, Subset
+from biaslib.recipes import Drawn, Recipe
 from biaslib.training import TrainingConfig
 from biaslib.worlds.scenes import OBJECTS
 from tests.store.test_parallel import free_port
@@ -128,7 +129,7 @@ KEYS = """
 import json, sys
 from pathlib import Path
 from biaslib import recipes
-from biaslib.recipes import Drawn, Recipe, Resampled, target_of_world
+from biaslib.recipes import Drawn, Recipe, target_of_world
 from biaslib.store import fingerprint
 from biaslib.training import TrainingConfig
 

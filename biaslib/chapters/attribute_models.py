@@ -10,7 +10,8 @@ from torch import nn
 from biaslib import datasets, models
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
-from biaslib.recipes import CelebA, Drawn, Recipe, Setup, Subset, load_many
+from biaslib.mitigation.rows import Subset
+from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load_many
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces

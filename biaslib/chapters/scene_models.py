@@ -25,7 +25,8 @@ from biaslib.mitigation import (
     domain_scores,
 )
 from biaslib.mitigation.adversarial import AdversarialLoss
-from biaslib.recipes import CRITERION, Drawn, Recipe, Resampled, Setup, load, train
+from biaslib.mitigation.rows import Resampled
+from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import stored
 from biaslib.training import TrainingConfig
@@ -237,9 +238,8 @@ def at_sizes(
 
 
 @stored("scenes-resized")
-def resized_answers(key: tuple[SceneSetup, float]) -> np.ndarray:
+def resized_answers(setup: SceneSetup, robot_size: float) -> np.ndarray:
     """Logits for the test pictures of a set-up with all robots of that size."""
-    setup, robot_size = key
     test = setup.data("test")
     table = test.table().assign(robot_size=robot_size)
     pictures = Scenes(setup.groups).render(table, size=test.size, regions=())

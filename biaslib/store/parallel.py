@@ -86,7 +86,7 @@ def shared_workers() -> Iterator[str]:
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": threads | kept}),
         LocalCluster(
-            n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=None,
+            n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=":0",
             silence_logs=logging.ERROR,
         ) as cluster,
     ):  # fmt: skip

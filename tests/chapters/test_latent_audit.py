@@ -107,8 +107,8 @@ def test_target_classifiers_differ_by_the_tie_alone():
     tied, clean = (target_classifiers("Eyeglasses", mcc, 2, images=600, kept=300) for mcc in (0.6, 0.0))
     for one, other in zip(tied, clean, strict=True):
         assert dataclasses.replace(one, correlation=None) == dataclasses.replace(other, correlation=None)
-        labels = one.samples().labels
-        assert len(labels) == len(other.samples()) == 300
+        labels = one.recipe.table()
+        assert len(labels) == len(other.recipe.table()) == 300
         assert np.corrcoef(labels["Smiling"], labels["Eyeglasses"])[0, 1] == pytest.approx(0.6, abs=0.01)
 
 

@@ -72,8 +72,8 @@ def test_what_balancing_needs_is_not_all_eight_kinds():
 def test_the_page_on_photographs_says_which_of_the_papers_attributes_it_lacks():
     page = text("notebooks/real_sensitivity.md")
     assert "Fig. 5 (top) of the paper, made again" not in page
-    assert '"paper_moved"' in page
-    assert '"paper_rows"' in page
+    assert "paper_moved=" in page
+    assert "paper_rows=" in page
 
 
 def test_a_generator_is_shown_all_photographs_there_are():
