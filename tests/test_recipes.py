@@ -129,6 +129,7 @@ KEYS = """
 import json, sys
 from pathlib import Path
 from biaslib import recipes
+from biaslib.mitigation.rows import Resampled
 from biaslib.recipes import Drawn, Recipe, target_of_world
 from biaslib.store import fingerprint
 from biaslib.training import TrainingConfig
@@ -137,7 +138,7 @@ def keys():
     fingerprint._read.cache_clear()
     made = {world: target_of_world(Drawn(world=world, strength=0.5, images=80), TrainingConfig())
             for world in ("birds", "fruits", "pets")}
-    made["photographs"] = Recipe(data=Drawn(world="pets", strength=0.5, images=80, photos="train"), targets="cat",
+    made["photographs"] = Recipe(data=Drawn(world="fruits", strength=0.5, images=80, photos="train"), targets="fruit",
                             training=TrainingConfig())
     made["resampled"] = Recipe(data=Drawn(world="scenes", strength=0.5, images=80), targets="maker",
                                training=TrainingConfig(), rows=Resampled(attributes=("mug",), group="maker"))
@@ -164,7 +165,7 @@ def test_an_edit_trains_again_what_depends_on_it_and_nothing_else(tmp_path):
     changed = json.loads(done.stdout)
     assert len(changed["training/loop.py"]) == 5
     assert changed["worlds/birds.py"] == ["birds"]
-    assert changed["worlds/fruits.py"] == ["fruits"]
+    assert changed["worlds/fruits.py"] == ["fruits", "photographs"]
     assert changed["mitigation/resampling.py"] == ["resampled"]
     for edit in ("datasets/mnist.py", "metrics/attention_iou.py", "store/results.py", "chapters/scene_models.py"):
         assert changed[edit] == [], edit

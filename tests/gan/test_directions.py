@@ -113,7 +113,7 @@ def test_too_few_images_and_constant_attributes_are_named(space):
         attribute_direction(codes, rare, "Hat", balanced_on=("Smiling",))
 
 
-def test_controls_are_freed_as_directions_are():
+def test_controls_are_projected_out_as_directions_are():
     named, controls = random_directions(3, 16, seed=1), random_directions(5, 16, seed=2)
     left = project_out(controls, named)
     np.testing.assert_allclose(left @ named.T, 0, atol=1e-12)
@@ -124,5 +124,5 @@ def test_controls_are_freed_as_directions_are():
     # one after another as all at once
     np.testing.assert_allclose(project_out(named[:1], named[1:])[0], orthogonalised(named)[0])
     assert project_out(controls[:0], named).shape == (0, 16)
-    with pytest.raises(BiaslibError, match="mixture of"):
+    with pytest.raises(BiaslibError, match="mixture of those"):
         project_out(np.eye(3)[:1], np.eye(3)[:2])

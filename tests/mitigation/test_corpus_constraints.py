@@ -79,7 +79,7 @@ def test_each_image_is_decided_as_well_as_trying_everything_would():
 
 def test_what_cannot_be_met_is_said():
     train = Labels(np.ones((4, 1), bool), np.array([0, 0, 1, 1]))
-    found = corpus_constraints(np.array([[3.0]]), np.array([[9.0, 0.0]]), train)
+    found = corpus_constraints(np.array([[300.0]]), np.array([[900.0, 0.0]]), train)
     assert found.met.tolist() == [False]  # one image is of one group: no ratio near a half
     assert found.reached.tolist() == [[1.0, 0.0]]
 
