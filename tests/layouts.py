@@ -254,7 +254,7 @@ def _json(path: Path, content: object) -> None:
 
 
 def pets(root: Path, *, per_breed: int = 12) -> pd.DataFrame:
-    """Oxford-IIIT Pet: two breeds of cats (red) and one of dogs (blue), a trimap each, a head box on even numbers.
+    """Oxford-IIIT Pet: two breeds of cats (red) and one of dogs (blue), a trimap each.
 
     The rectangle is the animal (1) in a band of 2 pixels that is not classified (3) on ground (2).
     """
@@ -273,15 +273,6 @@ def pets(root: Path, *, per_breed: int = 12) -> pd.DataFrame:
             path = folder / f"annotations/trimaps/{name}_{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(trimap).save(path)
-            if i % 2 == 0:
-                box = "".join(
-                    f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), (4, 8, 20, 16), strict=True)
-                )
-                sides = f"<width>{size[0]}</width><height>{size[1]}</height><depth>3</depth>"
-                text = f"<annotation><size>{sides}</size><object><bndbox>{box}</bndbox></object></annotation>"
-                xml = folder / f"annotations/xmls/{name}_{i}.xml"
-                xml.parent.mkdir(parents=True, exist_ok=True)
-                xml.write_text(text, encoding="ascii")
             rows.append({"image": f"{name}_{i}", "breed": breed, "species": species})
     lines = [f"{row['image']} {row['breed']} {row['species']} 1" for row in rows]
     _lines(folder / "annotations/list.txt", ["#Image CLASS-ID SPECIES BREED ID", "#ID: 1:37 Class ids", *lines])

@@ -54,7 +54,7 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     pictures.check_split("CelebAMask-HQ", split, pictures.SPLITS)
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
-    table = attributes(root)
+    table = _attributes(root)
     numbers = _numbers(len(table), split)
     images = decoded.photos(dataset, [folder / _IMAGES / f"{number}.jpg" for number in numbers], size=size)
     files = [_files(registry.require(dataset, folder / _MASKS), int(number)) for number in numbers]
@@ -92,7 +92,7 @@ def load_pairs(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=pd.DataFrame(index=range(len(files))), masks=masks)
 
 
-def attributes(root: Path) -> pd.DataFrame:
+def _attributes(root: Path) -> pd.DataFrame:
     """CelebAMask-HQ's 40 attributes as annotated, one bool column each, one row an image by its number.
 
     Raises:

@@ -1,7 +1,6 @@
-"""Oxford-IIIT Pet (Parkhi et al. 2012): photos of cats and dogs with the animals' outlines and heads."""
+"""Oxford-IIIT Pet (Parkhi et al. 2012): photos of cats and dogs with the animals' outlines."""
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -41,22 +40,6 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels.reset_index(drop=True), masks={"animal": animal})
 
 
-def heads(split: str, *, root: Path) -> np.ndarray:
-    """The boxes around the animals' heads, row by row as `load` has the pictures.
-
-    Returns:
-        (N, 4) float32: left, top, right, bottom as shares of the picture's sides; NaN where none is annotated (the
-        official distribution has boxes for about half of the pictures).
-
-    Warns:
-        DatasetWarning: as `load` does.
-    """
-    dataset = registry.get("oxford-iiit-pet")
-    table = _here(dataset, split, root)
-    folder = registry.require(dataset, root / "oxford-iiit-pet" / "annotations" / "xmls")
-    return np.stack([_head(dataset, folder / f"{name}.xml") for name in table["image"]])
-
-
 def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
     pictures.check_split("Oxford-IIIT Pet", split, list(SPLITS))
     folder = root / "oxford-iiit-pet"
@@ -86,17 +69,3 @@ def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
 
 def _animal(trimap: np.ndarray) -> np.ndarray:
     return trimap != _GROUND
-
-
-def _head(dataset: registry.Dataset, path: Path) -> np.ndarray:
-    if not path.exists():
-        return np.full(4, np.nan, np.float32)
-    try:
-        tree = ElementTree.parse(path)
-        width, height = (float(tree.findtext(f"size/{side}") or 0) for side in ("width", "height"))
-        box = [float(tree.findtext(f"object/bndbox/{name}") or np.nan) for name in ("xmin", "ymin", "xmax", "ymax")]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise registry.damaged(dataset, path, str(error)) from error
-    if not (width > 0 and height > 0 and 0 <= box[0] < box[2] <= width and 0 <= box[1] < box[3] <= height):
-        raise registry.damaged(dataset, path, "it holds no box inside its picture")
-    return np.array(box, np.float32) / np.array([width, height, width, height], np.float32)

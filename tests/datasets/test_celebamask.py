@@ -140,7 +140,7 @@ def test_a_damaged_list_is_named(official, change):
     path = official / "CelebAMask-HQ/CelebAMask-HQ-attribute-anno.txt"
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(BiaslibError, match=r"attribute-anno\.txt"):
-        celebamask.attributes(official)
+        celebamask._attributes(official)
 
 
 def test_numbers_that_no_part_has_are_refused(pairs):
@@ -152,7 +152,7 @@ def test_numbers_that_no_part_has_are_refused(pairs):
 def test_it_warns_of_its_terms(official):
     celebamask.registry.warn.cache_clear()
     with pytest.warns(DatasetWarning, match="CelebA's terms"):
-        celebamask.attributes(official)
+        celebamask._attributes(official)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -49,24 +49,11 @@ def test_a_part_of_the_pets_loads_in_the_same_splits_with_a_warning(tmp_path):
         datasets.load("pets", "train", size=16, root=tmp_path)
 
 
-def test_heads_are_boxes_in_shares_of_the_sides_or_nan(tmp_path):
-    table = layouts.pets(tmp_path)
-    heads = pets.heads("train", root=tmp_path)
-    rows = [i for i, name in enumerate(table["image"]) if pictures.part(name, pets.SPLITS) == "train"]
-    numbers = [int(table["image"][i].split("_")[1]) for i in rows]
-    assert (~np.isnan(heads[:, 0])).tolist() == [number % 2 == 0 for number in numbers]
-    first = next(k for k, number in enumerate(numbers) if number % 2 == 0)
-    width, height = 40 + 4 * (rows[first] % 3), 32 + 8 * (rows[first] % 2)
-    np.testing.assert_allclose(heads[first], [4 / width, 8 / height, 20 / width, 16 / height], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
         ("annotations/list.txt", "a b c", r"list\.txt is damaged"),
         ("annotations/list.txt", "Abyssinian_1 99 1 1\n", r"list\.txt is damaged.*class"),
-        ("annotations/xmls/Bengal_2.xml", "<annotation>", r"Bengal_2\.xml is damaged"),
-        ("annotations/xmls/Bengal_2.xml", "<annotation></annotation>", r"Bengal_2\.xml is damaged.*no box"),
         ("annotations/trimaps/Bengal_2.png", "no picture", r"Bengal_2\.png is damaged"),
     ],
 )
@@ -74,9 +61,8 @@ def test_damaged_pet_files_are_named(tmp_path, file, content, message):
     layouts.pets(tmp_path)
     (tmp_path / "oxford-iiit-pet" / file).write_text(content)
     split = pictures.part("Bengal_2", pets.SPLITS)
-    load = pets.heads if "xmls" in file else lambda split, root: datasets.load("pets", split, size=16, root=root)
     with pytest.raises(BiaslibError, match=message):
-        load(split, root=tmp_path)
+        datasets.load("pets", split, size=16, root=tmp_path)
 
 
 def test_cats_and_dogs_by_their_folders(tmp_path):
