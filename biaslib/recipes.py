@@ -31,10 +31,14 @@ State = dict[str, torch.Tensor]
 Options = tuple[tuple[str, Any], ...]
 
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
-# the worlds that are planted in photographs, too, and the data sets these are from
-PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
-    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog")),
-    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes")),
+# the worlds that are planted in photographs, too, the folders of the data sets these are from, and what reads them
+PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]]] = {
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("biaslib.datasets.pets", "biaslib.datasets.pictures")),
+    "fruits": (
+        FruitPhotos,
+        ("fruits-360", "intel-scenes"),
+        ("biaslib.datasets.fruits360", "biaslib.datasets.pictures"),
+    ),
 }
 
 
@@ -110,10 +114,11 @@ class Drawn:
 
     def fingerprint(self) -> str:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
-        folders = PHOTOS[self.world][1] if self.photos else ()
-        code = (PHOTOS[self.world][0] if self.photos else type(worlds.get(self.world))).__module__
-        files = [fingerprint.of_files(registry.root() / folder) for folder in folders]
-        return fingerprint.of_value([fingerprint.of_modules([code]), files])
+        if not self.photos:
+            return fingerprint.of_modules([type(worlds.get(self.world)).__module__])
+        kind, folders, loaders = PHOTOS[self.world]
+        code = fingerprint.of_modules([kind.__module__, *loaders], without=["biaslib.datasets"])
+        return fingerprint.of_value([code, [fingerprint.of_files(registry.root() / folder) for folder in folders]])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,13 @@ def of_code(function: Callable[..., Any]) -> str:
     return of_value([parts, sorted(local)])
 
 
-def of_modules(names: Iterable[str]) -> str:
-    """Hash of the source of these modules and of all package modules that they import, directly or not."""
-    paths = set().union(*(_closure(_module_path(name)) for name in names))
+def of_modules(names: Iterable[str], *, without: Iterable[str] = ()) -> str:
+    """Hash of the source of these modules and of all package modules that they import, directly or not.
+
+    Modules in `without`, and what only they import, do not count.
+    """
+    left_out = {_module_path(name) for name in without}
+    paths = set().union(*(_closure(_module_path(name), left_out) for name in names))
     return of_value(sorted(_module_hash(path) for path in paths))
 
 
@@ -180,14 +184,14 @@ def _source(name: str) -> Path | None:
     return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
 
 
-def _closure(path: Path) -> set[Path]:
-    found: set[Path] = set()
+def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
+    found = set(left_out)
     waiting = {path}
     while waiting:
         path = waiting.pop()
         found.add(path)
         waiting |= set(_imports(path)) - found
-    return found
+    return found - set(left_out)
 
 
 def _imports(path: Path) -> tuple[Path, ...]:
