@@ -71,7 +71,8 @@ SAID = [
 
 
 def text_of(file):
-    return " ".join((find().root / file).read_text(encoding="utf-8").split())
+    text = " ".join((find().root / file).read_text(encoding="utf-8").split())
+    return re.sub(r'" f?"', "", text)  # a long string of a cell stands in parts
 
 
 @pytest.mark.parametrize(("file", "sentence", "why"), WRONG)
@@ -88,7 +89,7 @@ def test_set_sizes_go_as_the_page_says_of_its_record():
     assert "group → attributes falls ({glue:text}`recorded_ga`), and attributes → group rises" in text_of(
         "notebooks/drivers.md"
     )
-    numbers = recorded.get("drivers", "real")["values"]["numbers"]
+    numbers = recorded.get("drivers", "standard")["values"]["numbers"]
     by_kind = {
         kind: numbers[f"largest less smallest set, {kind}"]
         for kind in ("undirected", "group → attributes", "attributes → group")
@@ -99,7 +100,7 @@ def test_set_sizes_go_as_the_page_says_of_its_record():
 
 def test_within_one_bias_the_bird_score_orders_no_models():
     assert "there the score hardly orders them" in text_of("notebooks/waterbirds.md")
-    values = recorded.get("waterbirds", "real")["values"]
+    values = recorded.get("waterbirds", "standard")["values"]
     assert values["tau"]["bird score"] > 0.6
     taus = {
         bias: scipy.stats.kendalltau(-rows["bird score"], rows["causal effect"]).statistic

@@ -96,13 +96,13 @@ def test_the_paper_proposes_to_ask_people_and_did_not():
 def test_the_share_recovered_of_hair_is_said_to_be_of_another_change():
     page = text("notebooks/counterfactual_truth.md")
     assert "HAIR_COLOURS" in page
-    assert "mixture" in recorded.get("counterfactual_truth", "real")["note"]
+    assert "mixture" in recorded.get("counterfactual_truth", "standard")["note"]
 
 
 def test_the_result_of_comparing_ways_is_told():
     page = text("notebooks/counterfactual_truth.md")
     assert "{glue:text}`ways_say`" in page
-    rows = recorded.get("counterfactual_truth", "real")["values"]["ways"].set_index("directions fitted on")
+    rows = recorded.get("counterfactual_truth", "standard")["values"]["ways"].set_index("directions fitted on")
     strong = rows["recovered, tied to eyeglasses (0.9)"].map(lambda value: value["estimate"])
     # the page's own way recovers half of what the paper's does
     assert strong["encoded faces, freed"] < 0.6 * strong["encoded faces, as fitted (the paper)"]

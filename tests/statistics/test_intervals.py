@@ -120,7 +120,7 @@ def test_kendall_of_a_perfect_order_has_no_interval():
 
 def test_kendall_over_clusters_holds_its_estimate():
     # hidden_confounder's recorded models: wavy hair, tau .840, had the interval [.848, .894]
-    record = recorded.get("hidden_confounder", "real")
+    record = recorded.get("hidden_confounder", "standard")
     rows = record["values"]["models"].query("curve == 'wavy hair'")
     found = kendall(rows["correlation"], rows["score"], clusters=rows["model"])
     assert found.low <= found.estimate <= found.high <= 1
