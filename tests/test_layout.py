@@ -33,3 +33,8 @@ def test_instruments_import_neither_chapters_nor_book():
             if any(module == above or module.startswith(f"{above}.") for module in named for above in ABOVE):
                 looking_up.add(name)
     assert looking_up == set()
+
+
+def test_no_module_is_longer_than_350_lines():
+    long = {file.name for file in PACKAGE.rglob("*.py") if len(file.read_text(encoding="utf-8").splitlines()) > 350}
+    assert long == set()
