@@ -101,7 +101,7 @@ def line_up(
             that is not among the audited ones.
     """
     if not len(ties) == len(correlations) == len(models):
-        raise BiaslibError("ties, correlations and models describe the same kinds of classifiers: give as many of each.")
+        raise BiaslibError("ties, correlations and models describe the same classifiers: give as many of each.")
     if min(clean_models, *models) < 2:
         raise BiaslibError("intervals are over models: give clean_models >= 2 and models >= 2 for each tie.")
     if strange := set(ties) - set(attributes):
