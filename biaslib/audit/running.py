@@ -64,8 +64,7 @@ def run(
 ) -> Audit:
     """Audits one model, or its predictions, for one target and one or more groups.
 
-    Everything is checked before the first image is looked at. The model's answers and maps are kept in the store, so
-    that a killed audit goes on where it was.
+    Everything is checked before the first image is looked at; a killed audit goes on where it was.
 
     Args:
         labels: CSV, parquet or data frame, one row an image.
@@ -77,25 +76,23 @@ def run(
         predictions: instead of a model: a column of the labels, or another table.
         masks: folder of masks of one region, which is named as the folder, or of one such folder a region.
         wanted: regions that the model is meant to look at: a map that avoids one is a finding.
-        unwanted: regions that it is not meant to look at: a map that lies there is a finding. The other regions are
-            described and not tested.
+        unwanted: regions that it is not meant to look at; the regions with neither role are described, not tested.
         train_labels: labels of the training images, for amplification; the labels stand in where not given.
         file_column: column with the images' names.
         output: the model's output for the target, counted from 0; None where it has one, or two classes.
         yes: of a model whose largest output wins, the classes that mean yes.
         no: the classes that mean no; empty: all others.
         group_outputs: its outputs for the groups, in their order.
-        threshold: above it an output, or a score among the predictions, says yes; None: 0 for outputs, and
-            predictions are written as the labels are.
+        threshold: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are.
         size: of the model's images in pixels; None: its own, else 224.
         mean: that is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's.
         std: that they are divided by; None: likewise.
         crop: share of the shorter side that is kept; None: the model's own, else all.
         batch: images at once; None: 32.
         corrected: p-values by Holm over all tests of the audit.
-        permutations: of the answers, among images of equal labels, to test an amplification, whose p is at least
-            1 / (1 + permutations); None: 499, fewer for many images, but as many as the corrected test needs to find
-            anything, where that takes minutes at most. With fewer than that it is not tested, and the report says so.
+        permutations: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 /
+            (1 + permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499
+            where it needs fewer. With too few it is not tested, and the report says so.
         deals: the first edition's name of `permutations`.
         images: whether the report may hold pictures; without them it names the files only.
         seed: of the bootstrap and the permutations.
