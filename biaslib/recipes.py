@@ -2,7 +2,8 @@
 
 A `Recipe` says what a model is trained on (`Drawn`, `CelebA`, or another record with the same methods), on which of
 those rows, what it learns, and how. `train(recipe)` gives its weights, from the store where they are known;
-`train.many(recipes)` trains side by side what the store lacks; `load(recipe)` gives the model. Nothing else trains.
+`train.many(recipes)` trains side by side what the store lacks; `load(recipe)` gives the model. No classifier of the
+book is trained elsewhere.
 """
 
 import functools
@@ -187,7 +188,9 @@ class Recipe:
         """Hash of the code and the files that the weights depend on beside the record's own values."""
         parts = [type(part).__module__ for part in (self.objective, self.rows) if part is not None]
         code = fingerprint.of_modules([training.__name__, models.__name__, *parts])
-        return fingerprint.of_value([code, fingerprint.of_files(_weights_file(self.training))])
+        # this module, too: what is measured of a model is drawn by it
+        own, weights = fingerprint.of_module(__name__), fingerprint.of_files(_weights_file(self.training))
+        return fingerprint.of_value([code, own, weights])
 
     def table(self) -> pd.DataFrame:
         """The labels of the rows it is trained on."""
@@ -231,10 +234,7 @@ def load(recipe: Recipe) -> nn.Module:
     Raises:
         BiaslibError: where files of its data are missing; as `models.build` and `training.fit` do.
     """
-    model = models.build(recipe.training.architecture, recipe.training.outputs, hidden=recipe.training.hidden)
-    state = train(recipe)
-    model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRITERION)})
-    return model.eval()
+    return _model(recipe, train(recipe))
 
 
 def load_many(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> list[nn.Module]:
@@ -244,13 +244,19 @@ def load_many(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> lis
         recipes: of the models.
         scheduler: see `store.parallel.workers`.
     """
-    train.many(recipes, scheduler=scheduler)
-    return [load(recipe) for recipe in recipes]
+    states = train.many(recipes, scheduler=scheduler)
+    return [_model(recipe, state) for recipe, state in zip(recipes, states, strict=True)]
 
 
 def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
     """A classifier of the target of the world that the data is drawn from."""
     return Recipe(data=data, targets=worlds.get(data.world).target, training=config)
+
+
+def _model(recipe: Recipe, state: State) -> nn.Module:
+    model = models.build(recipe.training.architecture, recipe.training.outputs, hidden=recipe.training.hidden)
+    model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRITERION)})
+    return model.eval()
 
 
 def _examples(recipe: Recipe, samples: Samples) -> tuple[Samples, Any]:

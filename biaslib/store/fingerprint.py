@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,24 @@ PLUMBING = (
     # a recipe in a key says by itself what its model was made by
     "biaslib.recipes",
 )
+
+
+class _Known(threading.local):
+    by_value: dict[Any, str] | None = None  # fingerprints of objects, inside `once`
+
+
+_known = _Known()
+
+
+@contextlib.contextmanager
+def once() -> Iterator[None]:
+    """Inside, in this thread, equal objects are asked for their fingerprint once: many keys share their data."""
+    outer = _known.by_value
+    _known.by_value = {} if outer is None else outer
+    try:
+        yield
+    finally:
+        _known.by_value = outer
 
 
 def of_value(value: Any) -> str:
@@ -99,7 +118,7 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield f"{type(value).__qualname__}".encode()
         yield from _parts({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
         if hasattr(value, "fingerprint"):
-            yield value.fingerprint().encode()
+            yield _fingerprint(value).encode()
     elif isinstance(value, Mapping):
         yield b"{"
         for key in sorted(value, key=str):
@@ -125,6 +144,15 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield b"]"
     else:
         raise TypeError(f"cannot hash a {type(value).__name__} in a configuration; describe it by plain values instead")
+
+
+def _fingerprint(value: Any) -> str:
+    known = _known.by_value
+    if known is None:
+        return str(value.fingerprint())
+    if value not in known:
+        known[value] = value.fingerprint()
+    return known[value]
 
 
 def _reachable(thing: Any, seen: set[int]) -> Iterator[Path | str]:

@@ -32,13 +32,14 @@ class Stored(Generic[Key, Result]):
     def compute(self, key: Key) -> Result:
         """The result, computed here and not stored; on one thread, so that the number of cores does not change it."""
         arguments = key if isinstance(key, tuple) else (key,)
-        result: Result = parallel.single_threaded(self._function, *arguments)
+        with fingerprint.once():
+            result: Result = parallel.single_threaded(self._function, *arguments)
         return result
 
     def __call__(self, *arguments: Any) -> Result:
         """The result from the store; computed here where it lacks."""
         key: Any = arguments if len(arguments) > 1 else arguments[0]
-        return self._looked_up(key, functools.partial(self.compute, key))
+        return self._looked_up(key, results.key_of(key, self._hash()), functools.partial(self.compute, key))
 
     def many(self, keys: Sequence[Key], *, scheduler: str | None = None) -> list[Result]:
         """The results of all keys, in their order; what the store lacks is computed side by side.
@@ -50,7 +51,10 @@ class Stored(Generic[Key, Result]):
             keys: everything that each result depends on; they go to the workers and name the entries.
             scheduler: see `parallel.workers`.
         """
-        missing = [key for key in dict.fromkeys(keys) if not results.contains(self.kind, key, self._hash())]
+        code = self._hash()
+        with fingerprint.once():
+            names = {key: results.key_of(key, code) for key in keys}
+        missing = [key for key, name in names.items() if not results.contains(self.kind, name)]
         # a worker, which comes here for what it needs first, starts no workers of its own
         if missing and multiprocessing.parent_process() is None:
             with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
@@ -58,13 +62,13 @@ class Stored(Generic[Key, Result]):
                 def submitted(key: Key) -> Any:
                     # timed by the worker, so that its queue does not count
                     job = functools.partial(executor.submit, results.timed, self.compute, key)
-                    return self._looked_up(key, lambda: job().result())
+                    return self._looked_up(key, names[key], lambda: job().result())
 
                 list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}"))
-        return [self(key) for key in keys]
+        return [self._looked_up(key, names[key], functools.partial(self.compute, key)) for key in keys]
 
-    def _looked_up(self, key: Key, compute: Callable[[], Any]) -> Any:
-        return results.get_or_compute(self.kind, key, compute, code=self._hash())
+    def _looked_up(self, key: Key, name: str, compute: Callable[[], Any]) -> Any:
+        return results.under_key(self.kind, name, key, compute)
 
     def _hash(self) -> str:
         if self._code is None:

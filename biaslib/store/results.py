@@ -96,7 +96,11 @@ def get_or_compute(
     A second process that asks for the same entry waits for the first instead of computing it again.
     A damaged entry is reported by a `DamagedEntryWarning` and computed again.
     """
-    key = _key(config, code or compute)
+    return under_key(kind, key_of(config, code or compute), config, compute)
+
+
+def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> Any:
+    """As `get_or_compute`, for a key that `key_of` has made: of many results, keys are made once."""
     entry = root() / kind / key
     with _locked(kind, key):
         if entry.exists():
@@ -137,9 +141,14 @@ def waiting() -> Iterator[None]:
         _waited.seconds += time.perf_counter() - started
 
 
-def contains(kind: str, config: Any, code: Callable[..., Any] | str) -> bool:
-    """Whether `get_or_compute` would find the entry (it may still turn out damaged)."""
-    return (root() / kind / _key(config, code)).exists()
+def contains(kind: str, key: str) -> bool:
+    """Whether there is an entry of this key (it may still turn out damaged)."""
+    return (root() / kind / key).exists()
+
+
+def key_of(config: Any, code: Callable[..., Any] | str) -> str:
+    """The key of a configuration and of a function's code, or of a hash of code."""
+    return fingerprint.of_value([config, code if isinstance(code, str) else fingerprint.of_code(code)])
 
 
 def entries() -> list[Entry]:
@@ -230,10 +239,6 @@ def is_whole(file: Path) -> bool:
             return opened.read() == digest.digest()
     except OSError:
         return False
-
-
-def _key(config: Any, code: Callable[..., Any] | str) -> str:
-    return fingerprint.of_value([config, code if isinstance(code, str) else fingerprint.of_code(code)])
 
 
 @contextlib.contextmanager

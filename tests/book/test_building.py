@@ -65,6 +65,20 @@ def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(proj
     assert not (project.site / "_executed" / "three.html").exists()
 
 
+def test_other_words_on_a_page_run_the_page_and_no_experiment(project, without_site):
+    ran = project.root / "ran"
+    cell = "from biaslib import store\n"
+    cell += f"def experiment():\n    open({str(ran)!r}, 'a').write('x')\n    return {{'value': 7}}\n"
+    cell += "print(store.get_or_compute('experiment', {'n': n}, experiment))"
+    file = write_notebook(project, "one", cell)
+    assert building.build(project)
+    file.write_text(file.read_text().replace("A first paragraph.", "Other words."))
+    assert building.build(project)
+    assert "Other words." in executed(project, "one")
+    assert "'value': 7" in executed(project, "one")
+    assert ran.read_text() == "x"
+
+
 def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, without_site):
     write_notebook(project, "good", "print(n)")
     write_notebook(project, "bad", "print('an old result')")

@@ -214,6 +214,28 @@ def test_files_count_by_name_and_size(tmp_path):
     assert fingerprint.of_files(tmp_path / "a") != before
 
 
+def test_many_keys_ask_their_data_once():
+    asked = []
+
+    @dataclass(frozen=True)
+    class Data:
+        name: str
+
+        def fingerprint(self):
+            asked.append(self.name)
+            return f"files of {self.name}"
+
+    keys = [(number, Data(name)) for number in range(3) for name in ("a", "b")]
+    alone = [fingerprint.of_value(key) for key in keys]
+    assert sorted(asked) == ["a"] * 3 + ["b"] * 3
+    asked.clear()
+    with fingerprint.once():
+        assert [fingerprint.of_value(key) for key in keys] == alone
+    assert sorted(asked) == ["a", "b"]
+    fingerprint.of_value(Data("a"))  # and after it again, as files may have changed
+    assert len(asked) == 3
+
+
 def test_large_arrays_are_hashed_in_pieces_to_the_same_value(monkeypatch):
     values = np.arange(1000, dtype=np.int64).reshape(100, 10)
     whole = fingerprint.of_value(values)
