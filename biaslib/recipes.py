@@ -91,7 +91,7 @@ class Drawn:
     made_with: Options = ()
     photos: str | None = None
 
-    def place(self) -> World:
+    def get_world(self) -> World:
         """The world."""
         if self.photos is not None:
             return _photos(self.world, self.photos, registry.root())
@@ -100,7 +100,7 @@ class Drawn:
 
     def table(self) -> pd.DataFrame:
         """The world's factors."""
-        world = self.place()
+        world = self.get_world()
         table = world.factors(self.images, strength=self.strength or 0.0, seed=self.seed, **dict(self.options))
         return table.assign(**{world.cue: 0}) if self.strength is None else table
 
@@ -211,7 +211,7 @@ class Setup:
         return fingerprint.of_value(self.recipe)
 
 
-@stored("model", code=())
+@stored("model", code=())  # a recipe names all code that counts
 def train(recipe: Recipe) -> State:
     """The weights of one model, and those of its objective's own layers, whose names begin with `CRITERION`."""
     rows = None if recipe.rows is None else recipe.rows.chosen(recipe.data.table())
@@ -237,14 +237,9 @@ def load(recipe: Recipe) -> nn.Module:
     return _model(recipe, train(recipe))
 
 
-def load_many(recipes: Sequence[Recipe], *, scheduler: str | None = None) -> list[nn.Module]:
-    """The models of all recipes, in their order; what the store lacks is trained side by side.
-
-    Args:
-        recipes: of the models.
-        scheduler: see `store.parallel.workers`.
-    """
-    states = train.many(recipes, scheduler=scheduler)
+def load_many(recipes: Sequence[Recipe]) -> list[nn.Module]:
+    """The models of all recipes, in their order; what the store lacks is trained side by side."""
+    states = train.many(recipes)
     return [_model(recipe, state) for recipe, state in zip(recipes, states, strict=True)]
 
 
@@ -273,7 +268,7 @@ def _weights_file(config: TrainingConfig) -> Path:
 
 @functools.lru_cache(maxsize=6)  # as many as a worker comes back to with its next trainings
 def _rendered(data: Drawn, root: Path | None, *, masks: bool) -> Samples:
-    return data.place().render(data.table(), size=data.size, regions=None if masks else ())
+    return data.get_world().render(data.table(), size=data.size, regions=None if masks else ())
 
 
 @functools.lru_cache(maxsize=8)

@@ -86,7 +86,9 @@ def workers_of(address):
 
 def test_a_dask_cluster_trains_the_same_models(cluster, monkeypatch, tmp_path):
     assert len(workers_of(cluster)) == 2
-    far = recipes.load_many(THREE, scheduler=cluster)
+    with monkeypatch.context() as patch:
+        patch.setenv("BIASLIB_SCHEDULER", cluster)
+        far = recipes.load_many(THREE)
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "another"))
     near = [recipes.train(recipe) for recipe in THREE]
     for model, state in zip(far, near, strict=True):

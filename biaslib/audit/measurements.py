@@ -12,6 +12,7 @@ from biaslib.audit.predictions import Predictions
 from biaslib.metrics import attention_iou, group_accuracy
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import compare_shares, share_interval
 
 GAP = 0.05  # that the report says how many images are needed for
@@ -292,5 +293,4 @@ def correlation(labels: pd.DataFrame, *, seed: int, resamples: int = 2000) -> In
 
 def percentiles(value: float, drawn: np.ndarray, n: int) -> Interval:
     """The percentile interval of bootstrap draws."""
-    low, high = np.nanquantile(drawn, [0.025, 0.975]) if np.isfinite(drawn).any() else (np.nan, np.nan)
-    return Interval(value, float(low), float(high), n)
+    return Interval(value, *percentile_ends(drawn), n)

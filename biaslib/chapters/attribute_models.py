@@ -128,7 +128,7 @@ def celeba(split: str, *, size: int) -> Samples:
         return datasets.load("celeba", split, size=size)
 
 
-def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) -> list[nn.Module]:
+def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
     """The models, in this order, trained side by side where the store lacks them.
 
     Raises:
@@ -137,4 +137,4 @@ def trained(experiments: Sequence[Experiment], *, scheduler: str | None = None) 
     Warns:
         DatasetWarning: what is known to be wrong with CelebA, where its faces are used.
     """
-    return load_many([experiment.recipe for experiment in experiments], scheduler=scheduler)
+    return load_many([experiment.recipe for experiment in experiments])

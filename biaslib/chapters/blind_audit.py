@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib import metrics, training
+from biaslib import metrics, recipes, training
 from biaslib.dial.measuring import Measured, balanced, pictures, probability
-from biaslib.dial.trials import Trial, network
+from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.statistics import Interval, holm, interval
+from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import compare_shares, share_interval
 from biaslib.store import stored
 
@@ -213,7 +214,7 @@ def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
 @stored("dial-candidates")
 def run(trial: Trial) -> np.ndarray:
     """(candidates, images, 2) probability of the target with little and with much of each."""
-    model, factors = network(trial), balanced(trial)
+    model, factors = recipes.load(trial.recipe), balanced(trial)
     table = factors.head(EDITED)
     probabilities = []
     for column in CANDIDATES[trial.world].values():
@@ -234,6 +235,4 @@ def _worst(model: Measured, there: np.ndarray) -> Interval:
 def _mcc(answers: np.ndarray, there: np.ndarray, rng: np.random.Generator) -> Interval:
     drawn = rng.integers(len(answers), size=(_RESAMPLES, len(answers)))
     values = matthews_correlation(answers[drawn], there[drawn])
-    defined = values[np.isfinite(values)]
-    low, high = np.quantile(defined, (0.025, 0.975)) if len(defined) else (np.nan, np.nan)
-    return Interval(float(matthews_correlation(answers, there)), float(low), float(high), len(answers))
+    return Interval(float(matthews_correlation(answers, there)), *percentile_ends(values), len(answers))

@@ -139,14 +139,14 @@ class Outcome:
         return np.append(corners, (self.predicted.groups == self.test.groups).mean())
 
 
-def outcomes(setups: Sequence[DigitSetup], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[DigitSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order.
 
     Raises:
         BiaslibError: for an unknown source, or MNIST's files missing or damaged.
     """
-    train.many([setup.recipe for setup in setups], scheduler=scheduler)
-    return [_outcome(arrays) for arrays in answers.many(setups, scheduler=scheduler)]
+    train.many([setup.recipe for setup in setups])
+    return [_outcome(arrays) for arrays in answers.many(setups)]
 
 
 @stored("digits")

@@ -132,7 +132,7 @@ class Outcome:
     n_validation: int
 
 
-def outcomes(setups: Sequence[HairSetup], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[HairSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order.
 
     Raises:
@@ -141,8 +141,8 @@ def outcomes(setups: Sequence[HairSetup], *, scheduler: str | None = None) -> li
     Warns:
         DatasetWarning: as `datasets.load` does.
     """
-    train.many([setup.recipe for setup in setups], scheduler=scheduler)
-    return [_outcome(arrays) for arrays in answers.many(setups, scheduler=scheduler)]
+    train.many([setup.recipe for setup in setups])
+    return [_outcome(arrays) for arrays in answers.many(setups)]
 
 
 @stored("faces")

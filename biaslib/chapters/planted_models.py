@@ -156,9 +156,9 @@ def grid(
     ]
 
 
-def trained(settings: Sequence[Setting], *, scheduler: str | None = None) -> list[nn.Module]:
+def trained(settings: Sequence[Setting]) -> list[nn.Module]:
     """The models of the settings, in their order, trained side by side where the store lacks them."""
-    return load_many([setting.recipe for setting in settings], scheduler=scheduler)
+    return load_many([setting.recipe for setting in settings])
 
 
 def data_of(
@@ -186,4 +186,4 @@ def pictures(use_case: str, images: int, **drawn: Any) -> Samples:
 
 def world_of(use_case: str, source: str, split: str) -> World:
     """What draws the images of a use case: the generated world, or the photos of a split."""
-    return data_of(use_case, 1, strength=0.0, size=64, seed=0, source=source, split=split).place()
+    return data_of(use_case, 1, strength=0.0, size=64, seed=0, source=source, split=split).get_world()

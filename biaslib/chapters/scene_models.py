@@ -17,13 +17,7 @@ from torch import nn
 from biaslib import models, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
-from biaslib.mitigation import (
-    Adversarial,
-    Constrained,
-    DomainIndependent,
-    corpus_constraints,
-    domain_scores,
-)
+from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.adversarial import AdversarialLoss
 from biaslib.mitigation.rows import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
@@ -135,10 +129,10 @@ class Outcome:
     adversary: float
 
 
-def outcomes(setups: Sequence[SceneSetup], *, scheduler: str | None = None) -> list[Outcome]:
+def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
-    train.many([setup.recipe for setup in setups], scheduler=scheduler)
-    found = answers.many(setups, scheduler=scheduler)
+    train.many([setup.recipe for setup in setups])
+    found = answers.many(setups)
     return [_outcome(setup, arrays) for setup, arrays in zip(setups, found, strict=True)]
 
 
@@ -219,21 +213,18 @@ def constrained(outcome: Outcome, *, margin: float = 0.05) -> Constrained:
     return corpus_constraints(test - thresholds, maker_scores(outcome), outcome.train, margin=margin)
 
 
-def at_sizes(
-    outcomes: Sequence[Outcome], sizes: Sequence[float], *, scheduler: str | None = None
-) -> list[list[Labels]]:
+def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[Labels]]:
     """Predictions for the same test pictures with all robots of one size, everything else pixel for pixel the same.
 
     Args:
         outcomes: of M models that predict makers.
         sizes: S heights of the robot, shares of the picture's side.
-        scheduler: see `parallel.workers`.
 
     Returns:
         For each model, S predictions; thresholds are those of the pictures as they are.
     """
     keys = [(outcome.setup, float(size)) for outcome in outcomes for size in sizes]
-    logits = iter(resized_answers.many(keys, scheduler=scheduler))
+    logits = iter(resized_answers.many(keys))
     return [[predicted(replace(outcome, test_logits=next(logits))) for _ in sizes] for outcome in outcomes]
 
 
@@ -242,7 +233,7 @@ def resized_answers(setup: SceneSetup, robot_size: float) -> np.ndarray:
     """Logits for the test pictures of a set-up with all robots of that size."""
     test = setup.data("test")
     table = test.table().assign(robot_size=robot_size)
-    pictures = Scenes(setup.groups).render(table, size=test.size, regions=())
+    pictures = test.get_world().render(table, size=test.size, regions=())
     return training.predict(load(setup.recipe), pictures.images)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.special import expit, softmax
 from torch import nn
 
-from biaslib import attribution, metrics, models, training, worlds
-from biaslib.dial.trials import Trial, network, train
+from biaslib import attribution, metrics, models, recipes, training, worlds
+from biaslib.dial.trials import Trial
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
 from biaslib.store import stored
@@ -101,7 +101,7 @@ class Measured:
 
 def measured(trials: Sequence[Trial]) -> list[Measured]:
     """What each model does, in this order; models are trained where the store lacks them."""
-    train(trials)
+    recipes.train.many([trial.recipe for trial in trials])
     return [_measured(trial, arrays) for trial, arrays in zip(trials, run.many(trials), strict=True)]
 
 
@@ -141,7 +141,7 @@ def labels(world: str, table: pd.DataFrame) -> Labels:
 @stored("dial")
 def run(trial: Trial) -> Arrays:
     """The arrays of one trial."""
-    model, samples = network(trial), pictures(trial)
+    model, samples = recipes.load(trial.recipe), pictures(trial)
     pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]
     answers = [probability(trial.world, training.predict(model, images)) for images in pairs]
     maps = _maps(trial.world, model, samples.images)
@@ -227,7 +227,7 @@ def _localisation(
 
 def _as_biased(trial: Trial, model: nn.Module) -> Arrays:
     """Labels and answers on test images as biased as the training images (paper B)."""
-    world, trained = trial.world, labels(trial.world, trial.training_table())
+    world, trained = trial.world, labels(trial.world, trial.data.table())
     if world == "scenes":
         test, predicted = _scenes_as_biased(trial, model)
         truth, answer = test.groups, predicted.groups

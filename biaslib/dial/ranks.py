@@ -10,6 +10,7 @@ import pandas as pd
 from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
+from biaslib.statistics.intervals import percentile_ends
 
 Cells = tuple[np.ndarray, ...]  # rows and columns
 Kind = Literal["all models", "same strength", "given the effect"]
@@ -146,11 +147,9 @@ def between_families(
     n = sum(len(world.strengths) for world in worlds)
     rows = []
     for key, estimate, medians in zip(cells, _medians(taus, cells), drawn.T, strict=True):
-        defined = medians[np.isfinite(medians)]
-        low, high = np.quantile(defined, [_TAIL, 1 - _TAIL]) if len(defined) else (np.nan, np.nan)
         if np.isfinite(estimate):
             pairs = int(np.isfinite(taus[cells[key]]).sum())
-            rows.append((*key, pairs, Interval(estimate, float(low), float(high), n)))
+            rows.append((*key, pairs, Interval(estimate, *percentile_ends(medians, _TAIL), n)))
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "tau"])
 
 

@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pandas as pd
-from torch import nn
-
 from biaslib import recipes, worlds
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup
@@ -135,10 +132,6 @@ class Trial(Setup):
                 return Recipe(data=self.data, targets=(*OBJECTS, Scenes.target), training=config, objective=_MAKERS)
         return recipes.target_of_world(self.data, config)
 
-    def training_table(self) -> pd.DataFrame:
-        """The rows that its training images are drawn from."""
-        return self.data.table()
-
 
 def grid(
     names: Sequence[str],
@@ -178,18 +171,3 @@ def grid(
         for strength in sorted({0.0, *strengths})
         for number in range(models if strength else twins)
     ]
-
-
-def train(trials: Sequence[Trial], *, scheduler: str | None = None) -> None:
-    """Trains the models that the store lacks, side by side; a killed call goes on where it was.
-
-    Args:
-        trials: of any worlds.
-        scheduler: see `parallel.workers`.
-    """
-    recipes.train.many([trial.recipe for trial in trials], scheduler=scheduler)
-
-
-def network(trial: Trial) -> nn.Module:
-    """The model of one trial, for use inside a worker; trained here where the store lacks it."""
-    return recipes.load(trial.recipe)

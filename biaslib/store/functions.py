@@ -41,15 +41,14 @@ class Stored(Generic[Key, Result]):
         key: Any = arguments if len(arguments) > 1 else arguments[0]
         return self._looked_up(key, results.key_of(key, self._hash()), functools.partial(self.compute, key))
 
-    def many(self, keys: Sequence[Key], *, scheduler: str | None = None) -> list[Result]:
+    def many(self, keys: Sequence[Key]) -> list[Result]:
         """The results of all keys, in their order; what the store lacks is computed side by side.
 
         Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it
-        computes one after the other, there.
+        computes one after the other, there. `parallel.workers` says where the work goes.
 
         Args:
             keys: everything that each result depends on; they go to the workers and name the entries.
-            scheduler: see `parallel.workers`.
         """
         code = self._hash()
         with fingerprint.once():
@@ -57,7 +56,7 @@ class Stored(Generic[Key, Result]):
         missing = [key for key, name in names.items() if not results.contains(self.kind, name)]
         # a worker, which comes here for what it needs first, starts no workers of its own
         if missing and multiprocessing.parent_process() is None:
-            with parallel.workers(scheduler) as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+            with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
 
                 def submitted(key: Key) -> Any:
                     # timed by the worker, so that its queue does not count

@@ -39,6 +39,7 @@ def test_training_faces_are_the_worlds():
     faces = QUICK.recipe.data.samples()
     table = Faces().factors(300, strength=STRENGTH, seed=0)
     np.testing.assert_array_equal(faces.images, Faces().render(table, size=16).images)
+    assert not faces.masks
     plain = replace(QUICK, confounder=False).data.samples()
     assert (plain.images != faces.images).any()
 

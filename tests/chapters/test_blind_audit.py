@@ -123,7 +123,7 @@ def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_
     """A stand-in that answers by the picture's mean brightness: light moves it, and facing does not."""
     trial = Trial(world="birds", strength=1.0, size=32, test_images=20, explained=10)
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path))
-    monkeypatch.setattr(blind_audit, "network", lambda trial: None)
+    monkeypatch.setattr(blind_audit.recipes, "load", lambda recipe: None)
 
     def bright(_, images):
         light = images.mean(axis=(1, 2, 3)) / 25.0

@@ -62,7 +62,7 @@ def test_robots_of_another_size_are_seen_by_the_same_model(monkeypatch):
     ((small, large),) = scene_models.at_sizes([one], [0.12, 0.5])
     assert not np.array_equal(small.groups, large.groups) or not np.array_equal(small.attributes, large.attributes)
     test = one.setup.data("test")
-    pictures = test.place().render(test.table().assign(robot_size=0.5), size=32, regions=()).images
+    pictures = test.get_world().render(test.table().assign(robot_size=0.5), size=32, regions=()).images
     expected = training.predict(recipes.load(one.setup.recipe), pictures)
     np.testing.assert_array_equal(large.groups, expected[:, WIDTH:].argmax(axis=1))
 

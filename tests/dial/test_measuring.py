@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from biaslib import metrics, training, worlds
+from biaslib import metrics, recipes, training, worlds
 from biaslib.dial import measuring
 from biaslib.dial.catalogue import BY_NAME, METRICS
 from biaslib.dial.measuring import MapScore, balanced, measured
-from biaslib.dial.trials import Trial, network
+from biaslib.dial.trials import Trial
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -29,7 +29,8 @@ def found(tmp_path_factory):
         patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("store")))
         patch.setattr(parallel, "workers", workers)
         trials = [Trial(world=world, strength=1.0, **TINY) for world in ("birds", "pets", "faces", "scenes")]
-        yield {trial.world: (one, network(trial)) for trial, one in zip(trials, measured(trials), strict=True)}
+        found = zip(trials, measured(trials), strict=True)
+        yield {trial.world: (one, recipes.load(trial.recipe)) for trial, one in found}
 
 
 def test_the_effect_is_the_exact_one(found):

@@ -31,7 +31,7 @@ def test_models_are_those_that_the_other_chapters_train():
 @pytest.mark.parametrize("world", list(PLACES))
 def test_training_rows_have_the_strength_as_correlation_of_target_and_cue(world):
     trial = Trial(world=world, strength=0.6, images=400)
-    table, by = trial.training_table(), trial.drawn_by
+    table, by = trial.data.table(), trial.drawn_by
     agree = table[by.target].to_numpy(bool) == table[by.cue].to_numpy(bool)
     assert len(table) == 400
     assert agree.mean() == pytest.approx(0.8, abs=0.01)

@@ -124,5 +124,5 @@ def test_controls_are_projected_out_as_directions_are():
     # one after another as all at once
     np.testing.assert_allclose(project_out(named[:1], named[1:])[0], orthogonalised(named)[0])
     assert project_out(controls[:0], named).shape == (0, 16)
-    with pytest.raises(BiaslibError, match="mixture of those"):
+    with pytest.raises(BiaslibError, match="mixture of those that are projected out"):
         project_out(np.eye(3)[:1], np.eye(3)[:2])

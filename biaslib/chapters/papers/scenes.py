@@ -15,6 +15,7 @@ from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Labels, bias_amplification
 from biaslib.metrics.amplification.scores import Kind
 from biaslib.statistics import Interval, holm, interval
+from biaslib.statistics.intervals import percentile_ends
 
 _PLAIN: Final = "baseline_ft"
 _MARGIN: Final = 0.05  # of RBA's constraints
@@ -175,9 +176,9 @@ def _cut(change: dict[str, np.ndarray], name: str, seed: int) -> dict[str, float
         return dict.fromkeys(("cut", "cut_low", "cut_high", "p"), np.nan)
     before, after = change["before"], change["after"]
     draws = np.random.default_rng(seed).integers(len(before), size=(2000, len(before)))
-    low, high = np.quantile(1 - after[draws].mean(axis=1) / before[draws].mean(axis=1), [0.025, 0.975])
+    low, high = percentile_ends(1 - after[draws].mean(axis=1) / before[draws].mean(axis=1))
     p = float(scipy.stats.ttest_rel(before, after).pvalue)
-    return {"cut": float(1 - after.mean() / before.mean()), "cut_low": float(low), "cut_high": float(high), "p": p}
+    return {"cut": float(1 - after.mean() / before.mean()), "cut_low": low, "cut_high": high, "p": p}
 
 
 def _labels_and_words() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
