@@ -1,7 +1,10 @@
 """The rooms of the package: few on the top floor, and none that looks up."""
 
 import ast
+import importlib
 from pathlib import Path
+
+import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "biaslib"
 # what is above the instruments: `cli` alone may ask it, inside the command that needs it
@@ -38,3 +41,27 @@ def test_instruments_import_neither_chapters_nor_book():
 def test_no_module_is_longer_than_350_lines():
     long = {file.name for file in PACKAGE.rglob("*.py") if len(file.read_text(encoding="utf-8").splitlines()) > 350}
     assert long == set()
+
+
+# names that tests, benchmarks and notebooks outside this repository rely on: the page on contracts, `book/design.md`
+PROMISED = {
+    "samples": "Samples",
+    "worlds": "get",
+    "datasets": "load root",
+    "recipes": "Recipe train load",
+    "models": "build device to_tensor",
+    "training": "fit predict TrainingConfig",
+    "attribution": "grad_cam score_cam integrated_gradients epsilon_lrp",
+    "metrics": "attention_iou mask_score relevance_mass_accuracy relevance_rank_accuracy perturbation_curves aopc Labels "
+    "bias_amplification group_accuracy worst_group_accuracy normalized_average_precision score_sensitivity "
+    "classification_sensitivity flip_rates causal_effect",
+    "statistics": "interval crossed_interval welch sign_flip holm kendall minimum_detectable_gap",
+    "store": "get_or_compute stored",
+    "audit": "run",
+}
+
+
+@pytest.mark.parametrize("room", PROMISED)
+def test_what_others_rely_on_can_be_imported(room):
+    module = importlib.import_module(f"biaslib.{room}")
+    assert [name for name in PROMISED[room].split() if not hasattr(module, name)] == []

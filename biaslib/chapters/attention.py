@@ -16,8 +16,7 @@ from biaslib.metrics import attention_iou, causal_effect, mask_score, normalized
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.recipes import load, train
 from biaslib.samples import Samples
-from biaslib.statistics import Interval, interval
-from biaslib.statistics.crossed import crossed_interval
+from biaslib.statistics import Interval, crossed_interval, interval
 from biaslib.store import fingerprint, stored
 from biaslib.worlds.faces import STRENGTH, Faces
 

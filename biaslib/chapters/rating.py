@@ -17,8 +17,7 @@ from PIL import Image
 
 from biaslib import store
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval
-from biaslib.statistics.crossed import crossed_interval
+from biaslib.statistics import Interval, crossed_interval
 from biaslib.statistics.intervals import percentile_ends
 
 _TRIAL: Final = ["moved", "asked", "pair"]
