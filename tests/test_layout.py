@@ -52,8 +52,8 @@ PROMISED = {
     "models": "build device to_tensor",
     "training": "fit predict TrainingConfig",
     "attribution": "grad_cam score_cam integrated_gradients epsilon_lrp",
-    "metrics": "attention_iou mask_score relevance_mass_accuracy relevance_rank_accuracy perturbation_curves aopc Labels "
-    "bias_amplification group_accuracy worst_group_accuracy normalized_average_precision score_sensitivity "
+    "metrics": "attention_iou mask_score relevance_mass_accuracy relevance_rank_accuracy perturbation_curves aopc "
+    "Labels bias_amplification group_accuracy worst_group_accuracy normalized_average_precision score_sensitivity "
     "classification_sensitivity flip_rates causal_effect",
     "statistics": "interval crossed_interval welch sign_flip holm kendall minimum_detectable_gap",
     "store": "get_or_compute stored",
