@@ -4,9 +4,8 @@ import contextlib
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import filelock
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import execution, parameters, recorded, site
+from biaslib.book import execution, parameters, progress, recorded, site
 from biaslib.book.execution import PageError
 from biaslib.book.project import Project
 from biaslib.datasets import registry
@@ -78,18 +77,16 @@ def page(
     scheduler: str | None = None,
 ) -> Path:
     """Runs one notebook, whether or not it has changed, and makes its page."""
-    cells = _code_cells(project, notebook)
     with _alone(project):
-        with tqdm(total=cells, desc=notebook, unit="cell", disable=not sys.stderr.isatty()) as bar:
-            execution.run(
+        with progress.shown(progress.expected_seconds(project, [notebook])) as bar:
+            _run(
                 project,
                 notebook,
-                _page(project, notebook),
+                bar,
                 parameters=given,
                 preset=preset,
                 key="" if given else _key(project, notebook, preset),
                 scheduler=scheduler,
-                on_cell=bar.update,
             )
         if record:
             _record(project, notebook, missing_ok=False)
@@ -163,29 +160,26 @@ def _run_all(
         return
     jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
-    cells = sum(_code_cells(project, name) for name in todo)
     tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
     with (
         _workers(scheduler, follow=len(todo) > jobs) as address,
-        tqdm(total=cells, unit="cell", disable=not sys.stderr.isatty()) as bar,
+        progress.shown(progress.expected_seconds(project, todo)) as bar,
         _threads(jobs) as pool,
     ):
 
         def run(name: str) -> None:
-            tqdm.write(f"{name}: running")
-            about = execution.run(
+            _run(
                 project,
                 name,
-                _page(project, name),
+                bar,
                 preset=presets[name],
                 key=keys[name],
                 threads=max(1, parallel.cores() // jobs),
                 scheduler=address,
-                on_cell=bar.update,
             )
-            tqdm.write(f"{name}: done in {recorded.duration(about['seconds'])}")
 
-        running: dict[Future[None], str] = {pool.submit(run, name): name for name in todo}
+        # a long page that is begun last would keep one core busy while the others wait
+        running = {pool.submit(run, name): name for name in progress.expected_seconds(project, todo)}
         for future in as_completed(running):
             error = future.exception()
             if isinstance(error, BiaslibError | PageError):
@@ -196,6 +190,24 @@ def _run_all(
     if failures:
         kind = BiaslibError if all(isinstance(failure, BiaslibError) for failure in failures) else PageError
         raise kind("\n".join(str(failure) for failure in failures))
+
+
+def _run(project: Project, notebook: str, bar: progress.Progress, **options: Any) -> None:
+    """Runs one notebook for its page, with the options of `execution.run`, and shows how far it is."""
+    cells, seconds = _code_cells(project, notebook), None
+    bar.begin(notebook)
+    try:
+        about = execution.run(
+            project,
+            notebook,
+            _page(project, notebook),
+            on_cell=lambda: bar.advance(notebook, 1 / cells),
+            bars=bar.bars(notebook),
+            **options,
+        )
+        seconds = about["seconds"]
+    finally:
+        bar.end(notebook, seconds)
 
 
 def _workers(scheduler: str | None, *, follow: bool) -> contextlib.AbstractContextManager[str | None]:

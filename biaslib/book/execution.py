@@ -59,6 +59,7 @@ def run(
     threads: int | None = None,
     scheduler: str | None = None,
     on_cell: Callable[[], Any] | None = None,
+    bars: Path | None = None,
 ) -> dict[str, Any]:
     """Executes a notebook and writes it to `out` once its last cell has run.
 
@@ -73,6 +74,7 @@ def run(
             leaves that to them.
         scheduler: the address of a Dask scheduler for the notebook's independent trainings.
         on_cell: called after every code cell, for a progress bar.
+        bars: a file into which the notebook writes the progress of its longer computations.
 
     Returns:
         What the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
@@ -108,7 +110,7 @@ def run(
                     language="python",
                     progress_bar=False,
                     on_cell_executed=lambda **_: on_cell() if on_cell else None,
-                    kernel_manager_class=_kernel(_environment(threads, scheduler)),
+                    kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
                     # papermill's own cwd would move this whole process, which other pages share
                     resources={"metadata": {"path": str(project.notebooks)}},
                 )
@@ -165,7 +167,7 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
+def _environment(threads: int | None, scheduler: str | None, bars: Path | None) -> dict[str, str]:
     environment = {"TQDM_DISABLE": "1"}  # a bar that moves has no place on a page
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
@@ -175,6 +177,8 @@ def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
             environment[name] = str(threads)
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
         environment["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
+    if bars:
+        environment["BIASLIB_BARS"] = str(bars)
     if scheduler:
         environment["BIASLIB_SCHEDULER"] = scheduler
     return environment

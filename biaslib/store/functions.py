@@ -1,8 +1,10 @@
 """Functions whose results are kept: called with a key, they look in the store before they compute."""
 
+import contextlib
 import functools
 import multiprocessing
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -56,14 +58,14 @@ class Stored(Generic[Key, Result]):
         missing = [key for key, name in names.items() if not results.contains(self.kind, name)]
         # a worker, which comes here for what it needs first, starts no workers of its own
         if missing and multiprocessing.parent_process() is None:
-            with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+            with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting, _bar() as bar:
 
                 def submitted(key: Key) -> Any:
                     # timed by the worker, so that its queue does not count
                     job = functools.partial(executor.submit, results.timed, self.compute, key)
                     return self._looked_up(key, names[key], lambda: job().result())
 
-                list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}"))
+                list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
         return [self._looked_up(key, names[key], functools.partial(self.compute, key)) for key in keys]
 
     def _looked_up(self, key: Key, name: str, compute: Callable[[], Any]) -> Any:
@@ -74,6 +76,17 @@ class Stored(Generic[Key, Result]):
             return fingerprint.of_code(self._function)
         named = fingerprint.of_modules(module.__name__ for module in self._code)
         return fingerprint.of_value([fingerprint.of_module(self._function.__module__), named])
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[dict[str, Any]]:
+    """Where a progress bar goes: into the file $BIASLIB_BARS, by which a build of the book says what its pages do."""
+    file = os.environ.get("BIASLIB_BARS")
+    if not file:
+        yield {}
+        return
+    with open(file, "a", encoding="utf-8") as opened:
+        yield {"file": opened, "disable": False, "ascii": True}
 
 
 def stored(

@@ -1,0 +1,108 @@
+"""Says how far a build is: which pages are done, what the others compute, and how long the rest may take."""
+
+import contextlib
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tqdm import tqdm
+
+from biaslib.book import recorded
+from biaslib.book.project import Project
+
+_USUAL = 30.0  # seconds of a page of which nothing is known
+_LOOK = 0.5  # seconds between two looks at what the pages compute
+
+
+def expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float]:
+    """How long each page took when it was measured alone, with its defaults and an empty store; the longest first."""
+    file = project.notebooks / "seconds.yml"
+    measured = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return dict(sorted(((name, float(measured.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
+
+
+@contextlib.contextmanager
+def shown(expected: Mapping[str, float]) -> Iterator["Progress"]:
+    """The progress of pages that take so many seconds, shown while the block runs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="biaslib-bars-") as folder,
+        tqdm(
+            total=sum(expected.values()),
+            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
+            disable=not sys.stderr.isatty(),
+        ) as bar,
+    ):
+        progress, ended = Progress(expected, Path(folder), bar), threading.Event()
+        watch = threading.Thread(target=progress.follow, args=(ended,), daemon=True)
+        watch.start()
+        try:
+            yield progress
+        finally:
+            ended.set()
+            watch.join()
+
+
+class Progress:
+    """A line for each page begun and done, and a bar over all, in seconds of their expected time.
+
+    On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once.
+    """
+
+    def __init__(self, expected: Mapping[str, float], folder: Path, bar: "tqdm[Any]") -> None:
+        self._expected, self._folder, self._bar = expected, folder, bar
+        self._started, self._done = time.monotonic(), 0.0
+        self._running: dict[str, str] = {}  # page -> what it computes
+        self._pages_done = 0
+
+    def bars(self, page: str) -> Path:
+        """The file into which the page writes the bars of its longer computations."""
+        return self._folder / page
+
+    def begin(self, page: str) -> None:
+        """Says that a page is running."""
+        tqdm.write(f"{page}: running")
+        self._running[page] = ""
+
+    def advance(self, page: str, share: float) -> None:
+        """Moves the bar by a share of the page's time."""
+        self._bar.update(share * self._expected[page])
+
+    def end(self, page: str, seconds: float | None) -> None:
+        """Says that a page was done in so many seconds; None: it failed, and something else says so."""
+        self._running.pop(page, None)
+        if seconds is None:
+            return
+        self._done += self._expected[page]
+        self._pages_done += 1
+        left = (time.monotonic() - self._started) * (sum(self._expected.values()) / self._done - 1)
+        rest = f", about {recorded.duration(left)} to go" if self._pages_done < len(self._expected) else ""
+        count = f" ({self._pages_done} of {len(self._expected)} pages{rest})" if len(self._expected) > 1 else ""
+        tqdm.write(f"{page}: done in {recorded.duration(seconds)}{count}")
+
+    def follow(self, ended: threading.Event) -> None:
+        """Shows what the pages compute, until the event is set."""
+        while not ended.wait(_LOOK):
+            for page, before in list(self._running.items()):
+                now = self._computing(page)
+                task, _, counts = now.partition(": ")
+                if self._bar.disable and task and task != before.partition(": ")[0]:
+                    tqdm.write(f"{page}: {task}, {counts.rpartition('/')[2]} in all")
+                if page in self._running:
+                    self._running[page] = now
+            self._bar.set_postfix_str("; ".join(f"{page} {now}" for page, now in self._running.items() if now))
+
+    def _computing(self, page: str) -> str:
+        """The last bar that the page wrote, such as "computing model: 3/15"; empty where there is none."""
+        try:
+            text = self.bars(page).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+        last = text.replace("\n", "\r").rstrip("\r ").rpartition("\r")[2]
+        task, _, rest = last.partition(":")
+        counts = rest.rpartition("| ")[2].partition(" [")[0]
+        return f"{task}: {counts}" if counts else ""
