@@ -12,6 +12,13 @@ def store_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
 
 
+def pytest_collection_modifyitems(items):
+    """Of two processes, one builds the book and opens its pages; the other begins with the rest."""
+    for item in items:
+        if "smoke_book" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("book"))
+
+
 @pytest.fixture
 def in_this_process(monkeypatch):
     """A process for every kind of result would take longer than the results."""

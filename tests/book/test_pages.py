@@ -24,6 +24,8 @@ TYPESET = """
 const done = arguments[0];
 if (window.MathJax) MathJax.startup.promise.then(() => done(true)); else done(true);
 """
+# the next picture of the page, after what has changed has been laid out
+DRAWN = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(true)));"
 # elements of the text that stick out and that no scrolling box holds
 TOO_WIDE = """
 const held = (node) => {
@@ -123,15 +125,29 @@ def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
         yield chrome
 
 
-def visit(browser, address: str, *, width: int = DESKTOP, theme: str = "light") -> None:
-    """Opens a page as a reader with that screen and that preference sees it, formulas set."""
+@pytest.fixture(scope="module", params=PAGES)
+def page(request, browser, origin) -> Iterator[webdriver.Chrome]:
+    """The browser with this page open: it is loaded once, and each test looks at it through its own screen."""
+    visit(browser, f"{origin}/{request.param}.html")
+    yield browser
+    see_as(browser)
+
+
+def visit(browser, address: str) -> None:
+    """Opens a page, formulas set, as a reader at a desk sees it."""
+    see_as(browser)
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.get(address)
+    browser.execute_async_script(TYPESET)
+
+
+def see_as(browser, *, width: int = DESKTOP, theme: str = "light") -> None:
+    """Gives the browser a reader's screen and preference."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     preference = {"media": "", "features": [{"name": "prefers-color-scheme", "value": theme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", preference)
-    browser.get_log("browser"), browser.get_log("performance")
-    browser.get(address)
-    browser.execute_async_script(TYPESET)
+    browser.execute_async_script(DRAWN)
 
 
 def errors(browser) -> list[str]:
@@ -146,38 +162,34 @@ def strangers(browser, origin: str) -> list[str]:
     return [address for address in asked if not address.startswith((f"{origin}/", "data:", "blob:"))]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_whole_with_no_network(browser, origin, page):
-    visit(browser, f"{origin}/{page}.html")
-    assert errors(browser) == []
-    assert strangers(browser, origin) == []
-    assert browser.execute_script("return document.querySelectorAll('article h1').length") == 1
-    assert browser.execute_script(MUTE) == []
-    assert browser.execute_script(CUT_TABLES, WIDE) == []
-    assert browser.execute_script(CUT_LETTERS) == []
-    formulas = browser.execute_script("return [...document.querySelectorAll('article .math')].map(m => m.innerHTML)")
+def test_a_page_is_whole_with_no_network(page, origin):
+    assert errors(page) == []
+    assert strangers(page, origin) == []
+    assert page.execute_script("return document.querySelectorAll('article h1').length") == 1
+    assert page.execute_script(MUTE) == []
+    assert page.execute_script(CUT_TABLES, WIDE) == []
+    assert page.execute_script(CUT_LETTERS) == []
+    formulas = page.execute_script("return [...document.querySelectorAll('article .math')].map(m => m.innerHTML)")
     assert all("<mjx-container" in formula for formula in formulas)
     assert not any("merror" in formula for formula in formulas)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_fits_a_phone_in_light_and_dark(browser, origin, page, theme):
-    visit(browser, f"{origin}/{page}.html", width=PHONE, theme=theme)
-    assert browser.execute_script("return document.documentElement.dataset.theme") == theme
-    assert browser.execute_script(TOO_WIDE, PHONE) == []
-    assert browser.execute_script(CUT_LETTERS) == []
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE
-    seen = browser.execute_script(LUMINANCE)
+def test_a_page_fits_a_phone_in_light_and_dark(page, theme):
+    see_as(page, width=PHONE, theme=theme)
+    assert page.execute_script("return document.documentElement.dataset.theme") == theme
+    assert page.execute_script(TOO_WIDE, PHONE) == []
+    assert page.execute_script(CUT_LETTERS) == []
+    assert page.execute_script("return document.documentElement.scrollWidth") <= PHONE
+    seen = page.execute_script(LUMINANCE)
     assert (seen["paper"] > 0.9) if theme == "light" else (seen["paper"] < 0.1)
     assert all(abs(ink - seen["paper"]) > 0.3 for ink in seen["ink"])
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_what_can_be_moved_moves(browser, origin, name):
-    visit(browser, f"{origin}/_executed/{name}.html")
-    assert browser.execute_script(STUCK) == []
-    assert errors(browser) == []
+def test_what_can_be_moved_moves(page):
+    see_as(page)
+    assert page.execute_script(STUCK) == []
+    assert errors(page) == []
 
 
 def test_a_page_with_a_formula_shows_it(browser, origin):
