@@ -4,20 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := uv==0.13.8
 
-.PHONY: help book test bench real lab lock clean
+.PHONY: help book test check-slow bench real lab lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-7s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
-book: $(VENV)/.with-book ## run what has changed and build the pages (half an hour the first time, on 2 cores)
+book: $(VENV)/.with-book ## run what has changed and build the pages (a quarter of an hour the first time, on 2 cores)
 	$(BIN)/biaslib build
 
 test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the pages in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+check-slow: $(VENV)/.with-test ## what is slow by nature: the book from nothing within its time, a fresh installation
+	$(BIN)/pytest -m slow -s
 
 bench: $(VENV)/.with-bench ## time our functions beside the tools one would use instead
 	$(BIN)/python -m benchmarks

@@ -80,6 +80,30 @@ class Red(torch.nn.Module):
     def forward(self, images):
         return 1000 * (images[:, 0] - images.mean(1)).mean((1, 2)).clamp(min=0)[:, None] - 4
 """
+AUDIT = [
+    "--model",
+    "mine:Red",
+    "--data",
+    "images",
+    "--labels",
+    "labels.csv",
+    "--target",
+    "green",
+    "--group",
+    "red",
+    "--size",
+    "32",
+    "--out",
+    "out",
+    "--mean",
+    "0",
+    "0",
+    "0",
+    "--std",
+    "1",
+    "1",
+    "1",
+]
 
 
 def environment() -> str:
@@ -280,9 +304,7 @@ def test_an_audit_outside_the_checkout_holds_the_table_of_reliability(installed)
 
     draw(installed.away, n=60)
     (installed.away / "mine.py").write_text(MODEL)
-    options = "--model mine:Red --data images --labels labels.csv --target green --group red --size 32 --out out"
-    colours = ["--mean", "0", "0", "0", "--std", "1", "1", "1"]
-    done = installed("-c", BIASLIB, "audit", *options.split(), *colours)
+    done = installed("-c", BIASLIB, "audit", *AUDIT)
     assert done.returncode == 0, done.stderr
     assert "the report is at out" in done.stdout
     report = (installed.away / "out" / "report.html").read_text(encoding="utf-8")
@@ -304,6 +326,23 @@ def test_a_scheduler_without_dask_is_one_sentence(installed):
     done = installed("-c", code)
     assert done.returncode == 1
     assert "needs Dask: run `pip install 'dask[distributed]'`" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_instruments_can_be_installed_in_an_empty_environment_and_audit(installed, tmp_path):
+    from tests.audit.subjects import draw
+
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (wheel,) = installed.site.parent.glob("*.whl")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+    draw(tmp_path, n=60)
+    (tmp_path / "mine.py").write_text(MODEL)
+    done = subprocess.run(
+        [tmp_path / "venv" / "bin" / "biaslib", "audit", *AUDIT], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "How far these measures can be trusted" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

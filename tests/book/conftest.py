@@ -78,14 +78,18 @@ class SmokeBook:
     build: subprocess.CompletedProcess = field(repr=False)
 
 
-@pytest.fixture(scope="session")
-def smoke_book(tmp_path_factory: pytest.TempPathFactory) -> SmokeBook:
-    """What `biaslib build --preset smoke` makes of a copy of this checkout."""
-    root = tmp_path_factory.mktemp("smoke-book")
+def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
+    """A copy of what the book is made from, and an environment with an empty store and no data."""
     unwanted = shutil.ignore_patterns("_executed", "_generated", "__pycache__", ".ipynb_checkpoints")
     for name in ("book", "notebooks", "data/datasheets"):
         shutil.copytree(ROOT / name, root / name, ignore=unwanted)
     shutil.copy(ROOT / "_config.yml", root)
     environment = {name: value for name, value in os.environ.items() if name != "BIASLIB_DATA"}
-    environment["BIASLIB_STORE"] = str(root / "store")
-    return SmokeBook(Project(root), cli(Project(root), "build", "--preset", "smoke", env=environment, timeout=2400))
+    return Project(root), environment | {"BIASLIB_STORE": str(root / "store")}
+
+
+@pytest.fixture(scope="session")
+def smoke_book(tmp_path_factory: pytest.TempPathFactory) -> SmokeBook:
+    """What `biaslib build --preset smoke` makes of a copy of this checkout."""
+    project, environment = copy_of_the_book(tmp_path_factory.mktemp("smoke-book"))
+    return SmokeBook(project, cli(project, "build", "--preset", "smoke", env=environment, timeout=2400))
