@@ -80,30 +80,10 @@ class Red(torch.nn.Module):
     def forward(self, images):
         return 1000 * (images[:, 0] - images.mean(1)).mean((1, 2)).clamp(min=0)[:, None] - 4
 """
-AUDIT = [
-    "--model",
-    "mine:Red",
-    "--data",
-    "images",
-    "--labels",
-    "labels.csv",
-    "--target",
-    "green",
-    "--group",
-    "red",
-    "--size",
-    "32",
-    "--out",
-    "out",
-    "--mean",
-    "0",
-    "0",
-    "0",
-    "--std",
-    "1",
-    "1",
-    "1",
-]
+AUDIT = (
+    *("--model", "mine:Red", "--data", "images", "--labels", "labels.csv", "--target", "green", "--group", "red"),
+    *("--size", "32", "--mean", "0", "0", "0", "--std", "1", "1", "1", "--out", "out"),
+)
 
 
 def environment() -> str:

@@ -1,4 +1,4 @@
-"""The book as `make book` makes it on a fresh clone: within its time on two quiet cores, and nothing the second time."""
+"""The book as `make book` makes it on a fresh clone: within its time, and the second time at once."""
 
 import json
 import time
