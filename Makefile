@@ -28,9 +28,9 @@ bench: $(VENV)/.with-bench ## time our functions beside the tools one would use 
 real: $(VENV)/.with-book ## run the notebooks on the data under BIASLIB_DATA and record their numbers
 	$(BIN)/biaslib build --preset real --record
 
-lab: $(VENV)/.with-book ## open the notebooks in JupyterLab
-	JUPYTER_CONFIG_DIR=$(abspath $(VENV))/etc/jupyter $(BIN)/jupytext-config set-default-viewer markdown
-	$(BIN)/jupyter lab --notebook-dir notebooks
+lab: $(VENV)/.with-book ## open copies of the notebooks in JupyterLab, to change and to run; a changed copy stays
+	$(BIN)/python -m biaslib.book.lab
+	$(BIN)/jupyter lab --notebook-dir lab
 
 lock: $(VENV)/.with-uv ## resolve the dependencies anew, for every platform and supported Python
 	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras pyproject.toml -o requirements.lock \

@@ -1,0 +1,116 @@
+"""Copies of the notebooks that JupyterLab shows as a person reads them: `python -m biaslib.book.lab`.
+
+The book's pages say in directives and roles what plain Markdown has no words for. In a copy an exercise is a heading,
+its solution folds, a citation is the authors' names, and a number in the text is that of the page as last built.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from pybtex.database import BibliographyData, parse_file
+
+from biaslib import store
+from biaslib.book import execution
+from biaslib.book.project import Project, find
+from biaslib.store import fingerprint
+
+_BLOCK = re.compile(
+    r"^(?P<fence>:{3,}|`{3,})\{(?P<kind>[\w-]+)\} *(?P<title>.*)\n(?P<options>(?::[\w-]+:.*\n)*)(?P<body>(?s:.*?))"
+    r"(?:^(?P=fence)|^:{3,}) *$\n?",
+    re.MULTILINE,
+)
+_NO_NUMBER = "…"
+
+
+def write(project: Project) -> Path:
+    """Writes a copy of every notebook into the folder `lab`; one that a reader has changed stays as it is."""
+    folder = project.root / "lab"
+    folder.mkdir(exist_ok=True)
+    for name in execution.names(project):
+        file = folder / f"{name}.ipynb"
+        if not file.exists() or _is_ours(file):
+            copied = copy_of(project, name)
+            copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
+            with store.replacing(file) as partial:
+                nbformat.write(copied, partial)
+    return folder
+
+
+def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
+    """A notebook whose text is plain Markdown; code that the page hides is folded."""
+    source = execution.read(project, notebook)
+    numbers = _numbers(project.executed / f"{notebook}.ipynb")
+    literature = parse_file(str(project.book / "references.bib"))
+    for cell in source.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _plain(cell.source, numbers, literature)
+        else:
+            tags = set(cell.metadata.get("tags", ()))
+            cell.metadata["jupyter"] = {"source_hidden": bool(tags & {"hide-input", "remove-cell", "remove-input"})}
+    source.metadata.pop("jupytext", None)
+    return source
+
+
+def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:
+    while _BLOCK.search(text):  # a block may hold another
+        text = _BLOCK.sub(_block, text)
+    text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
+    text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
+    text = re.sub(r"\{ref\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
+    return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
+
+
+def _block(match: re.Match[str]) -> str:
+    title, body = match["title"].strip(), match["body"].strip()
+    match match["kind"]:
+        case "exercise":
+            return f"#### Exercise\n\n{body}\n\n"
+        case "solution":
+            return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>\n"
+        case _:
+            lines = [*([f"**{title}**", ""] if title else []), *body.splitlines()]
+            return "\n".join(f"> {line}".rstrip() for line in lines) + "\n"
+
+
+def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> str:
+    """The authors and the year of each: "(Sagawa et al., 2020)", or in a sentence "Sagawa et al. (2020)"."""
+    works = []
+    for key in keys.split(","):
+        entry = literature.entries[key.strip()]
+        names = [" ".join(person.last_names) for person in entry.persons["author"]]
+        who = names[0] if len(names) == 1 else f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
+        who = who.replace("{", "").replace("}", "")
+        works.append(f"{who} ({entry.fields['year']})" if in_the_sentence else f"{who}, {entry.fields['year']}")
+    return ", ".join(works) if in_the_sentence else f"({'; '.join(works)})"
+
+
+def _numbers(page: Path) -> dict[str, str]:
+    """The numbers in the text of a page as last built; none where it was not."""
+    if execution.about(page) is None:
+        return {}
+    found: dict[str, str] = {}
+    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            prefix = output.get("metadata", {}).get("scrapbook", {}).get("mime_prefix", "")
+            text = output.get("data", {}).get(f"{prefix}text/plain")
+            if prefix and text:
+                found[output["metadata"]["scrapbook"]["name"]] = "".join(text).strip("'\"")
+    return found
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a copy is as it was written, so that a newer one may take its place."""
+    about = execution.about(file)
+    return about is not None and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)
+
+
+def _fingerprint(cells: list[Any]) -> str:
+    return fingerprint.of_value([cell.source for cell in cells])
+
+
+if __name__ == "__main__":
+    print(f"the notebooks are in {write(find())}", file=sys.stderr)

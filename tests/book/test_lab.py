@@ -1,0 +1,89 @@
+import re
+
+import nbformat
+import pytest
+
+from biaslib.book import execution, lab
+from biaslib.book.project import Project
+from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
+
+BIBLIOGRAPHY = """
+@book{one, author = {Ada Alpha}, title = {A}, year = 2001, publisher = {P}}
+@book{two, author = {Ada Alpha and Bob {Beta}}, title = {B}, year = 2002, publisher = {P}}
+@book{three, author = {Ada Alpha and Bob Beta and Cy Gamma}, title = {C}, year = 2003, publisher = {P}}
+"""
+EXERCISE = """
+::::{exercise}
+:label: ex-one
+
+How many?
+
+```{margin}
+A *note*.
+```
+::::
+
+:::{solution} ex-one
+:class: dropdown
+
+Three.
+:::
+"""
+
+
+@pytest.fixture
+def literate(project):
+    """The small project with a bibliography."""
+    (project.book / "references.bib").write_text(BIBLIOGRAPHY)
+    return project
+
+
+def copied(project, text):
+    file = write_notebook(project, "one")
+    file.write_text(file.read_text().replace("A first paragraph.", text))
+    return "\n".join(cell.source for cell in lab.copy_of(project, "one").cells if cell.cell_type == "markdown")
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_copy_holds_no_directive_and_no_role_and_all_of_the_code(name):
+    source, copy = execution.read(Project(ROOT), name), lab.copy_of(Project(ROOT), name)
+    text = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
+    assert re.findall(r"\{[\w:-]+\}`|^(?:```|:::)\{.*|^:\w+:.*|\)=$", text, re.MULTILINE) == []
+    codes = [[cell.source for cell in book.cells if cell.cell_type == "code"] for book in (source, copy)]
+    assert codes[0] == codes[1]
+
+
+def test_what_a_page_hides_is_folded(literate):
+    write_notebook(literate, "one", ":tags: [hide-input]\n\nprint(n)", "print(2 * n)")
+    cells = [cell for cell in lab.copy_of(literate, "one").cells if cell.cell_type == "code"]
+    assert [cell.metadata["jupyter"]["source_hidden"] for cell in cells] == [False, True, False]
+
+
+def test_exercises_notes_and_citations_are_plain_text(literate):
+    text = copied(literate, EXERCISE + "\nSee {cite:t}`three`, {cite}`one,two` and {ref}`the end <sec-end>`.")
+    assert "#### Exercise\n\nHow many?\n\n> A *note*." in text
+    assert "<details><summary>Solution</summary>\n\nThree.\n\n</details>" in text
+    assert "See Alpha et al. (2003), (Alpha, 2001; Alpha and Beta, 2002) and the end." in text
+
+
+def test_numbers_in_the_text_are_those_of_the_page_as_last_built(literate):
+    sentence = "Of {glue:text}`many` birds {glue:text}`unknown`."
+    assert "Of … birds …." in copied(literate, sentence)
+    file = write_notebook(literate, "one", "from biaslib import figures\nfigures.quote('many', n)")
+    file.write_text(file.read_text().replace("A first paragraph.", sentence))
+    execution.run(literate, "one", literate.executed / "one.ipynb")
+    assert "Of 3 birds …." in lab.copy_of(literate, "one").cells[0].source
+
+
+def test_a_copy_that_a_reader_has_changed_stays(literate):
+    write_notebook(literate, "mine", "print(n)")
+    write_notebook(literate, "ours", "print(n)")
+    folder = lab.write(literate)
+    changed = nbformat.read(folder / "mine.ipynb", as_version=4)
+    changed.cells[-1].source = "print('changed')"
+    nbformat.write(changed, folder / "mine.ipynb")
+    for name in ("mine", "ours"):
+        write_notebook(literate, name, "print(n + 1)")
+    lab.write(literate)
+    assert "print('changed')" in (folder / "mine.ipynb").read_text()
+    assert "print(n + 1)" in (folder / "ours.ipynb").read_text()
