@@ -168,7 +168,8 @@ def plain(text: str) -> str:
 
 
 def _environment(threads: int | None, scheduler: str | None, bars: Path | None) -> dict[str, str]:
-    environment = {"TQDM_DISABLE": "1"}  # a bar that moves has no place on a page
+    # a bar that moves and a dial that a kernel answers have no place on a page
+    environment = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1"}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
             environment[name] = str(Path(os.environ[name]).resolve())
