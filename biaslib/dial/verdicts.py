@@ -272,6 +272,7 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
             {
                 "table": name,
                 "measure": measure,
+                "images": AUDIT_IMAGES,
                 "accused": rates[metric].estimate,
                 "low": rates[metric].low,
                 "high": rates[metric].high,

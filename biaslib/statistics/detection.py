@@ -7,9 +7,9 @@ import numpy as np
 import scipy.stats
 
 from biaslib.errors import BiaslibError
+from biaslib.statistics.intervals import Values
 
 Side = Literal["above", "below"]
-Values = Sequence[float] | np.ndarray
 
 
 def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
@@ -47,9 +47,7 @@ def flagged(values: Values, reference: Values, *, side: Side, confidence: float 
 
     Args:
         values: (M,) one number for each audited model.
-        reference: (m,) the same number of each reference model.
-        side: where a biased model is expected.
-        confidence: of `prediction_limit`.
+        reference: (m,) the same number of each reference model; `side` and `confidence` as for `prediction_limit`.
 
     Returns:
         (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
@@ -68,14 +66,10 @@ def p_value(values: Values, reference: Values, *, side: Side) -> float:
     Args:
         values: (k,) the number of each audited model, judged together; NaN is left out.
         reference: (m,) the same number of each reference model; NaN is left out.
-        side: where a biased model is expected.
 
     Returns:
         In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give
         0 for any value beyond them and 1 for any other.
-
-    Raises:
-        BiaslibError: for another side.
     """
     _check(side=side)
     k, audited, _ = _moments(values)
@@ -96,14 +90,9 @@ def false_positives(reference: Values, *, side: Side, confidence: float = 0.95) 
 
 
 def detection_power(
-    *,
-    shift: Any,
-    n_reference: int,
-    models: int = 1,
-    spread: Any = 1.0,
-    reference_spread: Any = 1.0,
+    *, shift: Any, n_reference: int, models: int = 1, spread: Any = 1.0, reference_spread: Any = 1.0,
     confidence: float = 0.95,
-) -> Any:
+) -> Any:  # fmt: skip
     r"""How often the rule reports biased models, were values normal in either kind of model.
 
     The mean of k biased models lies $\Delta$ beyond the unbiased mean on the expected side and varies by
@@ -150,13 +139,8 @@ def detection_power(
 def detection_threshold(strengths: Sequence[float], shares: Sequence[float], *, share: float = 1.0) -> float:
     """The strength from which on at least this share of models is reported, there and at every greater strength.
 
-    Args:
-        strengths: of the bias, in any order.
-        shares: of the models reported at each, or the power there, in [0, 1].
-        share: that is asked for.
-
-    Returns:
-        One of the strengths; NaN where there is none, not even the greatest.
+    The shares in [0, 1] are of the models reported at each of the strengths, or the power there; strengths come in any
+    order. NaN where not even the greatest strength has the share.
     """
     threshold = np.nan
     for strength, reported in sorted(zip(strengths, shares, strict=True), reverse=True):
