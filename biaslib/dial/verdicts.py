@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS
+from biaslib.dial.catalogue import EXACT, METRICS
 from biaslib.dial.measuring import Measured, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -19,13 +19,13 @@ from biaslib.statistics.detection import detection_power, detection_threshold, p
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import stored
 
-SIZES: Final = (100, 300, 1000, 5000)  # of test sets
-ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
+_SIZES: Final = (100, 300, 1000, 5000)  # of test sets
+_ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
 LEVEL: Final = 0.05
 POWER: Final = 0.8
 AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
 # the tables of an audit: what is measured in them, and the metric of the dial that it is
-AUDIT_MEASURES: Final = {
+_AUDIT_MEASURES: Final = {
     "gaps": ("gap in accuracy", "Accuracy gap"),
     "correlations": ("correlation of answers and group", "Correlation of answers and cue"),
     "amplification": ("amplification, group → target", "Amplification, group → attribute"),
@@ -35,6 +35,9 @@ AUDIT_MEASURES: Final = {
 _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "model", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
+# of both tables that a record holds: the keys of a row, what becomes columns, of what values, with how many decimals
+_OF_NUMBERS: Final = (_MODEL, "metric", "value", 4)
+_OF_POWERS: Final = (_AUDIT, "strength", "power", 3)
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
 
 
@@ -50,20 +53,23 @@ def numbers(models: Sequence[Measured]) -> pd.DataFrame:
         images = np.arange(len(model.truth))
         trial = model.trial
         key = (*_place(trial), trial.strength, trial.seed, place, float(model.effect.mean()))
-        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS]
+        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS.values()]
     table = pd.DataFrame(rows, columns=[*_MODEL, "metric", "value"])
     return _with_risk_scores(table[np.isfinite(table["value"])])
 
 
 def as_record(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of `numbers` with one row a model and one column a metric, to 4 decimals: what a record holds."""
-    wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False)
-    return wide.round(4).reset_index().rename_axis(columns=None)
+    """A table of `numbers` to 4 decimals, a column a metric, or of `powers` to 3, a column a strength: for a record."""
+    index, columns, values, decimals = _OF_NUMBERS if "value" in table else _OF_POWERS
+    wide = table.pivot_table(index=index, columns=columns, values=values, sort=False)
+    return wide.round(decimals).reset_index().rename_axis(columns=None)
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table of `numbers` again."""
-    return _with_risk_scores(wide.melt(id_vars=_MODEL, var_name="metric", value_name="value").dropna(subset="value"))
+    """The table that `as_record` was given, but for the numbers of draws."""
+    index, columns, values, _ = _OF_NUMBERS if "effect" in wide else _OF_POWERS
+    table = wide.melt(id_vars=index, var_name=columns, value_name=values).dropna(subset=values)
+    return _with_risk_scores(table) if columns == "metric" else table.astype({columns: float}).reset_index(drop=True)
 
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
@@ -80,7 +86,7 @@ def responses(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
-    """How often each metric reports biased models, by their number (`ENSEMBLES`) and that of test images (`SIZES`).
+    """How often each metric reports biased models, by their number (`_ENSEMBLES`) and that of test images (`_SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
     would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
@@ -107,26 +113,26 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         if counts.get(0.0, 0) < 2 or counts.min() < 2:
             raise BiaslibError(f"Power needs two models or more of strength 0 and of each other one in {world}.")
     keys = [
-        (tuple(group), metric.name, SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
+        (tuple(group), metric.name, _SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
         for group in groups.values()
-        for metric in METRICS
+        for metric in METRICS.values()
     ]
     rows: list[tuple[object, ...]] = []
     for (models, name, *_), values in zip(keys, redraw.many(keys), strict=True):
         if np.isnan(values).all():
             continue
-        risk = BY_NAME[name].sign * values  # (sizes, draws, trials)
+        risk = METRICS[name].sign * values  # (sizes, draws, trials)
         strengths = np.array([trial.strength for trial in models])
         reference = risk[..., strengths == 0]
         for strength in sorted(set(strengths) - {0.0}):
             biased = risk[..., strengths == strength]
-            for count in ENSEMBLES:
+            for count in _ENSEMBLES:
                 power = detection_power(
                     shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1],
                     models=count, spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1),
                     confidence=1 - LEVEL,
                 )  # fmt: skip
-                for size, drawn in zip(SIZES, power, strict=True):
+                for size, drawn in zip(_SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
                     rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
@@ -140,20 +146,8 @@ def redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: 
     models, rng = _measured_once(trials), np.random.default_rng(seed)
     total = len(models[0].truth)
     return np.array(
-        [[BY_NAME[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
+        [[METRICS[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
     )
-
-
-def powers_as_record(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of `powers` with one column a strength, to 3 decimals: what a record holds."""
-    wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False)
-    return wide.round(3).reset_index().rename_axis(columns=None)
-
-
-def powers_from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table of `powers` again, without the numbers of draws."""
-    table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
-    return table.astype({"strength": float}).reset_index(drop=True)
 
 
 def family_powers(table: pd.DataFrame) -> pd.Series:
@@ -166,7 +160,7 @@ def family_powers(table: pd.DataFrame) -> pd.Series:
         `powers`, of one number of images and of models.
     """
     everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
-    families = table["metric"].map(lambda name: BY_NAME[name].family).rename("family")
+    families = table["metric"].map(lambda name: METRICS[name].family).rename("family")
     return table[everywhere].groupby(families[everywhere])["power"].mean()
 
 
@@ -258,7 +252,7 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
     """
     counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
     rates = false_positive_rates(counts).set_index("metric")["false_positives"]
-    thresholds = detection_thresholds(on_usual_architecture(powers_from_record(recorded_powers)))
+    thresholds = detection_thresholds(on_usual_architecture(from_record(recorded_powers)))
     audits = thresholds[(thresholds["images"] == AUDIT_IMAGES) & (thresholds["models"] == 1)]
     smallest = audits.set_index(["metric", "world"])["strength"]
 
@@ -279,14 +273,14 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
                 "n": rates[metric].n,
                 **{world: words(smallest.get((metric, world), None)) for world in PLACES},
             }
-            for name, (measure, metric) in AUDIT_MEASURES.items()
+            for name, (measure, metric) in _AUDIT_MEASURES.items()
             if metric in rates
         ]
     )
 
 
 def _with_risk_scores(table: pd.DataFrame) -> pd.DataFrame:
-    metrics = table["metric"].map(BY_NAME)
+    metrics = table["metric"].map(METRICS)
     families, signs = metrics.map(lambda metric: metric.family), metrics.map(lambda metric: metric.sign)
     return table.assign(family=families, risk_score=signs * table["value"]).reset_index(drop=True)
 

@@ -47,7 +47,9 @@ def flagged(values: Values, reference: Values, *, side: Side, confidence: float 
 
     Args:
         values: (M,) one number for each audited model.
-        reference: (m,) the same number of each reference model; `side` and `confidence` as for `prediction_limit`.
+        reference: (m,) the same number of each reference model.
+        side: where a biased model is expected.
+        confidence: of `prediction_limit`.
 
     Returns:
         (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
@@ -66,6 +68,7 @@ def p_value(values: Values, reference: Values, *, side: Side) -> float:
     Args:
         values: (k,) the number of each audited model, judged together; NaN is left out.
         reference: (m,) the same number of each reference model; NaN is left out.
+        side: where a biased model is expected.
 
     Returns:
         In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give

@@ -99,9 +99,7 @@ def interval(
     return Interval(estimate, low, high, len(data), confidence, undefined)
 
 
-def kendall(
-    x: Values, y: Values, *, clusters: Values | None = None, seed: int = 0, resamples: int = 1000
-) -> Interval:
+def kendall(x: Values, y: Values, *, clusters: Values | None = None, seed: int = 0, resamples: int = 1000) -> Interval:
     """Kendall's tau-b between two variables, with a 95 % bootstrap interval over pairs, or whole clusters of pairs.
 
     tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1]
