@@ -41,18 +41,14 @@ app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 
 
-def _option(text: str, *, default: str | bool = False, least: int | None = None) -> Any:
-    return typer.Option(help=text, show_default=default, min=least)
-
-
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text)
+def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
+    return typer.Option(*names, help=text, show_default=default, min=least)
 
 
 _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
 _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler that independent trainings are sent to.")]
 _Colour = tuple[float, float, float]
-_Record = Annotated[bool, _flag("--record", "Keep the marked numbers under book/recorded.")]
+_Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 
 
 def main() -> None:
@@ -108,7 +104,7 @@ def run(
     ] = None,
     preset: _Preset = None,
     record: _Record = False,
-    open_page: Annotated[bool, _flag("--open", "Show the page in a browser.")] = False,
+    open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: _Scheduler = None,
 ) -> None:
@@ -204,14 +200,16 @@ def audit(
     std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
-    uncorrected: Annotated[bool, _flag("--uncorrected", "Do not correct for the number of tests.")] = False,
+    uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[
         int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[bool, _flag("--no-images", "Put no picture into the report, only the files' names.")] = False,
+    no_images: Annotated[
+        bool, _option("Put no picture into the report, only the files' names.", "--no-images")
+    ] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
-    force: Annotated[bool, _flag("--force", "Replace a report that is there; other files stay as they are.")] = False,
+    force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
 

@@ -49,6 +49,10 @@ class Answered:
         words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
         return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
 
+    def directions(self, group: Binary) -> list[str]:
+        """The kinds of amplification that can be measured: two of the three need predictions of the group."""
+        return list(KINDS) if group.name in self.predicted else ["group_to_attribute"]
+
     def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
         """Group, value of the target in words, and whether the answers are right inside and outside the group."""
         truth = self.labels[self.target.name].to_numpy()
@@ -267,11 +271,6 @@ def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
     return Interval(value, *percentile_ends(drawn), n)
 
 
-def directions(answered: Answered, group: Binary) -> list[str]:
-    """The kinds of amplification that can be measured: two of the three need predictions of the group."""
-    return list(KINDS) if group.name in answered.predicted else ["group_to_attribute"]
-
-
 def amplification(answered: Answered, *, permutations: int, seed: int) -> list[Amplification]:
     """That of each group in each direction, beside the answers permuted among images of equal labels."""
     return [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
@@ -285,7 +284,7 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
     test, said = _labels(answered.labels[columns]), _labels(predicted[columns])
     trained = test if answered.train is None else _labels(answered.train[columns])
     tie = _correlation((answered.labels if answered.train is None else answered.train)[columns], seed)
-    kinds = directions(answered, group)
+    kinds = answered.directions(group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, said, kinds)
     hidden = not sys.stderr.isatty()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -13,7 +13,7 @@ from biaslib.datasets.decoded import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 FILTERS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
 _MOST_PIXELS = 4096  # on a side: four times what timm's largest models see, and 200 MB a picture as the model takes it
 _ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height
@@ -120,6 +120,23 @@ class Preprocessing:
         return image.crop((left, top, left + self.size, top + self.size))
 
 
+def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
+    """The images in a folder that no row names; `leave_out` is a folder inside it that holds masks."""
+    if not folder.is_dir():
+        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
+    missing = [name for name in files if not (folder / name).is_file()]
+    if missing:
+        raise BiaslibError(
+            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
+            "mend the names, which are relative to the folder, or drop those rows."
+        )
+    named = {PurePath(name).as_posix() for name in files}
+    others = (file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES and file.is_file())
+    if leave_out is not None:
+        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
+    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
+
+
 def check_pictures(folder: Path, files: Sequence[str]) -> str:
     """What a reader should know of how the pictures are read; "" where there is nothing."""
     root = folder.resolve()
@@ -192,27 +209,22 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
     return regions
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """How a file holds its picture: width and height when upright, and EXIF's number of how it is stored."""
+class _Frame(NamedTuple):
+    """Width and height of a picture when upright and as it is stored, and EXIF's number of how that is."""
 
     size: tuple[int, int]
+    stored: tuple[int, int]
     turn: int
-
-    @property
-    def stored(self) -> tuple[int, int]:
-        """Width and height as they are stored."""
-        return self.size[::-1] if self.turn >= 5 else self.size
 
 
 def _frame(file: Path) -> _Frame | None:
-    """How a file holds its picture; None where it cannot be read."""
+    """None where the file cannot be read."""
     try:
         with open_picture(file) as image:
             turn = _turn(image)
             # Pillow turns the size of a TIFF itself
-            exchanged = turn >= 5 and image.format != "TIFF"
-            return _Frame(image.size[::-1] if exchanged else image.size, turn)
+            size = image.size[::-1] if turn >= 5 and image.format != "TIFF" else image.size
+            return _Frame(size, size[::-1] if turn >= 5 else size, turn)
     except UNREADABLE:
         return None
 
@@ -326,7 +338,7 @@ def _lies_on(image: _Frame, mask: _Frame) -> bool:
 
 
 def _masks_in(folder: Path, files: Sequence[str]) -> list[Path | None]:
-    candidates = ([(folder / name).with_suffix(suffix) for suffix in PICTURES] for name in files)
+    candidates = ([(folder / name).with_suffix(suffix) for suffix in _PICTURES] for name in files)
     return [next((path for path in paths if path.is_file()), None) for paths in candidates]
 
 

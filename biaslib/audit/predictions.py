@@ -5,7 +5,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,16 +13,14 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.inputs import listed
 from biaslib.audit.model import ModelUnderAudit, TargetOutputs
-from biaslib.audit.pictures import PICTURES
 from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
 PIECE = 256  # images whose predictions are kept together
 
-Masks = Mapping[str, Sequence[Path | None]]
+_Masks = Mapping[str, Sequence[Path | None]]
 
 
 @dataclass(frozen=True)
@@ -37,24 +35,7 @@ class Predictions:
     area: dict[str, np.ndarray]  # region -> (n,) share of the image that the region covers
 
 
-def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
-    """The images in a folder that no row names; `leave_out` is a folder inside it that holds masks."""
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
-    missing = [name for name in files if not (folder / name).is_file()]
-    if missing:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
-            "mend the names, which are relative to the folder, or drop those rows."
-        )
-    named = {PurePath(name).as_posix() for name in files}
-    others = (file for file in folder.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
-    if leave_out is not None:
-        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
-    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
-
-
-def file_digests(folder: Path, files: Sequence[str], masks: Masks) -> list[list[str]]:
+def file_digests(folder: Path, files: Sequence[str], masks: _Masks) -> list[list[str]]:
     """A hash of every image, and of the masks of each region; "" where there is no mask."""
     paths: list[list[Path | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
     with _bar(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
@@ -65,7 +46,7 @@ def predict(
     model: ModelUnderAudit,
     folder: Path,
     files: Sequence[str],
-    masks: Masks,
+    masks: _Masks,
     *,
     digests: Sequence[Sequence[str]],
     batch: int = 32,

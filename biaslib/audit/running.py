@@ -15,8 +15,8 @@ from biaslib.audit.findings import ALPHA, Test, permutations_needed
 from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
 from biaslib.audit.measurements import Amplification, Answered, Gap, Measurements, Region
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
-from biaslib.audit.pictures import check_pictures, find_masks
-from biaslib.audit.predictions import Masks, Predictions, check_files, file_digests, predict
+from biaslib.audit.pictures import check_files, check_pictures, find_masks
+from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import Audit, AuditOptions, Shown
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, provenance
@@ -117,7 +117,7 @@ class _Case:
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
     note: str = ""
-    masks: Masks = field(default_factory=dict)
+    masks: Mapping[str, Sequence[Path | None]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
@@ -172,7 +172,7 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     at_once = 1
     if options.corrected:
         at_once = sum(not math.isnan(p) for p in (*(gap.p for gap in measured.gaps), *(r.p for r in measured.regions)))
-        at_once += sum(len(measurements.directions(answered, group)) for group in groups)
+        at_once += sum(len(answered.directions(group)) for group in groups)
     permutations = options.permutations or _permutations(at_once, answered)
     amplified = measurements.amplification(answered, permutations=permutations, seed=seed)
     tests = findings.tests_of(
@@ -181,6 +181,8 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     made = sum(not math.isnan(test.p) for test in tests)
     detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
     found = tuple(findings.findings(tests, target, groups))
+    with_finding = [group for group in groups if group.name in {finding.of for finding in found}]
+    maps = None if predictions is None else predictions.maps
     tables = _tables(measured, tests, detectable)
     settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
@@ -203,7 +205,11 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         ),
         notes=tuple(_notes(case, unreadable)),
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
-        average_maps=_average_maps(predictions, answered, [finding.of for finding in found]),
+        average_maps={}
+        if maps is None
+        else {
+            group.name: measurements.average_maps(maps[:, 0], answered, group) for group in with_finding or groups[:1]
+        },
         about={
             "versions": provenance.versions(),
             "device": provenance.device(),
@@ -285,24 +291,9 @@ def _surest_mistakes(
         if len(surest):
             names = tuple(files[row] for row in surest)
             pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
-            yield Shown(
-                group=group.name,
-                cell=worst,
-                files=names,
-                answers=tuple(map(float, margins[surest])),
-                images=np.stack(pictures) if pictures else None,
-                maps=None if predictions.maps is None else predictions.maps[surest, 0],
-            )
-
-
-def _average_maps(
-    predictions: Predictions | None, answered: Answered, findings_of: Sequence[str]
-) -> dict[str, dict[str, np.ndarray]]:
-    """Those of the groups with a finding, else of the first group."""
-    if predictions is None or predictions.maps is None:
-        return {}
-    groups = [group for group in answered.groups if group.name in findings_of] or answered.groups[:1]
-    return {group.name: measurements.average_maps(predictions.maps[:, 0], answered, group) for group in groups}
+            images = np.stack(pictures) if pictures else None
+            maps = None if predictions.maps is None else predictions.maps[surest, 0]
+            yield Shown(group.name, worst, names, tuple(map(float, margins[surest])), images, maps)
 
 
 def _path(place: str | Path | None) -> Path | None:

@@ -32,11 +32,7 @@ class _PairSigns:
 
 
 def pair_signs(table: pd.DataFrame) -> list[_PairSigns]:
-    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`).
-
-    Raises:
-        BiaslibError: for a table without the true effect.
-    """
+    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`)."""
     measured = set(table["metric"])
     if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")

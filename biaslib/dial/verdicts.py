@@ -21,7 +21,7 @@ from biaslib.store import stored
 
 _SIZES: Final = (100, 300, 1000, 5000)  # of test sets
 _ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
-LEVEL: Final = 0.05
+_LEVEL: Final = 0.05
 POWER: Final = 0.8
 AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
 # the tables of an audit: what is measured in them, and the metric of the dial that it is
@@ -92,18 +92,12 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
     would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
     unbiased models as reference. Metrics that are slow to compute get fewer draws.
 
-    Args:
-        trials: of any worlds; those of strength 0 are the reference models, of which each world needs two or more, and
-            two or more of every other strength.
-        draws: of each test set.
-        seed: of the draws.
-
     Returns:
         A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
         defined) and draws (how many these are). Metrics that a world does not have are left out.
 
     Raises:
-        BiaslibError: for a world without two reference models, or one model of a strength.
+        BiaslibError: for a world without two models of strength 0, the reference, or two of each other strength.
     """
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
@@ -130,7 +124,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
                 power = detection_power(
                     shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1],
                     models=count, spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1),
-                    confidence=1 - LEVEL,
+                    confidence=1 - _LEVEL,
                 )  # fmt: skip
                 for size, drawn in zip(_SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
@@ -151,13 +145,9 @@ def redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: 
 
 
 def family_powers(table: pd.DataFrame) -> pd.Series:
-    """The mean power of each family of metrics, over the metrics that every world of the table has.
+    """The mean power of each family of metrics in a table of `powers`, for one number of images and of models.
 
-    A family that is measured in an easy world only would lead otherwise.
-
-    Returns:
-        Family -> mean power in [0, 1]; a family without a metric that every world has is not there. The table is of
-        `powers`, of one number of images and of models.
+    Over the metrics that every world has: a family that is measured in an easy world only would lead otherwise.
     """
     everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
     families = table["metric"].map(lambda name: METRICS[name].family).rename("family")
@@ -165,10 +155,7 @@ def family_powers(table: pd.DataFrame) -> pd.Series:
 
 
 def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
-    """From which strength on the power is at least `POWER`: world, architecture, metric, images, models, strength.
-
-    NaN where it is not even at the greatest strength.
-    """
+    """From which strength on the power is at least `POWER`; NaN where it is not even at the greatest."""
     rows = [
         (*key, detection_threshold(list(part["strength"]), list(part["power"]), share=POWER))
         for key, part in table.groupby(_AUDIT, sort=False)
@@ -180,7 +167,7 @@ def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
     """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
 
     Returns:
-        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `LEVEL`)
+        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `_LEVEL`)
         and `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each
         place a row with metric "any", in which an audit counts where at least one metric reports.
     """
@@ -190,9 +177,9 @@ def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
         scores = part.pivot_table(index="model", columns="metric", values="risk_score")[list(part["metric"].unique())]
         p = np.array([_p_against_others(column.to_numpy()) for _, column in scores.items()])  # (metrics, models)
         adjusted = np.array([holm(audit) for audit in p.T]).T
-        for name, single, corrected in zip(scores.columns, p < LEVEL, adjusted < LEVEL, strict=True):
+        for name, single, corrected in zip(scores.columns, p < _LEVEL, adjusted < _LEVEL, strict=True):
             rows.append((*place, name, len(scores), int(single.sum()), int(corrected.sum())))
-        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < LEVEL, adjusted < LEVEL)]
+        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < _LEVEL, adjusted < _LEVEL)]
         rows.append((*place, "any", len(scores), *any_metric))
     return pd.DataFrame(rows, columns=[*_PLACE, "metric", "audits", "false_positives", "corrected"])
 
@@ -246,9 +233,9 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
     """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
 
     Returns:
-        A row a measure: `table` (of an audit) and `measure`; `accused`, `low`, `high` and `n`: the share of unbiased
-        models that it reports alone, by the rule of `statistics.detection`; and a column a world with the strength
-        from which on 1,000 test images show the bias in 80 % of audits, in words.
+        A row a measure: `table` (of an audit), `measure` and `images` (`AUDIT_IMAGES`); `accused`, `low`, `high` and
+        `n`: the share of unbiased models that it reports alone, by the rule of `statistics.detection`; and a column a
+        world with the strength from which on so many images show the bias in 80 % of audits, in words.
     """
     counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
     rates = false_positive_rates(counts).set_index("metric")["false_positives"]

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.stats
+from numpy.typing import ArrayLike
 
 from biaslib.errors import BiaslibError
-from biaslib.statistics.intervals import Values
 
 Side = Literal["above", "below"]
 
 
-def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
+def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
     r"""What the mean of further unbiased models would stay within, with this confidence: a one-sided prediction limit.
 
     $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
@@ -42,7 +42,7 @@ def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95,
     return float(mean + (width if side == "above" else -width))
 
 
-def flagged(values: Values, reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
     """Which models an auditor would report: those beyond the limit on the side where a biased model is expected.
 
     Args:
@@ -59,7 +59,7 @@ def flagged(values: Values, reference: Values, *, side: Side, confidence: float 
     return np.asarray(audited > bound if side == "above" else audited < bound)
 
 
-def p_value(values: Values, reference: Values, *, side: Side) -> float:
+def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
     The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
@@ -85,7 +85,7 @@ def p_value(values: Values, reference: Values, *, side: Side) -> float:
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
-def false_positives(reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
     """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
     values = np.asarray(reference, dtype=float)
     audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
@@ -153,7 +153,7 @@ def detection_threshold(strengths: Sequence[float], shares: Sequence[float], *, 
     return threshold
 
 
-def _moments(values: Values) -> tuple[int, float, float]:
+def _moments(values: ArrayLike) -> tuple[int, float, float]:
     """How many values there are, their mean and standard deviation."""
     data = np.asarray(values, dtype=float)
     data = data[~np.isnan(data)]

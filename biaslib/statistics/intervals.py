@@ -1,17 +1,15 @@
 """Intervals, tests and corrections: how sure a number is."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
+from numpy.typing import ArrayLike
 
 from biaslib.errors import BiaslibError
-
-Values = Sequence[float] | np.ndarray | pd.Series
 
 # of fewer units a bootstrap knows too few orders: of four in order it would say [1, 1], where the exact p is 1/12
 _LEAST_UNITS = 6
@@ -48,9 +46,9 @@ class Interval:
 
 
 def interval(
-    values: Values,
+    values: ArrayLike,
     *,
-    clusters: Values | None = None,
+    clusters: ArrayLike | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     resamples: int = 2000,
@@ -99,7 +97,9 @@ def interval(
     return Interval(estimate, low, high, len(data), confidence, undefined)
 
 
-def kendall(x: Values, y: Values, *, clusters: Values | None = None, seed: int = 0, resamples: int = 1000) -> Interval:
+def kendall(
+    x: ArrayLike, y: ArrayLike, *, clusters: ArrayLike | None = None, seed: int = 0, resamples: int = 1000
+) -> Interval:
     """Kendall's tau-b between two variables, with a 95 % bootstrap interval over pairs, or whole clusters of pairs.
 
     tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1]
@@ -149,7 +149,7 @@ class Comparison:
     n: tuple[int, int]
 
 
-def welch(a: Values, b: Values) -> Comparison:
+def welch(a: ArrayLike, b: ArrayLike) -> Comparison:
     """Welch's unequal-variance t-test of mean(a) - mean(b), two-sided, with a 95 % interval.
 
     The effect size is Cohen's d with the pooled standard deviation. Everything but the difference is NaN where a
@@ -171,7 +171,7 @@ def welch(a: Values, b: Values) -> Comparison:
     )
 
 
-def sign_flip(differences: Values, *, seed: int = 0) -> Comparison:
+def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     """Sign-flip test that paired differences have mean zero, two-sided.
 
     Where nothing differs between the two sides of a pair, each difference is as likely as its negative: p is the share
@@ -214,7 +214,7 @@ def sign_flip(differences: Values, *, seed: int = 0) -> Comparison:
     return Comparison(mean, float(mean - half), float(mean + half), mean / deviation, mean, p, (n, n))
 
 
-def holm(p: Values) -> np.ndarray:
+def holm(p: ArrayLike) -> np.ndarray:
     """Holm's step-down adjusted p-values, in the given order; the family's error rate stays below the level.
 
     NaN stays NaN and does not count as a test of the family (Holm 1979).
@@ -245,14 +245,9 @@ def percentile_ends(draws: np.ndarray, tail: float = 0.025) -> tuple[float, floa
 def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """The ends of a percentile interval, as wide as a Student interval over few units has to be (see `interval`).
+    """The ends of a percentile interval of bootstrap means, with deviations from the estimate widened as in `interval`.
 
-    Args:
-        means: (resamples,) of a bootstrap.
-        estimate: that deviations are taken from.
-        size: how many units were drawn first, >= 2.
-        confidence: between 0 and 1.
-        bounds: the range of the quantity; the ends do not leave it.
+    `size` is how many units were drawn first, >= 2, and `bounds` is the range of the quantity.
     """
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
@@ -266,7 +261,7 @@ def check_confidence(confidence: float) -> None:
         raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
 
 
-def _keys(clusters: Values) -> np.ndarray:
+def _keys(clusters: ArrayLike) -> np.ndarray:
     keys = pd.factorize(np.asarray(clusters))[0]
     if (keys < 0).any():
         raise BiaslibError(f"{int((keys < 0).sum())} clusters are missing: name the cluster of every value.")
