@@ -13,10 +13,10 @@ import typer
 from biaslib.errors import BiaslibError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
-SHOWN = 10
-BOOK = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
-INTERRUPTED = 130  # what typer makes of Ctrl-C
-PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
+_SHOWN = 10
+_BOOK = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
 
 def _examples(*lines: str) -> str:
@@ -33,26 +33,22 @@ app = typer.Typer(
         "biaslib audit --help                measure your own model on your own images",
     ),
     add_completion=False,
-    **PLAIN,
+    **_PLAIN,
 )
-store_app = typer.Typer(help="Look at and clear the store of computed results.", **PLAIN)
-data_app = typer.Typer(help="List, fetch and check the data sets.", **PLAIN)
-app.add_typer(store_app, name="store")
-app.add_typer(data_app, name="data")
+_store_app = typer.Typer(help="Look at and clear the store of computed results.", **_PLAIN)
+_data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
+app.add_typer(_store_app, name="store")
+app.add_typer(_data_app, name="data")
 
 
-def _option(text: str, *, default: str | bool = False, least: int | None = None) -> Any:
-    return typer.Option(help=text, show_default=default, min=least)
+def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
+    return typer.Option(*names, help=text, show_default=default, min=least)
 
 
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text)
-
-
-Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
-Scheduler = Annotated[str | None, _option("Address of a Dask scheduler that independent trainings are sent to.")]
-Colour = tuple[float, float, float]
-Record = Annotated[bool, _flag("--record", "Keep the marked numbers under book/recorded.")]
+_Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
+_Scheduler = Annotated[str | None, _option("Address of a Dask scheduler that independent trainings are sent to.")]
+_Colour = tuple[float, float, float]
+_Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 
 
 def main() -> None:
@@ -62,8 +58,10 @@ def main() -> None:
     except BiaslibError as error:
         _stop(str(error), code=2)
     except SystemExit as stopped:
-        if stopped.code == INTERRUPTED:
-            _interrupted()
+        if stopped.code == _INTERRUPTED:
+            print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
+            # at once, without waiting for the threads that watch running notebooks; their kernels end with this process
+            os._exit(_INTERRUPTED)
         raise
     except OSError as error:
         if error.filename is None:
@@ -75,11 +73,11 @@ def main() -> None:
     epilog=_examples("biaslib build", "biaslib build --only waterbirds", "biaslib build --preset real --record")
 )
 def build(
-    preset: Preset = None,
+    preset: _Preset = None,
     only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
     jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", least=1)] = None,
-    record: Record = False,
-    scheduler: Scheduler = None,
+    record: _Record = False,
+    scheduler: _Scheduler = None,
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
     _need_book("build")
@@ -104,11 +102,11 @@ def run(
         list[str] | None,
         typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="May be repeated.", show_default=False),
     ] = None,
-    preset: Preset = None,
-    record: Record = False,
-    open_page: Annotated[bool, _flag("--open", "Show the page in a browser.")] = False,
+    preset: _Preset = None,
+    record: _Record = False,
+    open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
-    scheduler: Scheduler = None,
+    scheduler: _Scheduler = None,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
 
@@ -198,18 +196,20 @@ def audit(
         ),
     ] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
-    mean: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
-    std: Annotated[Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
+    mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
+    std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
-    uncorrected: Annotated[bool, _flag("--uncorrected", "Do not correct for the number of tests.")] = False,
+    uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[
         int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[bool, _flag("--no-images", "Put no picture into the report, only the files' names.")] = False,
+    no_images: Annotated[
+        bool, _option("Put no picture into the report, only the files' names.", "--no-images")
+    ] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
-    force: Annotated[bool, _flag("--force", "Replace a report that is there; other files stay as they are.")] = False,
+    force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
 
@@ -221,8 +221,7 @@ def audit(
     result = audits.run(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
-        output=output, yes=() if yes is None else class_numbers(yes),
-        no=() if no is None else class_numbers(no),
+        output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
         force=force,
@@ -232,8 +231,8 @@ def audit(
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
 
 
-@store_app.command("ls")
-def store_ls() -> None:
+@_store_app.command("ls")
+def _store_ls() -> None:
     """List the stored results, oldest first."""
     from biaslib import store
 
@@ -244,8 +243,8 @@ def store_ls() -> None:
     print(f"{len(entries)} entries, {_size(sum(entry.bytes for entry in entries))}, in {store.root()}")
 
 
-@store_app.command("rm")
-def store_rm(prefix: Annotated[str, typer.Argument(help="Kind, key or its beginning, or kind/key.")]) -> None:
+@_store_app.command("rm")
+def _store_rm(prefix: Annotated[str, typer.Argument(help="Kind, key or its beginning, or kind/key.")]) -> None:
     """Remove stored results; what is needed again is computed again."""
     from biaslib import store
 
@@ -254,8 +253,8 @@ def store_rm(prefix: Annotated[str, typer.Argument(help="Kind, key or its beginn
     print(f"removed {removed} entries")
 
 
-@store_app.command("verify")
-def store_verify() -> None:
+@_store_app.command("verify")
+def _store_verify() -> None:
     """Check every stored result against its checksum; exit code 1 where one is damaged."""
     from biaslib import store
 
@@ -266,8 +265,8 @@ def store_verify() -> None:
     print(f"{len(store.entries())} entries, all whole")
 
 
-@data_app.command("list")
-def data_list() -> None:
+@_data_app.command("list")
+def _data_list() -> None:
     """List the data sets: what is here, its licence and its official source."""
     from biaslib import datasets
 
@@ -279,25 +278,25 @@ def data_list() -> None:
     print(f"they are looked for in {datasets.root()}; BIASLIB_DATA names another folder")
 
 
-@data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
+@_data_app.command("fetch")
+def _data_fetch(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
     """Download a data set from its official source, where its licence allows that, and check it."""
     from biaslib import datasets
 
     print(f"{name} is at {datasets.fetch(name)}")
 
 
-@data_app.command("check")
-def data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
+@_data_app.command("check")
+def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
     """Compare the files of a data set with their known sizes and checksums; exit code 1 where something is wrong."""
     from biaslib import datasets
 
     files = datasets.check(name)
     wrong = files[~files["state"].isin(["ok", "present"])]
-    for row in wrong.head(SHOWN).to_dict("records"):
+    for row in wrong.head(_SHOWN).to_dict("records"):
         print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
-    if len(wrong) > SHOWN:
-        print(f"... and {len(wrong) - SHOWN} more")
+    if len(wrong) > _SHOWN:
+        print(f"... and {len(wrong) - _SHOWN} more")
     if len(wrong):
         share = f"{len(wrong)} of {len(files)} files of {name}"
         _stop(f"{share} are not right; `biaslib data list` says how to get it.", code=1)
@@ -314,7 +313,7 @@ def version() -> None:
 
 
 def _need_book(command: str) -> None:
-    missing = [name for name in BOOK if importlib.util.find_spec(name) is None]
+    missing = [name for name in _BOOK if importlib.util.find_spec(name) is None]
     if missing:
         raise BiaslibError(
             f"`biaslib {command}` needs a checkout of the book and its libraries: get the repository and run "
@@ -337,12 +336,6 @@ def _size(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
-
-
-def _interrupted() -> NoReturn:
-    print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
-    # at once, without waiting for the threads that watch running notebooks; their kernels end with this process
-    os._exit(INTERRUPTED)
 
 
 def _stop(sentence: str, *, code: int) -> NoReturn:

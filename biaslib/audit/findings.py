@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from biaslib.audit.amplification import Amplification, permutations_needed
 from biaslib.audit.inputs import Binary
-from biaslib.audit.measurements import SMALL, Answered, DetectableGap, Gap, Measurements, Region
+from biaslib.audit.measurements import SMALL, Amplification, Answered, Gap, Measurements, Region
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
 from biaslib.audit.records import Finding
@@ -29,29 +29,22 @@ class Test:
 
 
 def tests_of(
-    measured: Measurements,
-    amplification: Sequence[Amplification],
-    *,
-    permutations: int,
-    at_once: int,
-    corrected: bool,
+    measured: Measurements, amplification: Sequence[Amplification], *, permutations: int, at_once: int, corrected: bool
 ) -> list[Test]:
     """All tests of an audit, so many of them at once; p-values are corrected by Holm over all, where asked for."""
-    enough = permutations >= permutations_needed(at_once, ALPHA)
+    enough = permutations >= permutations_needed(at_once)
     least = _images_needed(at_once)
-    raw: list[tuple[Gap | Amplification | Region, float]] = [
-        *((row, row.p) for row in measured.gaps),
-        *((row, row.p if enough else math.nan) for row in amplification),
-        *((row, row.p if row.n >= least else math.nan) for row in measured.regions),
-    ]
-    p = np.array([value for _, value in raw], float)
-    adjusted = holm(p) if corrected else p
-    return [Test(row, value, float(after)) for (row, value), after in zip(raw, adjusted, strict=True)]
+    rows: list[Gap | Amplification | Region] = [*measured.gaps, *amplification, *measured.regions]
+    p = [row.p for row in measured.gaps]
+    p += [row.p if enough else math.nan for row in amplification]
+    p += [row.p if row.n >= least else math.nan for row in measured.regions]
+    adjusted = holm(p).tolist() if corrected else p
+    return [Test(row, raw, after) for row, raw, after in zip(rows, p, adjusted, strict=True)]
 
 
-def untested(measured: Measurements, *, permutations: int, at_once: int) -> Iterator[str]:
-    """What has too little behind it for its test to find anything, one sentence each."""
-    needed = permutations_needed(at_once, ALPHA)
+def _untested(measured: Measurements, permutations: int, at_once: int) -> Iterator[str]:
+    """What has too little behind it for its test to find anything."""
+    needed = permutations_needed(at_once)
     if permutations < needed:
         yield (
             f"Whether amplification is more than unrelated errors give could not be tested: with {at_once} tests at "
@@ -70,9 +63,8 @@ def untested(measured: Measurements, *, permutations: int, at_once: int) -> Iter
 def findings(tests: Sequence[Test], target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
     """A sentence for everything that differs by more than chance in the direction that harms.
 
-    Its corrected p is at most `ALPHA`. An amplification is a finding where the answers are further off than as many
-    mistakes that ignore the group, and not where they are nearer; an unwanted region where it holds more of the map
-    than of the image, a wanted one where it holds less, and any other region never.
+    An amplification is a finding where the answers are further off than as many mistakes that ignore the group; an
+    unwanted region where it holds more of the map than of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
     for test in tests:
@@ -91,7 +83,7 @@ def findings(tests: Sequence[Test], target: Binary, groups: Sequence[Binary]) ->
             case Amplification() if row.size.estimate > row.unrelated_errors:
                 sentence = f"{_amplified(row, target, words[row.group])} ({p})."
                 yield Finding("amplification", row.group, sentence, test.corrected)
-            case Region() if _harms(row):
+            case Region() if (row.excess.estimate if row.role == "unwanted" else -row.excess.estimate) > 0:
                 more = "more than" if row.role == "unwanted" else "less than"
                 sentence = (
                     f"{row.region}, a region marked as {row.role}, holds {number(row.mass, '.1%')} of the map of "
@@ -101,7 +93,7 @@ def findings(tests: Sequence[Test], target: Binary, groups: Sequence[Binary]) ->
                 yield Finding("region", row.region, sentence, test.corrected)
 
 
-def warnings(measured: Measurements, detectable: Sequence[DetectableGap], answered: Answered) -> Iterator[str]:
+def warnings(measured: Measurements, detectable: pd.DataFrame, answered: Answered) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
     said_yes, accuracy, common = (
@@ -125,7 +117,7 @@ def warnings(measured: Measurements, detectable: Sequence[DetectableGap], answer
             "column is the yes."
         )
     words = {group.name: group.words for group in answered.groups}
-    for row, could_see in zip(measured.gaps, detectable, strict=True):
+    for row, smallest in zip(measured.gaps, detectable["smallest"], strict=True):
         outside, inside = words[row.group]
         if not min(row.n_in, row.n_out):
             empty = outside if row.n_in else inside
@@ -133,7 +125,7 @@ def warnings(measured: Measurements, detectable: Sequence[DetectableGap], answer
                 f"The gap between {inside} and {outside} among images labelled {row.among} could not be measured: "
                 f"there is no image in the cell {row.among}, {empty}."
             )
-        elif np.isnan(could_see.smallest):
+        elif np.isnan(smallest):
             yield (
                 f"A gap between {inside} and {outside} among images labelled {row.among} could not have been seen, "
                 f"however large: there are {row.n_in:,} and {row.n_out:,} images, and the answers are right for "
@@ -142,9 +134,21 @@ def warnings(measured: Measurements, detectable: Sequence[DetectableGap], answer
 
 
 def unmeasured(
-    measured: Measurements, answered: Answered, model: ModelUnderAudit | None, predictions: Predictions | None
+    measured: Measurements,
+    answered: Answered,
+    model: ModelUnderAudit | None,
+    predictions: Predictions | None,
+    *,
+    permutations: int,
+    at_once: int,
 ) -> Iterator[str]:
-    """What could not be measured, and why; one sentence each."""
+    """What could not be measured, or not tested, and why; one sentence each."""
+    yield from _without_labels(measured, answered)
+    yield from _without_maps(measured, answered.target.name, model, predictions)
+    yield from _untested(measured, permutations, at_once)
+
+
+def _without_labels(measured: Measurements, answered: Answered) -> Iterator[str]:
     target = answered.target.name
     for row in measured.counts[measured.counts["small"]].to_dict("records"):
         if row["n"] == 0:
@@ -159,17 +163,22 @@ def unmeasured(
         )
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
+
+
+def _without_maps(
+    measured: Measurements, target: str, model: ModelUnderAudit | None, predictions: Predictions | None
+) -> Iterator[str]:
     if model is None or predictions is None:
         yield "Where the model looks, and its surest mistakes: only yes and no were given, neither model nor images."
         return
     if predictions.maps is None:
         yield f"Where the model looks: {model.no_maps.rstrip('.')}."
         return
-    if not measured.attention:
+    if measured.attention.empty:
         yield f"Whether {target} and the group share their attention: no output of the model tells the group."
-    for shared in measured.attention:
-        if shared.empty:
-            yield f"Attention-IoU with {shared.group}: {shared.empty:,} images have a map without any mass."
+    for shared in measured.attention.to_dict("records"):
+        if shared["empty"]:
+            yield f"Attention-IoU with {shared['group']}: {shared['empty']:,} images have a map without any mass."
     if not measured.regions:
         yield "Attention in regions: no masks were given."
     neutral = [region.region for region in measured.regions if region.role == "neutral"]
@@ -187,27 +196,27 @@ def unmeasured(
             )
 
 
+def permutations_needed(tests: int) -> int:
+    """How many permutations make the smallest p there is, times so many tests, at most `ALPHA`."""
+    return math.ceil(tests / ALPHA)
+
+
 def _images_needed(tests: int) -> int:
     # all flips of the signs of n differences are 2^n, and two of them are as far out as the data
     return math.ceil(np.log2(2 * tests / ALPHA))
 
 
-def _harms(region: Region) -> bool:
-    return region.excess.estimate > 0 if region.role == "unwanted" else region.excess.estimate < 0
-
-
 def _amplified(row: Amplification, target: Binary, words: tuple[str, str]) -> str:
     """What the model says how often beside how often it is so, and what mistakes alone would make of that."""
-    rates = (row.said_in, row.labelled_in, row.said_out, row.labelled_out)
-    said_in, labelled_in, said_out, labelled_out = (f"{rate:.1%}" for rate in rates)
+    said_in, labelled_in = f"{row.said_in:.1%}", f"{row.labelled_in:.1%}"
     (outside, inside), yes = words, target.words[1]
     size, chance = f"{100 * row.size.estimate:.1f} points", f"{100 * row.unrelated_errors:.1f}"
     match row.direction:
         case "group → target":
             return (
                 f"The model says {yes} of {said_in} of the images marked {inside} ({labelled_in} are labelled so) and "
-                f"of {said_out} of those marked {outside} ({labelled_out}): {size} off on average, where as many "
-                f"mistakes that ignore {row.group} would be {chance} off"
+                f"of {row.said_out:.1%} of those marked {outside} ({row.labelled_out:.1%}): {size} off on average, "
+                f"where as many mistakes that ignore {row.group} would be {chance} off"
             )
         case "target → group":
             return (

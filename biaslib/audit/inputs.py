@@ -13,7 +13,7 @@ from biaslib.errors import BiaslibError
 
 Table = str | Path | pd.DataFrame
 
-FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
+_FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
 _SHOWN = 3
 _SEPARATORS = {"CSV": ",", "TSV": "\t"}
@@ -21,13 +21,7 @@ _SEPARATORS = {"CSV": ",", "TSV": "\t"}
 
 @dataclass(frozen=True)
 class Binary:
-    """The two values of a column, and words for them.
-
-    Attributes:
-        name: of the column.
-        values: as text, the one that counts as False first.
-        words: for False and for True.
-    """
+    """The two values of a column as text, and words for them; what counts as False is first."""
 
     name: str
     values: tuple[str, str]
@@ -37,9 +31,9 @@ class Binary:
     def of(cls, name: str, column: pd.Series) -> "Binary":
         """The values of a column of labels; a BiaslibError where one is missing or there are not two of them."""
         if column.isna().any():
+            empty = int(column.isna().sum())
             raise BiaslibError(
-                f"{int(column.isna().sum())} of {len(column)} rows have no value in {name!r}: fill them in or drop "
-                "those rows."
+                f"{empty} of {len(column)} rows have no value in {name!r}: fill them in or drop those rows."
             )
         values = sorted(set(_texts(column)), key=_order)
         if len(values) == 1:
@@ -84,23 +78,14 @@ class Binary:
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """What the tables say of N images.
+    """What the tables say of N images."""
 
-    Attributes:
-        files: (N,) names, relative to the folder of images.
-        labels: N rows of bool: the target and the groups.
-        target: what True and False mean in its column.
-        groups: likewise.
-        predicted: N rows of bool, the columns that predictions were given for; None where a model makes them.
-        train: labels of the training images, the same columns; None where not given.
-    """
-
-    files: tuple[str, ...]
-    labels: pd.DataFrame
+    files: tuple[str, ...]  # N names, relative to the folder of images
+    labels: pd.DataFrame  # N rows of bool: the target and the groups
     target: Binary
     groups: tuple[Binary, ...]
-    predicted: pd.DataFrame | None
-    train: pd.DataFrame | None
+    predicted: pd.DataFrame | None  # N rows of bool: what predictions were given for; None where a model makes them
+    train: pd.DataFrame | None  # labels of the training images, the same columns
 
 
 def read_labels(
@@ -113,10 +98,7 @@ def read_labels(
     threshold: float | None = None,
     train_labels: Table | None = None,
 ) -> LabelledImages:
-    """Reads and checks everything that tables say; the arguments are those of `audit.run`.
-
-    Where no column of names is given, it is the first of `FILE_COLUMNS` that there is, else the first column.
-    """
+    """Reads and checks everything that tables say; the arguments are those of `audit.run`."""
     table = read(labels)
     wanted = [target, *groups]
     if len(groups) == 0:
@@ -143,11 +125,7 @@ def read_labels(
 
 
 def read(source: Table) -> pd.DataFrame:
-    """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq).
-
-    Raises:
-        BiaslibError: for a file that is missing, empty, of another kind, or separated otherwise.
-    """
+    """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq)."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True)
     path = Path(source)
@@ -158,7 +136,7 @@ def read(source: Table) -> pd.DataFrame:
         table = pd.read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise BiaslibError(
-            f"The table {path} cannot be read as {kind} ({_first_line(error)}): save it anew as CSV in UTF-8, "
+            f"The table {path} cannot be read as {kind} ({reason(error)}): save it anew as CSV in UTF-8, "
             "with the ending .csv, or as parquet."
         ) from error
     if table.empty:
@@ -171,10 +149,15 @@ def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
     return ", ".join(map(str, names[:shown])) + (", ..." if len(names) > shown else "")
 
 
+def reason(error: Exception) -> str:
+    """The first line of what an error says, without a stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+
+
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     if file_column is not None:
         _check_columns(table, [file_column], "the table")
-    column = file_column or next((name for name in FILE_COLUMNS if name in table), str(table.columns[0]))
+    column = file_column or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
     names = [str(name) for name in table[column]]
@@ -294,7 +277,3 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
             f"The rows of the table {path} have more values than its first line has names: give every column a name."
         )
     return table
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

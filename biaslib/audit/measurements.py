@@ -1,15 +1,17 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from biaslib.audit.inputs import Binary
 from biaslib.audit.predictions import Predictions
-from biaslib.metrics import attention_iou, group_accuracy
+from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
 from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.intervals import percentile_ends
@@ -18,24 +20,22 @@ from biaslib.statistics.proportions import compare_shares, share_interval
 GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
-_SHARE = (0.0, 1.0)
+KINDS = {
+    "group_to_attribute": "group → target",  # the group's influence on the answer about the target
+    "attribute_to_group": "target → group",
+    "undirected": "both predicted",
+}
+_BOOTSTRAP = 200  # draws for the interval of an amplification
+_SHARE, _DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Answered:
-    """N labelled images and what was answered about them.
+    """N labelled images and what was answered about them."""
 
-    Attributes:
-        labels: N rows of bool: the target and the groups.
-        predicted: N rows of bool: the target, and the groups that are predicted.
-        train: labels of the training images; None where not given.
-        target: of the labels.
-        groups: of the labels.
-    """
-
-    labels: pd.DataFrame
-    predicted: pd.DataFrame
-    train: pd.DataFrame | None
+    labels: pd.DataFrame  # N rows of bool: the target and the groups
+    predicted: pd.DataFrame  # likewise: the target, and the groups that are predicted
+    train: pd.DataFrame | None  # labels of the training images
     target: Binary
     groups: tuple[Binary, ...]
 
@@ -48,6 +48,10 @@ class Answered:
         """(N,) words for the value of target and group of each image."""
         words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
         return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
+
+    def directions(self, group: Binary) -> list[str]:
+        """The kinds of amplification that can be measured: two of the three need predictions of the group."""
+        return list(KINDS) if group.name in self.predicted else ["group_to_attribute"]
 
     def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
         """Group, value of the target in words, and whether the answers are right inside and outside the group."""
@@ -74,27 +78,6 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class DetectableGap:
-    """The smallest gap that these images show with `POWER`, and how many images a gap of `GAP` would need."""
-
-    group: str
-    among: str
-    images: int
-    smallest: float
-    needed: float
-
-
-@dataclass(frozen=True)
-class SharedAttention:
-    """Attention-IoU of the target's map with a group's, and with the group's map of another image; `empty` maps."""
-
-    group: str
-    score: Interval
-    another_image: Interval
-    empty: int
-
-
-@dataclass(frozen=True)
 class Region:
     """How much of the target's map lies in a region, beside the region's share of the image, and their difference."""
 
@@ -109,6 +92,22 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Amplification:
+    """One direction of one group: how often the model says it, and it is labelled so, in the group and outside it."""
+
+    group: str
+    direction: str  # one of the values of `KINDS`
+    said_in: float
+    labelled_in: float
+    said_out: float
+    labelled_out: float
+    size: Interval  # mean absolute change, with its bootstrap interval over images
+    unrelated_errors: float  # mean size over the permutations
+    p: float  # share of permutations, the answers counted as one of them, at least as far from the permutations' mean
+    signed: Interval | float  # above 0 for amplification; NaN where chance may tie target and group: nothing to amplify
+
+
+@dataclass(frozen=True)
 class Measurements:
     """What was measured of one model, amplification aside; empty where there are no maps, or no masks."""
 
@@ -117,7 +116,7 @@ class Measurements:
     correlations: pd.DataFrame
     accuracies: pd.DataFrame
     gaps: list[Gap]
-    attention: list[SharedAttention]
+    attention: pd.DataFrame
     regions: list[Region]
     regions_by_cell: pd.DataFrame
 
@@ -129,19 +128,19 @@ def measure(
     maps = None if predictions is None else predictions.maps
     with_maps = predictions if maps is not None else None
     return Measurements(
-        overall=overall(answered),
-        counts=counts(answered),
-        correlations=correlations(answered, seed=seed),
-        accuracies=accuracies(answered),
-        gaps=gaps(answered),
-        attention=[] if maps is None or maps.shape[1] == 1 else attention(maps, answered.groups, seed=seed),
-        regions=[] if with_maps is None else regions(with_maps, roles=roles, seed=seed),
-        regions_by_cell=pd.DataFrame() if with_maps is None else regions_by_cell(with_maps, answered, seed=seed),
+        overall=_overall(answered),
+        counts=_counts(answered),
+        correlations=_correlations(answered, seed),
+        accuracies=_accuracies(answered),
+        gaps=[_gap(*compared) for compared in answered.sides()],
+        attention=pd.DataFrame() if maps is None else _attention(maps, answered.groups[: maps.shape[1] - 1], seed),
+        regions=[] if with_maps is None else _regions(with_maps, roles, seed),
+        regions_by_cell=pd.DataFrame() if with_maps is None else _regions_by_cell(with_maps, answered, seed),
     )
 
 
-def overall(answered: Answered) -> dict[str, Interval]:
-    """Accuracy, sensitivity, specificity, and the shares said and labelled yes, with Wilson's intervals."""
+def _overall(answered: Answered) -> dict[str, Interval]:
+    """With Wilson's intervals."""
     truth, said_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     values = {
         "accuracy": answered.correct,
@@ -153,8 +152,8 @@ def overall(answered: Answered) -> dict[str, Interval]:
     return {name: share_interval(int(value.sum()), len(value)) for name, value in values.items()}
 
 
-def counts(answered: Answered) -> pd.DataFrame:
-    """How many images each cell of target x group has: columns group, cell, n, share, small."""
+def _counts(answered: Answered) -> pd.DataFrame:
+    """How many images each cell of target x group has."""
     rows = []
     for group in answered.groups:
         of = answered.cells(group)
@@ -164,24 +163,20 @@ def counts(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "cell", "n", "share", "small"])
 
 
-def correlations(answered: Answered, *, seed: int) -> pd.DataFrame:
-    """Matthews correlation of each group with the target: as labelled, as predicted, and in the training labels.
-
-    The second one takes the group as labelled: how far the model's answer follows it.
-    """
+def _correlations(answered: Answered, seed: int) -> pd.DataFrame:
+    """Matthews correlation of each group, always as labelled, with the target: labelled, predicted and in training."""
     rows = []
     for group in answered.groups:
         columns = [answered.target.name, group.name]
         said = answered.predicted[[answered.target.name]].assign(**{group.name: answered.labels[group.name]})
-        of_train = np.nan if answered.train is None else correlation(answered.train[columns], seed=seed)
-        rows.append(
-            (group.name, correlation(answered.labels[columns], seed=seed), correlation(said, seed=seed), of_train)
-        )
+        of_train = np.nan if answered.train is None else _correlation(answered.train[columns], seed)
+        of_labels = _correlation(answered.labels[columns], seed)
+        rows.append((group.name, of_labels, _correlation(said, seed), of_train))
     return pd.DataFrame(rows, columns=["group", "in the labels", "of the answers", "in the training labels"])
 
 
-def accuracies(answered: Answered) -> pd.DataFrame:
-    """Accuracy of each cell with Wilson's interval: columns group, cell, accuracy; only cells with images."""
+def _accuracies(answered: Answered) -> pd.DataFrame:
+    """Accuracy of each cell that has images, with Wilson's interval."""
     rows = []
     for group in answered.groups:
         for row in group_accuracy(answered.correct, answered.cells(group)).to_dict("records"):
@@ -190,19 +185,15 @@ def accuracies(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
 
 
-def gaps(answered: Answered) -> list[Gap]:
-    """The gap of each group, among images with and without the target."""
-    rows = []
-    for group, among, sides in answered.sides():
-        compared = compare_shares(*sides)
-        gap = Interval(compared.difference, compared.low, compared.high, sum(compared.n))
-        right_in, right_out = (float(side.mean()) if len(side) else np.nan for side in sides)
-        rows.append(Gap(group, among, *compared.n, right_in, right_out, gap, compared.p))
-    return rows
+def _gap(group: str, among: str, sides: list[np.ndarray]) -> Gap:
+    compared = compare_shares(*sides)
+    gap = Interval(compared.difference, compared.low, compared.high, sum(compared.n))
+    right_in, right_out = (float(side.mean()) if len(side) else np.nan for side in sides)
+    return Gap(group, among, *compared.n, right_in, right_out, gap, compared.p)
 
 
-def detectable_gaps(answered: Answered, *, alpha: float) -> list[DetectableGap]:
-    """What could have been seen of each gap, measured downwards from the accuracy of the better group."""
+def detectable_gaps(answered: Answered, *, alpha: float) -> pd.DataFrame:
+    """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
     rows = []
     for group, among, sides in answered.sides():
         n = sum(map(len, sides))
@@ -212,20 +203,20 @@ def detectable_gaps(answered: Answered, *, alpha: float) -> list[DetectableGap]:
             accuracy = float(better.mean())
             smallest = minimum_detectable_gap(accuracy, len(better), len(worse), power=POWER, alpha=alpha)
             needed = images_needed(accuracy, GAP, share=len(worse) / n, power=POWER, alpha=alpha)
-        rows.append(DetectableGap(group, among, n, smallest, needed))
-    return rows
+        rows.append((group, among, n, smallest, needed))
+    return pd.DataFrame(rows, columns=["group", "among", "images", "smallest", "needed"])
 
 
-def attention(maps: np.ndarray, groups: Sequence[Binary], *, seed: int) -> list[SharedAttention]:
-    """How far target and group share their attention; maps (N, 1 + groups, h, w)."""
+def _attention(maps: np.ndarray, groups: Sequence[Binary], seed: int) -> pd.DataFrame:
+    """Attention-IoU of the target's map with each group's, and with that of another image."""
     rows = []
     other = np.random.default_rng(seed).permutation(len(maps))
     for number, group in enumerate(groups, start=1):
         score = attention_iou(maps[:, 0], maps[:, number])
         shuffled = attention_iou(maps[:, 0], maps[other, number])
         own, another = (interval(values, seed=seed, bounds=_SHARE) for values in (score, shuffled))
-        rows.append(SharedAttention(group.name, own, another, own.undefined))
-    return rows
+        rows.append((group.name, own, another, own.undefined))
+    return pd.DataFrame(rows, columns=["group", "score", "another image", "empty"])
 
 
 def average_maps(maps: np.ndarray, answered: Answered, group: Binary) -> dict[str, np.ndarray]:
@@ -239,32 +230,21 @@ def average_maps(maps: np.ndarray, answered: Answered, group: Binary) -> dict[st
     return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
 
 
-def regions(predictions: Predictions, *, roles: Mapping[str, str], seed: int) -> list[Region]:
+def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> list[Region]:
     """How much of the target's map lies in each region; a neutral one is described and not tested, and its p is NaN."""
     rows = []
     for region, mass in predictions.mass.items():
-        there = np.isfinite(mass)
-        excess = np.where(there, mass - predictions.area[region], np.nan)
+        there, role = np.isfinite(mass), roles.get(region, "neutral")
         area, score = (np.where(there, of[region], np.nan) for of in (predictions.area, predictions.score))
-        shares = [interval(values, seed=seed, bounds=_SHARE) for values in (area, mass, score)]
-        role = roles.get(region, "neutral")
-        rows.append(
-            Region(
-                region=region,
-                role=role,
-                n=int(there.sum()),
-                area=shares[0],
-                mass=shares[1],
-                excess=interval(excess, seed=seed, bounds=(-1.0, 1.0)),
-                score=shares[2],
-                p=np.nan if role == "neutral" else sign_flip(excess, seed=seed).p,
-            )
-        )
+        covered, held, alike = (interval(values, seed=seed, bounds=_SHARE) for values in (area, mass, score))
+        excess = interval(mass - area, seed=seed, bounds=_DIFFERENCE)
+        p = np.nan if role == "neutral" else sign_flip(mass - area, seed=seed).p
+        rows.append(Region(region, role, int(there.sum()), covered, held, excess, alike, p))
     return rows
 
 
-def regions_by_cell(predictions: Predictions, answered: Answered, *, seed: int) -> pd.DataFrame:
-    """As `regions`, cell by cell of target x group: columns region, group, cell, n, mass, excess."""
+def _regions_by_cell(predictions: Predictions, answered: Answered, seed: int) -> pd.DataFrame:
+    """As `_regions`, cell by cell of target x group."""
     rows = []
     for region, mass in predictions.mass.items():
         for group in answered.groups:
@@ -273,12 +253,12 @@ def regions_by_cell(predictions: Predictions, answered: Answered, *, seed: int) 
                 inside = (of == cell) & np.isfinite(mass)
                 if inside.any():
                     own = interval(mass[inside], seed=seed, bounds=_SHARE)
-                    excess = interval((mass - predictions.area[region])[inside], seed=seed, bounds=(-1.0, 1.0))
+                    excess = interval((mass - predictions.area[region])[inside], seed=seed, bounds=_DIFFERENCE)
                     rows.append((region, group.name, cell, int(inside.sum()), own, excess))
     return pd.DataFrame(rows, columns=["region", "group", "cell", "n", "mass", "excess"])
 
 
-def correlation(labels: pd.DataFrame, *, seed: int, resamples: int = 2000) -> Interval:
+def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
     """Matthews correlation of two columns with its bootstrap interval over images, one over the four counts."""
     a, b = labels.to_numpy(bool).T
     n = len(a)
@@ -286,11 +266,70 @@ def correlation(labels: pd.DataFrame, *, seed: int, resamples: int = 2000) -> In
     if np.isnan(value):
         return Interval(np.nan, np.nan, np.nan, n)
     shares = np.array([(a & b).sum(), (a & ~b).sum(), (~a & b).sum(), (~a & ~b).sum()]) / n
-    both, only_a, only_b, _ = np.random.default_rng(seed).multinomial(n, shares, resamples).T
+    both, only_a, only_b, _ = np.random.default_rng(seed).multinomial(n, shares, 2000).T
     drawn = matthews_from_counts(both=both, a=both + only_a, b=both + only_b, n=n)
-    return percentiles(value, drawn, n)
-
-
-def percentiles(value: float, drawn: np.ndarray, n: int) -> Interval:
-    """The percentile interval of bootstrap draws."""
     return Interval(value, *percentile_ends(drawn), n)
+
+
+def amplification(answered: Answered, *, permutations: int, seed: int) -> list[Amplification]:
+    """That of each group in each direction, beside the answers permuted among images of equal labels."""
+    return [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
+
+
+def _amplification(answered: Answered, group: Binary, permutations: int, seed: int) -> Iterator[Amplification]:
+    columns = [answered.target.name, group.name]
+    predicted = answered.predicted
+    if group.name not in predicted:
+        predicted = predicted.assign(**{group.name: answered.labels[group.name]})
+    test, said = _labels(answered.labels[columns]), _labels(predicted[columns])
+    trained = test if answered.train is None else _labels(answered.train[columns])
+    tie = _correlation((answered.labels if answered.train is None else answered.train)[columns], seed)
+    kinds = answered.directions(group)
+    rng = np.random.default_rng(seed)
+    changes = _changes(trained, test, said, kinds)
+    hidden = not sys.stderr.isatty()
+    bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
+    permuted = (permutation_baseline(test, said, rng=rng) for _ in bar)
+    chance = np.array([_changes(trained, test, errors, kinds, signed=False) for errors in permuted])[..., 0]
+    drawn = _bootstrap(trained, test, said, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
+    # on both sides: errors that lean on the other label may change an association less than those that do not
+    far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
+    p = np.where(np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
+    for at, kind in enumerate(kinds):
+        size, signed = (
+            Interval(changes[at, which], *percentile_ends(drawn[:, at, which]), len(test)) for which in (0, 1)
+        )
+        table = bias_amplification(trained, test, said, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
+        rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
+        tied = tie.low > 0 or tie.high < 0
+        yield Amplification(
+            group.name, KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], signed if tied else np.nan
+        )  # type: ignore[call-arg]
+
+
+def _changes(trained: Labels, test: Labels, said: Labels, kinds: Sequence[str], *, signed: bool = True) -> np.ndarray:
+    """(kinds, 2) mean change: of sizes, and signed where asked for."""
+    ways = (True, False) if signed else (True,)
+    return np.array(
+        [
+            [bias_amplification(trained, test, said, kind=kind, absolute=way, n_groups=2).mean for way in ways]  # type: ignore[arg-type]
+            for kind in kinds
+        ]
+    )
+
+
+def _bootstrap(
+    trained: Labels, test: Labels, said: Labels, kinds: Sequence[str], *, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """(k, kinds, 2) changes of images drawn anew, labels that stand in for the training's with them."""
+    changes = []
+    for _ in range(draws):
+        index = rng.integers(len(test), size=len(test))
+        again, answers = (Labels(side.attributes[index], side.groups[index], side.names) for side in (test, said))
+        if again.attributes.any() and len(np.unique(again.groups)) == 2:
+            changes.append(_changes(again if trained is test else trained, again, answers, kinds))
+    return np.array(changes).reshape(-1, len(kinds), 2)
+
+
+def _labels(columns: pd.DataFrame) -> Labels:
+    return Labels(columns.iloc[:, [0]].to_numpy(), columns.iloc[:, 1].to_numpy(int), (str(columns.columns[0]),))

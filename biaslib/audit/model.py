@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from biaslib import attribution, models
-from biaslib.audit.opening import open_model, reason
+from biaslib.audit.inputs import reason
+from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint
@@ -19,20 +20,12 @@ from biaslib.store import fingerprint
 
 @dataclass(frozen=True)
 class Reading:
-    """How a row of K outputs is read; a result above 0 is a yes.
+    """How a row of K outputs is read; a result above 0 is a yes."""
 
-    Attributes:
-        yes: the outputs that speak for yes, of which the largest counts.
-        no: the classes that speak for no, of which the largest is subtracted; empty where the output of `yes` answers
-            a question of its own.
-        groups: the outputs that answer the questions about the groups, in their order.
-        threshold: what is subtracted from every output that answers a question of its own.
-    """
-
-    yes: tuple[int, ...]
-    no: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    threshold: float = 0.0
+    yes: tuple[int, ...]  # what speaks for yes, of which the largest counts
+    no: tuple[int, ...] = ()  # classes of which the largest is subtracted; empty where `yes` answers its own question
+    groups: tuple[int, ...] = ()  # what answers the questions about the groups, in their order
+    threshold: float = 0.0  # that is subtracted from every output that answers a question of its own
 
     def __call__(self, outputs: torch.Tensor) -> torch.Tensor:
         """(N, K), or (N,) for one output -> (N, 1 + groups), the target's first."""
@@ -54,23 +47,25 @@ def read_as(
     output: int | None = None,
     yes: Sequence[int] = (),
     no: Sequence[int] = (),
-    groups: Sequence[int] = (),
+    group_outputs: Sequence[int] = (),
     threshold: float | None = None,
 ) -> Reading:
     """How a model with so many outputs is to be read; the other arguments are those of `audit.run`.
 
     Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
     not tell which, so a model with more outputs than are asked for is refused until somebody says it.
-
-    Raises:
-        BiaslibError: for an output that is not there, choices that exclude each other, or outputs that may mean either.
     """
-    for number in (*(() if output is None else (output,)), *yes, *no, *groups):
+    for number in (*(() if output is None else (output,)), *yes, *no, *group_outputs):
         if not 0 <= number < outputs:
             raise BiaslibError(f"There is no output {number}: the model has {outputs}, counted from 0.")
     if yes or no:
-        return _classes(outputs, output, yes, no, groups, threshold)
-    if output is None and groups:
+        if output is not None or group_outputs or threshold is not None:
+            raise BiaslibError(
+                "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave "
+                "those out, or the classes."
+            )
+        return _classes(outputs, yes, no)
+    if output is None and group_outputs:
         raise BiaslibError("Outputs for groups need the output of the target named, too.")
     if output is None and outputs == 2:
         if threshold is not None:
@@ -84,28 +79,16 @@ def read_as(
             f"The model has {outputs} outputs: name the classes that mean yes where the largest output wins, or the "
             "output that tells the target, with its threshold, where every output answers a question of its own."
         )
-    named = (output or 0, *groups)
+    named = (output or 0, *group_outputs)
     if threshold is None and outputs > len(set(named)):
         raise BiaslibError(
             f"Output {output} is one of {outputs}: name it as a class that means yes where the largest output wins, or "
             "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
         )
-    return Reading((named[0],), (), tuple(groups), threshold or 0.0)
+    return Reading(named[:1], (), named[1:], threshold or 0.0)
 
 
-def _classes(
-    outputs: int,
-    output: int | None,
-    yes: Sequence[int],
-    no: Sequence[int],
-    groups: Sequence[int],
-    threshold: float | None,
-) -> Reading:
-    if output is not None or groups or threshold is not None:
-        raise BiaslibError(
-            "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave those "
-            "out, or the classes."
-        )
+def _classes(outputs: int, yes: Sequence[int], no: Sequence[int]) -> Reading:
     if not yes:
         raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
     both = sorted({*yes} & {*no})
@@ -157,36 +140,24 @@ class TargetOutputs(nn.Module):
 
 @dataclass(frozen=True)
 class ModelUnderAudit:
-    """A model that can be asked.
-
-    Attributes:
-        outputs: the model.
-        preprocessing: of its images.
-        described: for the report: its name, where it comes from, its outputs.
-        no_maps: why it has no attention map; "" where it has.
-        key: a fingerprint of everything that its answers depend on.
-        checked_for_probabilities: whether outputs that all lie in [0, 1] are to be refused, as no threshold was given.
-    """
+    """A model that can be asked."""
 
     outputs: TargetOutputs
     preprocessing: Preprocessing
-    described: dict[str, str]
-    no_maps: str
-    key: str
-    checked_for_probabilities: bool
+    described: dict[str, str]  # for the report: its name, where it comes from, its outputs
+    no_maps: str  # why it has no attention map; "" where it has
+    key: str  # a fingerprint of everything that its answers depend on
+    checked_for_probabilities: bool  # whether outputs all in [0, 1] are to be refused, as no threshold was given
 
 
 def model_under_audit(
     model: str | Path | nn.Module,
     *,
     weights: str | Path | None = None,
-    output: int | None = None,
-    yes: Sequence[int] = (),
-    no: Sequence[int] = (),
-    group_outputs: Sequence[int] = (),
     threshold: float | None = None,
     batch: int = 32,
     preprocessing: Mapping[str, Any] | None = None,
+    **reading: Any,
 ) -> ModelUnderAudit:
     """Opens a model and tries it on two pictures of noise.
 
@@ -198,13 +169,10 @@ def model_under_audit(
             and a folder, run none.
         weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
             config.json beside it; or "imagenet".
-        output: this and the next five as in `audit.run`.
-        yes: likewise.
-        no: likewise.
-        group_outputs: likewise.
-        threshold: likewise.
+        threshold: this and the next as in `audit.run`.
         batch: likewise.
         preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
+        **reading: what else `read_as` takes.
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described
@@ -226,17 +194,17 @@ def model_under_audit(
     pictures = torch.from_numpy(steps.normalised(noise))
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
-    reading = read_as(outputs, output=output, yes=yes, no=no, groups=group_outputs, threshold=threshold)
-    unsure = not reading.no and threshold is None
+    read = read_as(outputs, threshold=threshold, **reading)
+    unsure = not read.no and threshold is None
     if unsure and _are_shares(raw):
         raise BiaslibError(
             f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
             "return logits."
         )
-    target_outputs = TargetOutputs(opened, reading).to(device)
-    described = described | {"outputs": str(outputs), "answer": reading.words()}
+    target_outputs = TargetOutputs(opened, read).to(device)
+    described = described | {"outputs": str(outputs), "answer": read.words()}
     # the code of a user's own function is not known, so what it answers to noise stands for it
-    key = fingerprint.of_value([described, source.state, reading, steps, np.round(raw.cpu().double().numpy(), 4)])
+    key = fingerprint.of_value([described, source.state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
     no_maps = _why_no_maps(target_outputs, opened, pictures[:1])
     return ModelUnderAudit(target_outputs, steps, described, no_maps, key, checked_for_probabilities=unsure)
 
@@ -250,7 +218,7 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
             outputs = model(several)
     except Exception as error:  # whatever the user's model raises
         raise BiaslibError(
-            f"The model cannot take {len(several)} images of {shape} ({reason(error)[:-1]}): give the size it was "
+            f"The model cannot take {len(several)} images of {shape} ({reason(error)}): give the size it was "
             "made for, and a batch of 1 if it was exported with one image at a time."
         ) from error
     if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(several):

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from biaslib import models
-from biaslib.audit.inputs import listed
+from biaslib.audit.inputs import listed, reason
 from biaslib.audit.pictures import FILTERS
 from biaslib.errors import BiaslibError
 from biaslib.models import building
@@ -33,7 +33,7 @@ _OTHERWISE = "; for a model of torchvision or of your own give module:function, 
 
 
 @dataclass(frozen=True)
-class Beside:
+class _Beside:
     """The file name of a configuration beside weights, the architecture it names, and its steps of preprocessing."""
 
     name: str = ""
@@ -41,20 +41,20 @@ class Beside:
     steps: Mapping[str, Any] | None = None
 
 
-class Opened(NamedTuple):
+class _Opened(NamedTuple):
     """A model, words for it, a fingerprint of its weights, and what lies beside them."""
 
     model: Any
     described: dict[str, str]
     state: str
-    beside: Beside = Beside()
+    beside: _Beside = _Beside()
 
 
-def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> Opened:
+def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Opened:
     """Opens what `model.model_under_audit` is given; a BiaslibError where it cannot be opened."""
     if isinstance(model, nn.Module):
         _no_weights(weights)
-        return Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
+        return _Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
     name = str(model)
     source, colon, rest = name.partition(":")
     local = colon and source == "local-dir"
@@ -103,7 +103,7 @@ def _known(name: str) -> str:
     return name
 
 
-def _from_folder(path: Path) -> Opened:
+def _from_folder(path: Path) -> _Opened:
     named = _beside(path).architecture
     if not named:
         raise BiaslibError(
@@ -113,7 +113,7 @@ def _from_folder(path: Path) -> Opened:
     return _from_name(_known(named), path)
 
 
-def _from_name(name: str, weights: str | Path | None) -> Opened:
+def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if weights is None:
         raise BiaslibError(
             f"{name!r} is an architecture, and with random weights there is nothing to audit: give its weights file."
@@ -121,7 +121,7 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
     described = {"model": name, "kind": "architecture with weights"}
     if weights == "imagenet":
         built = models.build(name, _IMAGENET_CLASSES, weights="imagenet")
-        return Opened(built, described | {"weights": "imagenet"}, "imagenet")
+        return _Opened(built, described | {"weights": "imagenet"}, "imagenet")
     _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
@@ -148,24 +148,24 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
     if unfit:
         raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), config)
+    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), config)
 
 
-def _from_file(path: Path) -> Opened:
+def _from_file(path: Path) -> _Opened:
     _refuse_foreign(path)
     sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
     described = {"model": path.name, "sha256": sum_}
     try:
         if path.suffix == ".pt2":
-            return Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
+            return _Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
         if _is_torchscript(path):
             with warnings.catch_warnings():
                 # the maker of the file is told to move to torch.export, not its reader
                 warnings.simplefilter("ignore", FutureWarning)
                 loaded = torch.jit.load(str(path), map_location="cpu")
-            return Opened(loaded, described | {"kind": "TorchScript file"}, sum_)
+            return _Opened(loaded, described | {"kind": "TorchScript file"}, sum_)
     except Exception as error:  # both loaders raise whatever their code raises
-        raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}") from error
+        raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
         raise BiaslibError(
             f"{path} holds weights and no model: give the architecture's name as the model and this file as its "
@@ -179,7 +179,7 @@ def _from_file(path: Path) -> Opened:
     )
 
 
-def _from_function(name: str) -> Opened:
+def _from_function(name: str) -> _Opened:
     module_name, _, function_name = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -189,12 +189,12 @@ def _from_function(name: str) -> Opened:
         returned = function()
     except Exception as error:  # it is the user's own code
         raise BiaslibError(
-            f"{name} does not give a model ({reason(error)[:-1]}): name a function without arguments in a module that "
+            f"{name} does not give a model ({reason(error)}): name a function without arguments in a module that "
             "can be imported from here."
         ) from error
     if not isinstance(returned, nn.Module):
         raise BiaslibError(f"{name} returns a {type(returned).__name__}, and a torch module is needed.")
-    return Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
+    return _Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
 
 
 def _no_weights(weights: str | Path | None) -> None:
@@ -226,12 +226,6 @@ def _is_state(path: Path) -> bool:
     return True
 
 
-def reason(error: Exception) -> str:
-    """The first line of what an error says, as a sentence."""
-    lines = (str(error).strip() or type(error).__name__).splitlines()
-    return lines[0].rstrip(".:") + "."
-
-
 def _architecture(name: str) -> str | None:
     """The name by which `models.build` knows an architecture, with timm's tag; None where there is none."""
     plain = name.removeprefix("timm/")
@@ -253,7 +247,7 @@ def _refuse_foreign(path: Path) -> None:
         )
 
 
-def _beside(place: Path) -> Beside:
+def _beside(place: Path) -> _Beside:
     """What timm's config.json beside weights says, else Hugging Face's preprocessor_config.json."""
     folder = place if place.is_dir() else place.parent
     name = "config.json"
@@ -269,11 +263,11 @@ def _beside(place: Path) -> Beside:
             "on: write a function that builds the model with them and give module:function."
         )
     if steps or architecture:
-        return Beside(name, str(architecture).removeprefix("timm/"), steps)
+        return _Beside(name, str(architecture).removeprefix("timm/"), steps)
     name = "preprocessor_config.json"
     hugging = _of_hugging_face(_read(folder / name))
     steps = {key: _usable(name, key, value) for key, value in hugging.items()}
-    return Beside(name, "", steps) if steps else Beside()
+    return _Beside(name, "", steps) if steps else _Beside()
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -13,12 +13,8 @@ from biaslib.datasets.decoded import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
-FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+FILTERS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
 _MOST_PIXELS = 4096  # on a side: four times what timm's largest models see, and 200 MB a picture as the model takes it
 _ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height
 _TURNED_BACK = {
@@ -37,26 +33,14 @@ _WHOLE = (1, 255, 65_535)  # a region that fills its mask is one of these
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How a model sees a picture: the shorter side resized to size / crop, the square in the middle cut out, as timm.
+    """How a model sees a picture: the shorter side resized to size / crop, the middle square cut out, as timm does."""
 
-    Attributes:
-        size: height and width in pixels.
-        mean: of each colour in [0, 1], which is subtracted.
-        std: what is divided by then, in (0, 1].
-        crop: share of the shorter side that is kept, in (0, 1].
-        interpolation: a name of `FILTERS`.
-        source: where these come from, in words.
-
-    Raises:
-        BiaslibError: for a number outside its range, or more than 4,096 pixels on the side that is resized.
-    """
-
-    size: int = 224
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = IMAGENET_STD
-    crop: float = 1.0
-    interpolation: str = "bicubic"
-    source: str = "defaults"
+    size: int = 224  # height and width in pixels
+    mean: tuple[float, float, float] = IMAGENET_MEAN  # of each colour in [0, 1], which is subtracted
+    std: tuple[float, float, float] = IMAGENET_STD  # what is divided by then, in (0, 1]
+    crop: float = 1.0  # share of the shorter side that is kept, in (0, 1]
+    interpolation: str = "bicubic"  # a name of `FILTERS`
+    source: str = "defaults"  # where these come from, in words
 
     def __post_init__(self) -> None:
         if self.size < 8:
@@ -136,13 +120,25 @@ class Preprocessing:
         return image.crop((left, top, left + self.size, top + self.size))
 
 
-def check_pictures(folder: Path, files: Sequence[str]) -> str:
-    """What a reader should know of how the pictures are read; "" where there is nothing.
+def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
+    """The images in a folder that no row names; `leave_out` is a folder inside it that holds masks."""
+    if not folder.is_dir():
+        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
+    missing = [name for name in files if not (folder / name).is_file()]
+    if missing:
+        raise BiaslibError(
+            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
+            "mend the names, which are relative to the folder, or drop those rows."
+        )
+    named = {PurePath(name).as_posix() for name in files}
+    others = (file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES and file.is_file())
+    if leave_out is not None:
+        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
+    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
 
-    Raises:
-        BiaslibError: for links that lead out of the folder, pictures whose range of values is not known, and those of
-            16 bits where all stay below a quarter of the range: such data has fewer bits, and a model would see black.
-    """
+
+def check_pictures(folder: Path, files: Sequence[str]) -> str:
+    """What a reader should know of how the pictures are read; "" where there is nothing."""
     root = folder.resolve()
     outside = [name for name in files if not (folder / name).resolve().is_relative_to(root)]
     if outside:
@@ -169,27 +165,66 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Frame:
-    """How a file holds its picture: width and height when upright, and EXIF's number of how it is stored."""
+def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, list[Path | None]]:
+    """Region -> the mask of every image, None where it has none.
+
+    A folder of masks is one region, named as the folder; a folder of folders of masks is one region each. A mask is
+    named as its image, whatever the ending. It is taken to be of the upright picture where its size shows that, or it
+    carries the EXIF orientation of its image; a BiaslibError where it may be drawn for an image as that is stored.
+    """
+    if not folder.is_dir():
+        raise BiaslibError(f"There is no folder of masks {folder}: name the one that holds them, or leave masks out.")
+    regions = {folder.name: _masks_in(folder, files)}
+    if not any(regions[folder.name]):
+        regions = {inner.name: _masks_in(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
+        regions = {region: masks for region, masks in regions.items() if any(masks)}
+    if not regions:
+        raise BiaslibError(
+            f"No mask in {folder} belongs to an image: name each as its image is (cat.png for cat.jpg), in the folder "
+            "itself or in one folder a region."
+        )
+    wrong, turned = [], []
+    for masks in regions.values():
+        for name, path in zip(files, masks, strict=True):
+            image = None if path is None else _frame(images / name)
+            # an image that cannot be read is listed later
+            if path is None or image is None:
+                continue
+            mask = _frame(path)
+            if mask is None or mask.size not in (image.size, image.stored):
+                wrong.append(f"{path.name} {_width_by_height(mask)} for {_width_by_height(image)}")
+            elif not _lies_on(image, mask):
+                turned.append(name)
+    if wrong:
+        raise BiaslibError(
+            f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
+            "pixel for each pixel of its image."
+        )
+    if turned:
+        raise BiaslibError(
+            f"{len(turned):,} of the images are turned by their EXIF orientation ({listed(turned)}), and nothing shows "
+            "that their masks were drawn for the upright picture: save these images upright, without that tag, and "
+            "check that each mask lies on its image."
+        )
+    return regions
+
+
+class _Frame(NamedTuple):
+    """Width and height of a picture when upright and as it is stored, and EXIF's number of how that is."""
 
     size: tuple[int, int]
+    stored: tuple[int, int]
     turn: int
 
-    @property
-    def stored(self) -> tuple[int, int]:
-        """Width and height as they are stored."""
-        return self.size[::-1] if self.turn >= 5 else self.size
 
-
-def frame(file: Path) -> Frame | None:
-    """How a file holds its picture; None where it cannot be read."""
+def _frame(file: Path) -> _Frame | None:
+    """None where the file cannot be read."""
     try:
         with open_picture(file) as image:
             turn = _turn(image)
             # Pillow turns the size of a TIFF itself
-            exchanged = turn >= 5 and image.format != "TIFF"
-            return Frame(image.size[::-1] if exchanged else image.size, turn)
+            size = image.size[::-1] if turn >= 5 and image.format != "TIFF" else image.size
+            return _Frame(size, size[::-1] if turn >= 5 else size, turn)
     except UNREADABLE:
         return None
 
@@ -229,15 +264,16 @@ def _region(file: Path) -> np.ndarray:
     if "A" in image.getbands() and image.getchannel("A").getextrema() != (255, 255):
         raise BiaslibError(f"The mask {file} is partly transparent: save it as a black-and-white PNG, without alpha.")
     pixels = np.asarray(image if len(image.getbands()) == 1 else image.convert("L"))
-    values = [value.item() for value in np.unique(pixels.astype(float))]
+    values = np.unique(pixels.astype(float)).tolist()
+    shown = listed([f"{value:g}" for value in values])
     if len(values) > 2:
         raise BiaslibError(
-            f"The mask {file} has {len(values)} values ({_listed(values)}), and a mask has two, 0 and another: split a "
+            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a "
             "map of labels into one mask a region, and save soft edges or a JPEG as a black-and-white PNG."
         )
     if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
         raise BiaslibError(
-            f"The mask {file} has the values ({_listed(values)}) and no 0, so it does not say what is outside the "
+            f"The mask {file} has the values ({shown}) and no 0, so it does not say what is outside the "
             "region: write 0 there and 255 inside, in one mask a region."
         )
     if image.mode == "P" and len(values) == 2 and _lightness(image, 0) > _lightness(image, int(values[1])):
@@ -267,10 +303,6 @@ def _upright(image: Image.Image) -> Image.Image:
     return image.copy() if turn == 1 else image.transpose(_TURNED_BACK[turn])
 
 
-def _listed(values: Sequence[float]) -> str:
-    return listed([f"{value:g}" for value in values])
-
-
 def _lightness(image: Image.Image, number: int) -> int:
     return sum((image.getpalette() or [])[3 * number : 3 * number + 3])
 
@@ -298,3 +330,17 @@ def _all_dark(files: Iterable[Path]) -> bool:
             continue  # it is listed later
         dark = True
     return dark
+
+
+def _lies_on(image: _Frame, mask: _Frame) -> bool:
+    """Whether a mask is of the upright picture: the size shows it, or it is turned as its image is."""
+    return mask.size == image.size and (image.turn in (1, mask.turn) or image.size != image.stored)
+
+
+def _masks_in(folder: Path, files: Sequence[str]) -> list[Path | None]:
+    candidates = ([(folder / name).with_suffix(suffix) for suffix in _PICTURES] for name in files)
+    return [next((path for path in paths if path.is_file()), None) for paths in candidates]
+
+
+def _width_by_height(image: _Frame | None) -> str:
+    return "unreadable" if image is None else f"{image.size[0]} x {image.size[1]}"

@@ -5,7 +5,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,110 +13,29 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.inputs import listed
 from biaslib.audit.model import ModelUnderAudit, TargetOutputs
-from biaslib.audit.pictures import Frame, frame
 from biaslib.datasets.decoded import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
 PIECE = 256  # images whose predictions are kept together
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
-Masks = Mapping[str, Sequence[Path | None]]
+_Masks = Mapping[str, Sequence[Path | None]]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of N images and where it looks; n of them could be read.
+    """What a model says of N images, n of them readable, and where it looks; NaN where an image has no such region."""
 
-    Attributes:
-        readable: (N,) bool.
-        outputs: (n, 1 + groups), above 0 is yes.
-        maps: (n, 1 + groups, h, w) Grad-CAM of the size of each output; None where the model has no map.
-        mass: region -> (n,) share of the target's map in the region; NaN where the image has no such region.
-        score: region -> (n,) Attention-IoU of the target's map with the region; NaN likewise.
-        area: region -> (n,) share of the image that the region covers; NaN without a mask.
-    """
-
-    readable: np.ndarray
-    outputs: np.ndarray
-    maps: np.ndarray | None
-    mass: dict[str, np.ndarray]
-    score: dict[str, np.ndarray]
-    area: dict[str, np.ndarray]
+    readable: np.ndarray  # (N,) bool
+    outputs: np.ndarray  # (n, 1 + groups), above 0 is yes
+    maps: np.ndarray | None  # (n, 1 + groups, h, w) Grad-CAM of the size of each output; None where there is no map
+    mass: dict[str, np.ndarray]  # region -> (n,) share of the target's map in the region
+    score: dict[str, np.ndarray]  # region -> (n,) Attention-IoU of the target's map with the region
+    area: dict[str, np.ndarray]  # region -> (n,) share of the image that the region covers
 
 
-def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
-    """The images in a folder that no row names; `leave_out` is a folder inside it that holds masks.
-
-    Raises:
-        BiaslibError: for names that are not there, with their number and the first three.
-    """
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
-    missing = [name for name in files if not (folder / name).is_file()]
-    if missing:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
-            "mend the names, which are relative to the folder, or drop those rows."
-        )
-    named = {PurePath(name).as_posix() for name in files}
-    others = (file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES and file.is_file())
-    if leave_out is not None:
-        others = (file for file in others if leave_out.resolve() not in file.resolve().parents)
-    return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
-
-
-def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, list[Path | None]]:
-    """Region -> the mask of every image, None where it has none.
-
-    A folder of masks is one region, named as the folder; a folder of folders of masks is one region each. A mask is
-    named as its image, whatever the ending. It is taken to be of the upright picture where its size shows that, or it
-    carries the EXIF orientation of its image.
-
-    Raises:
-        BiaslibError: for a folder that is not there, masks that belong to no image, are not as large as theirs, or may
-            be drawn for an image as it is stored where that is turned.
-    """
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder of masks {folder}: name the one that holds them, or leave masks out.")
-    regions = {folder.name: _masks_in(folder, files)}
-    if not any(regions[folder.name]):
-        regions = {inner.name: _masks_in(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
-        regions = {region: masks for region, masks in regions.items() if any(masks)}
-    if not regions:
-        raise BiaslibError(
-            f"No mask in {folder} belongs to an image: name each as its image is (cat.png for cat.jpg), in the folder "
-            "itself or in one folder a region."
-        )
-    wrong, turned = [], []
-    for masks in regions.values():
-        for name, path in zip(files, masks, strict=True):
-            image = None if path is None else frame(images / name)
-            # an image that cannot be read is listed later
-            if path is None or image is None:
-                continue
-            mask = frame(path)
-            if mask is None or mask.size not in (image.size, image.stored):
-                wrong.append(f"{path.name} {_width_by_height(mask)} for {_width_by_height(image)}")
-            elif not _lies_on(image, mask):
-                turned.append(name)
-    if wrong:
-        raise BiaslibError(
-            f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
-            "pixel for each pixel of its image."
-        )
-    if turned:
-        raise BiaslibError(
-            f"{len(turned):,} of the images are turned by their EXIF orientation ({listed(turned)}), and nothing shows "
-            "that their masks were drawn for the upright picture: save these images upright, without that tag, and "
-            "check that each mask lies on its image."
-        )
-    return regions
-
-
-def file_digests(folder: Path, files: Sequence[str], masks: Masks) -> list[list[str]]:
+def file_digests(folder: Path, files: Sequence[str], masks: _Masks) -> list[list[str]]:
     """A hash of every image, and of the masks of each region; "" where there is no mask."""
     paths: list[list[Path | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
     with _bar(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
@@ -127,23 +46,14 @@ def predict(
     model: ModelUnderAudit,
     folder: Path,
     files: Sequence[str],
-    masks: Masks,
+    masks: _Masks,
     *,
     digests: Sequence[Sequence[str]],
     batch: int = 32,
 ) -> Predictions:
     """Asks the model about every image, so many at once; what was asked before comes from the store.
 
-    Args:
-        model: that is asked.
-        folder: of the images.
-        files: their names.
-        masks: region -> the mask of each image, or None.
-        digests: the `file_digests` of images and masks.
-        batch: images at once.
-
-    Raises:
-        BiaslibError: where no image can be read, or the outputs look like probabilities and no threshold was given.
+    A BiaslibError where no image can be read, or the outputs look like probabilities and no threshold was given.
     """
     pieces = []
     with _bar(len(files), "asking the model", "image") as bar:
@@ -173,11 +83,8 @@ def _ask(
     batch: int,
     tell: Callable[[int], object],
 ) -> dict[str, np.ndarray]:
-    starts = range(0, len(pictures), batch)
-    batches = [
-        _ask_batch(model, pictures[i : i + batch], [paths[i : i + batch] for paths in outlines], tell) for i in starts
-    ]
-    return _together(batches)
+    rows = [slice(start, start + batch) for start in range(0, len(pictures), batch)]
+    return _together([_ask_batch(model, pictures[at], [paths[at] for paths in outlines], tell) for at in rows])
 
 
 def _ask_batch(
@@ -285,17 +192,3 @@ def _check_for_probabilities(model: ModelUnderAudit, outputs: np.ndarray) -> Non
             f"The first {len(target)} answers all lie between 0 and 1, as probabilities do: give the threshold 0.5, or "
             "0 if they are logits."
         )
-
-
-def _lies_on(image: Frame, mask: Frame) -> bool:
-    """Whether a mask is of the upright picture: the size shows it, or it is turned as its image is."""
-    return mask.size == image.size and (image.turn in (1, mask.turn) or image.size != image.stored)
-
-
-def _masks_in(folder: Path, files: Sequence[str]) -> list[Path | None]:
-    candidates = ([(folder / name).with_suffix(suffix) for suffix in _PICTURES] for name in files)
-    return [next((path for path in paths if path.is_file()), None) for paths in candidates]
-
-
-def _width_by_height(image: Frame | None) -> str:
-    return "unreadable" if image is None else f"{image.size[0]} x {image.size[1]}"

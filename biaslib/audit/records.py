@@ -15,16 +15,12 @@ from biaslib.audit.inputs import Binary, Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
-PAGE, VALUES = "report.html", "audit.json"
+_PAGE, VALUES = "report.html", "audit.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """What `audit.run` is given, which says what each of them is; they are checked against each other.
-
-    Raises:
-        BiaslibError: for options that do not go together, in one sentence with the remedy.
-    """
+    """What `audit.run` is given, which says what each of them is; a BiaslibError where they do not go together."""
 
     labels: Table
     target: str
@@ -76,12 +72,43 @@ class AuditOptions:
         if self.permutations is not None and self.permutations < 1:
             raise BiaslibError(f"permutations must be at least 1, not {self.permutations}.")
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
+            groups, outputs = len(self.groups), len(self.group_outputs)
+            raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
+
+    def check_place(self) -> None:
+        """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
+        if self.out is None:
+            return
+        place = self.out.resolve()
+        for name, path in (("the current folder", Path.cwd()), *((str(source), source) for source in self._sources())):
+            if path.resolve().is_relative_to(place):
+                raise BiaslibError(f"{self.out} is or holds {name}: name a folder of its own for the report.")
+        there = next(path for path in (place, *place.parents) if path.exists())
+        if not there.is_dir():
+            raise BiaslibError(f"{there} is a file: name a folder for the report.")
+        if not os.access(there, os.W_OK):
             raise BiaslibError(
-                f"There are {len(self.groups)} groups but {len(self.group_outputs)} outputs for them: name one for "
-                "each."
+                f"{there} cannot be written: mend its permissions, or name another folder for the report."
             )
 
-    def sources(self) -> list[Path]:
+    def check_folder(self, key: str) -> None:
+        """Refuses a folder that holds something else than the same audit, where that is not to be replaced."""
+        # what begins with a dot is a system's, or was left by an audit that was killed while it wrote
+        there = [] if self.out is None else sorted(path.name for path in self.out.glob("[!.]*"))
+        if self.out is None or self.force or not there or _key(self.out) == key:
+            return
+        others = [name for name in there if name not in (_PAGE, VALUES)]
+        if others:
+            raise BiaslibError(
+                f"{self.out} holds other files ({others[0]}): name a folder of its own for the report, or put it "
+                "beside them with --force."
+            )
+        raise BiaslibError(
+            f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
+            "or replace it with --force."
+        )
+
+    def _sources(self) -> list[Path]:
         """The files and folders that are read."""
         # a model or predictions may be a name: only what is a file lies anywhere
         named = (self.labels, self.predictions, self.train_labels, self.model)
@@ -122,40 +149,24 @@ class AuditOptions:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that differs by more than chance, after correction.
-
-    Attributes:
-        kind: "gap", "amplification" or "region".
-        of: the group's column, or the region.
-        sentence: what was found.
-        p: corrected.
-    """
+    """One thing that differs by more than chance: a "gap", "amplification" or "region", and p after correction."""
 
     kind: str
-    of: str
+    of: str  # the group's column, or the region
     sentence: str
     p: float
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Images to look at: the mistakes that the model is surest of, in the cell it serves worst.
-
-    Attributes:
-        group: whose cells were compared.
-        cell: the one with the lowest accuracy.
-        files: names, the surest mistake first.
-        answers: of the model, further from 0 for surer.
-        images: (k, S, S, 3) uint8, as the model sees them; None where the report is to hold no pictures.
-        maps: (k, h, w), or None.
-    """
+    """Images to look at: the mistakes that the model is surest of, in the cell of a group with the lowest accuracy."""
 
     group: str
     cell: str
-    files: tuple[str, ...]
-    answers: tuple[float, ...]
-    images: np.ndarray | None
-    maps: np.ndarray | None
+    files: tuple[str, ...]  # the surest mistake first
+    answers: tuple[float, ...]  # further from 0 for surer
+    images: np.ndarray | None  # (k, S, S, 3) uint8, as the model sees them; None where the report holds no pictures
+    maps: np.ndarray | None  # (k, h, w)
 
 
 @dataclass(frozen=True)
@@ -227,50 +238,18 @@ class Audit:
             "about": dict(self.about),
         }
 
-
-def check_place(out: Path, sources: Sequence[Path]) -> None:
-    """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
-    place = out.resolve()
-    for name, path in (("the current folder", Path.cwd()), *((str(source), source) for source in sources)):
-        if path.resolve().is_relative_to(place):
-            raise BiaslibError(f"{out} is or holds {name}: name a folder of its own for the report.")
-    there = next(path for path in (place, *place.parents) if path.exists())
-    if not there.is_dir():
-        raise BiaslibError(f"{there} is a file: name a folder for the report.")
-    if not os.access(there, os.W_OK):
-        raise BiaslibError(f"{there} cannot be written: mend its permissions, or name another folder for the report.")
-
-
-def check_folder(out: Path, key: str, *, force: bool) -> None:
-    """Refuses a folder that holds something else than the same audit, where that is not to be replaced."""
-    # what begins with a dot is a system's, or was left by an audit that was killed while it wrote
-    there = sorted(path.name for path in out.glob("[!.]*"))
-    if force or not there or _key(out) == key:
-        return
-    others = [name for name in there if name not in (PAGE, VALUES)]
-    if others:
-        raise BiaslibError(
-            f"{out} holds other files ({others[0]}): name a folder of its own for the report, or put it beside them "
-            "with --force."
-        )
-    raise BiaslibError(
-        f"{out} holds a report on another model, on other data or with other settings: name another folder, or replace "
-        "it with --force."
-    )
-
-
-def write(audit: Audit, page: str, out: Path) -> None:
-    """Puts page and values into the folder, both whole before either takes its place; other files stay as they are."""
-    text = json.dumps(audit.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-    try:
-        # the values, which name the audit, come first: an audit that is killed between the two is known again
-        with store.replacing(out / PAGE) as page_file, store.replacing(out / VALUES) as values_file:
-            page_file.write_text(page, encoding="utf-8")
-            values_file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BiaslibError(
-            f"The report cannot be written to {out}: {error.strerror}; make room and try again."
-        ) from error
+    def write(self, page: str, out: Path) -> None:
+        """Puts page and values into the folder, both whole before either takes its place."""
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        try:
+            # the values, which name the audit, come first: an audit that is killed between the two is known again
+            with store.replacing(out / _PAGE) as page_file, store.replacing(out / VALUES) as values_file:
+                page_file.write_text(page, encoding="utf-8")
+                values_file.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise BiaslibError(
+                f"The report cannot be written to {out}: {error.strerror}; make room and try again."
+            ) from error
 
 
 def _key(out: Path) -> str | None:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Container, Mapping
 from functools import cache
 from importlib import resources
-from typing import Final
 
 import jinja2
 import numpy as np
@@ -16,8 +15,6 @@ from biaslib.audit.records import VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
-
-IMAGES: Final = 1000  # of the audits that the table of reliability is about
 
 
 def page(audit: Audit) -> str:
@@ -51,7 +48,8 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit) -> dict[str, figures.Piece]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
-    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": IMAGES}
+    images = int(_recorded()["images"].iloc[0])
+    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": images}
     captions = {name: words.format(**known) for name, words in _CAPTIONS.items()}
     made |= {
         name: _table(table, name, captions[name])
@@ -64,27 +62,22 @@ def pieces(audit: Audit) -> dict[str, figures.Piece]:
     for number, mistakes in enumerate(audit.shown, start=1):
         if mistakes.images is not None:
             made[f"mistakes-{number}"] = _mistakes(mistakes, mistakes.images, number)
-        made[f"mistakes-{number}-files"] = _mistakes_table(mistakes, number, audit.target.name)
+        files = pd.DataFrame({"file": mistakes.files, f"answer about {audit.target.name}": mistakes.answers})
+        caption, name = f"The files of these images ({mistakes.cell}).", f"mistakes-{number}-files"
+        made[name] = figures.table(files, caption=caption, name=name)
     return made
 
 
 def reliability(tables: Container[str]) -> pd.DataFrame:
-    """What the dial says of the measures in an audit, for one model and `IMAGES` test images.
+    """What the dial says of the measures in these tables of an audit, for one model.
 
     The table travels with the package, so that an audit outside a checkout of the book holds it too.
     `dial.verdicts.reliability_table` makes it from the dial's record, and a test compares the two.
-
-    Args:
-        tables: of the audit, by name; only what is measured in them is in the result.
-
-    Returns:
-        A row a measure: `measure`; `unbiased accused` (Interval: the share of unbiased models that it accuses, alone);
-        and a column a world with the strength from which on it shows the bias in 80 % of audits, in words.
     """
     recorded = _recorded()
     rows = recorded[[name in tables for name in recorded["table"]]].reset_index(drop=True)
     accused = [Interval(row["accused"], row["low"], row["high"], int(row["n"])) for row in rows.to_dict("records")]
-    words = rows.drop(columns=["table", "accused", "low", "high", "n"])
+    words = rows.drop(columns=["table", "images", "accused", "low", "high", "n"])
     words.insert(1, "unbiased accused", pd.Series(accused, dtype=object))
     return words
 
@@ -128,12 +121,12 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
 
 def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.Piece:
     titles = [f"{value:+.1f}".replace("-", "−") for value in mistakes.answers]
+    columns = max(3, len(images))
     if mistakes.maps is None:
-        figure = figures.contact_sheet(images, columns=max(3, len(images)), titles=titles)
+        figure = figures.contact_sheet(images, columns=columns, titles=titles)
     else:
         both = np.concatenate([images, images])
         heat = np.concatenate([np.zeros_like(mistakes.maps), _shares(mistakes.maps)])
-        columns = max(3, len(images))
         figure = figures.maps_over_images(
             _padded(both, len(images), columns),
             _padded(heat, len(images), columns),
@@ -161,13 +154,6 @@ def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
 def _shares(maps: np.ndarray) -> np.ndarray:
     totals = maps.sum((1, 2), keepdims=True)
     return np.divide(maps, totals, out=np.zeros_like(maps), where=totals > 0)
-
-
-def _mistakes_table(mistakes: Shown, number: int, target: str) -> figures.Piece:
-    frame = pd.DataFrame({"file": mistakes.files, f"answer about {target}": mistakes.answers})
-    return figures.table(
-        frame, caption=f"The files of these images ({mistakes.cell}).", name=f"mistakes-{number}-files"
-    )
 
 
 _GAP = f"{100 * GAP:.0f} points"

@@ -5,20 +5,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import nn
 
-from biaslib.audit import findings, measurements, records, report
-from biaslib.audit.amplification import Amplification, amplification, directions, permutations_needed
-from biaslib.audit.findings import ALPHA, Test
+from biaslib.audit import findings, measurements, report
+from biaslib.audit.findings import ALPHA, Test, permutations_needed
 from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
-from biaslib.audit.measurements import Answered, DetectableGap, Gap, Measurements, Region
+from biaslib.audit.measurements import Amplification, Answered, Gap, Measurements, Region
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
-from biaslib.audit.pictures import check_pictures
-from biaslib.audit.predictions import Masks, Predictions, check_files, file_digests, find_masks, predict
+from biaslib.audit.pictures import check_files, check_pictures, find_masks
+from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import Audit, AuditOptions, Shown
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, provenance
@@ -27,7 +25,6 @@ _SHOWN = 6
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
 _SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
 _MOST_PERMUTED = 500_000_000  # rows, about ten minutes
-_COLUMNS = {"unrelated_errors": "unrelated errors", "another_image": "another image"}
 
 
 def run(
@@ -120,15 +117,14 @@ class _Case:
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
     note: str = ""
-    masks: Masks = field(default_factory=dict)
+    masks: Mapping[str, Sequence[Path | None]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
 
 
 def _run(options: AuditOptions) -> Audit:
-    if options.out is not None:
-        records.check_place(options.out, options.sources())
+    options.check_place()
     case = _checked(options)
     inputs, model = case.inputs, case.model
     tables = [inputs.labels, inputs.predicted, inputs.train]
@@ -136,15 +132,14 @@ def _run(options: AuditOptions) -> Audit:
     key = fingerprint.of_value(
         [settings, list(inputs.files), *tables, "" if model is None else model.key, list(case.digests)]
     )
-    if options.out is not None:
-        records.check_folder(options.out, key, force=options.force)
+    options.check_folder(key)
     predictions = None
     if model is not None and options.data is not None:
         batch = options.batch or 32
         predictions = predict(model, options.data, inputs.files, case.masks, digests=case.digests, batch=batch)
     audit = _audit(options, case, predictions, key)
     if options.out is not None:
-        records.write(audit, report.page(audit), options.out)
+        audit.write(report.page(audit), options.out)
     return audit
 
 
@@ -177,15 +172,17 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     at_once = 1
     if options.corrected:
         at_once = sum(not math.isnan(p) for p in (*(gap.p for gap in measured.gaps), *(r.p for r in measured.regions)))
-        at_once += sum(len(directions(answered, group)) for group in groups)
+        at_once += sum(len(answered.directions(group)) for group in groups)
     permutations = options.permutations or _permutations(at_once, answered)
-    amplified = amplification(answered, permutations=permutations, seed=seed)
+    amplified = measurements.amplification(answered, permutations=permutations, seed=seed)
     tests = findings.tests_of(
         measured, amplified, permutations=permutations, at_once=at_once, corrected=options.corrected
     )
     made = sum(not math.isnan(test.p) for test in tests)
     detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
     found = tuple(findings.findings(tests, target, groups))
+    with_finding = [group for group in groups if group.name in {finding.of for finding in found}]
+    maps = None if predictions is None else predictions.maps
     tables = _tables(measured, tests, detectable)
     settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
@@ -203,13 +200,16 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         warnings=tuple(findings.warnings(measured, detectable, answered)),
         findings=found,
         tables=tables,
-        unmeasured=(
-            *findings.unmeasured(measured, answered, model, predictions),
-            *findings.untested(measured, permutations=permutations, at_once=at_once),
+        unmeasured=tuple(
+            findings.unmeasured(measured, answered, model, predictions, permutations=permutations, at_once=at_once)
         ),
         notes=tuple(_notes(case, unreadable)),
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
-        average_maps=_average_maps(predictions, answered, [finding.of for finding in found]),
+        average_maps={}
+        if maps is None
+        else {
+            group.name: measurements.average_maps(maps[:, 0], answered, group) for group in with_finding or groups[:1]
+        },
         about={
             "versions": provenance.versions(),
             "device": provenance.device(),
@@ -233,14 +233,12 @@ def _readable(inputs: LabelledImages, predictions: Predictions | None) -> tuple[
 
 
 def _permutations(at_once: int, answered: Answered) -> int:
-    needed, images = permutations_needed(at_once, ALPHA), len(answered.labels)
+    needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
 
 
-def _tables(
-    measured: Measurements, tests: Sequence[Test], detectable: Sequence[DetectableGap]
-) -> dict[str, pd.DataFrame]:
+def _tables(measured: Measurements, tests: Sequence[Test], detectable: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The measurements as the report and the JSON hold them."""
     tables = {
         "overall": pd.DataFrame(measured.overall.items(), columns=["measure", "value"]),
@@ -249,23 +247,20 @@ def _tables(
         "accuracies": measured.accuracies,
         "gaps": _tested(tests, Gap),
     }
-    if measured.attention:
-        tables["attention"] = _table(measured.attention)
+    if len(measured.attention):
+        tables["attention"] = measured.attention
     if measured.regions:
         tables |= {"regions": _tested(tests, Region), "regions_by_cell": measured.regions_by_cell}
-    tables |= {"amplification": _tested(tests, Amplification), "visible": _table(detectable)}
+    tables |= {"amplification": _tested(tests, Amplification), "visible": detectable}
     return tables | {"trust": report.reliability(tables)}
-
-
-def _table(rows: Sequence[Any]) -> pd.DataFrame:
-    return pd.DataFrame([vars(row) for row in rows]).rename(columns=_COLUMNS)
 
 
 def _tested(tests: Sequence[Test], kind: type) -> pd.DataFrame:
     """Measurements of one kind with their p-values, uncorrected and corrected."""
     own = [test for test in tests if isinstance(test.measured, kind)]
     p = {"p": [test.p for test in own], "p corrected": [test.corrected for test in own]}
-    return _table([test.measured for test in own]).assign(**p)
+    table = pd.DataFrame([vars(test.measured) for test in own]).rename(columns={"unrelated_errors": "unrelated errors"})
+    return table.assign(**p)
 
 
 def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
@@ -296,24 +291,9 @@ def _surest_mistakes(
         if len(surest):
             names = tuple(files[row] for row in surest)
             pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
-            yield Shown(
-                group=group.name,
-                cell=worst,
-                files=names,
-                answers=tuple(map(float, margins[surest])),
-                images=np.stack(pictures) if pictures else None,
-                maps=None if predictions.maps is None else predictions.maps[surest, 0],
-            )
-
-
-def _average_maps(
-    predictions: Predictions | None, answered: Answered, findings_of: Sequence[str]
-) -> dict[str, dict[str, np.ndarray]]:
-    """Those of the groups with a finding, else of the first group."""
-    if predictions is None or predictions.maps is None:
-        return {}
-    groups = [group for group in answered.groups if group.name in findings_of] or answered.groups[:1]
-    return {group.name: measurements.average_maps(predictions.maps[:, 0], answered, group) for group in groups}
+            images = np.stack(pictures) if pictures else None
+            maps = None if predictions.maps is None else predictions.maps[surest, 0]
+            yield Shown(group.name, worst, names, tuple(map(float, margins[surest])), images, maps)
 
 
 def _path(place: str | Path | None) -> Path | None:

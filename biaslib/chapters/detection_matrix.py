@@ -82,7 +82,7 @@ def detection_matrix(
 def _rows(known: set[str]) -> dict[str, float]:
     """Where the truth and every metric that was measured stand, with a gap between families."""
     rows, place, last = {TRUTH: 0.0}, 0.0, ""
-    for metric in METRICS:
+    for metric in METRICS.values():
         if metric.name in known:
             place += 1.0 if metric.family == last else 1.5
             rows[metric.name], last = place, metric.family

@@ -13,7 +13,7 @@ from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
 
 # (models of one world, rows of the test images) -> (models,)
-Value = Callable[[Sequence[Measured], np.ndarray], np.ndarray]
+_Value = Callable[[Sequence[Measured], np.ndarray], np.ndarray]
 
 _LARGEST_SET: Final = 3  # of attributes; a face has 22 beside the target, and more sets than can be redrawn
 _CHANNELS: Final = 128  # of the last map of the book's small networks, each of which Score-CAM asks about
@@ -49,7 +49,7 @@ class Metric:
     side: Side
     needs: str
     passes: float
-    value: Value
+    value: _Value
     exact: bool = False
     slow: bool = False
 
@@ -91,7 +91,7 @@ def _exact_effect(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
     return np.array([float(score_sensitivity(*model.probability[rows].T)) for model in models])
 
 
-def _mean_of(score: MapScore) -> Value:
+def _mean_of(score: MapScore) -> _Value:
     """The mean over images of a score of maps; NaN where no image has one, or the world's models have no such map."""
 
     def mean(model: Measured, rows: np.ndarray) -> float:
@@ -105,7 +105,7 @@ def _mean_of(score: MapScore) -> Value:
     return lambda models, rows: np.array([mean(model, rows) for model in models])
 
 
-def _amplification(kind: str, *, sets: bool) -> Value:
+def _amplification(kind: str, *, sets: bool) -> _Value:
     """Amplification of the tie between attributes and group, on images as biased as the training images.
 
     Signed for single attributes; for sets of two or three the mean absolute change, which cannot cancel. NaN where the
@@ -134,7 +134,7 @@ EXACT: Final = Metric(
     "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "pairs with and without the cue", 2,
     _exact_effect, exact=True,
 )  # fmt: skip
-METRICS: Final[tuple[Metric, ...]] = (
+_ALL: Final[tuple[Metric, ...]] = (
     Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
     Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
     Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
@@ -165,4 +165,4 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     EXACT,
 )  # fmt: skip
-BY_NAME: Final = {metric.name: metric for metric in METRICS}
+METRICS: Final = {metric.name: metric for metric in _ALL}  # by name

@@ -19,10 +19,10 @@ from biaslib.worlds.faces import Faces
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
-Arrays = dict[str, np.ndarray]
+_Arrays = dict[str, np.ndarray]
 
-TEST_SEED: Final = 3_000_000  # of balanced test images; training images have the seeds of their trials
-OWN_SEED: Final = 4_000_000  # of test images as biased as the training images
+_TEST_SEED: Final = 3_000_000  # of balanced test images; training images have the seeds of their trials
+_OWN_SEED: Final = 4_000_000  # of test images as biased as the training images
 # of scenes that are as biased: how many, and with which seed beside the model's, for thresholds and for the test
 _SCENES_AS_BIASED: Final = ((1000, 10_000), (2000, 20_000))
 ATTRIBUTES: Final = tuple(name for name in Faces.attributes if name != Faces.cue)
@@ -107,7 +107,7 @@ def measured(trials: Sequence[Trial]) -> list[Measured]:
 
 def balanced(trial: Trial) -> pd.DataFrame:
     """The rows of the test images: those of the world without bias, the same for all its trials."""
-    return _table(trial.world, trial.test_images, 0.0, TEST_SEED)
+    return _table(trial.world, trial.test_images, 0.0, _TEST_SEED)
 
 
 def pictures(trial: Trial) -> Samples:
@@ -123,7 +123,7 @@ def probability(world: str, logits: np.ndarray) -> np.ndarray:
     return np.asarray(softmax(choices, axis=1)[:, 1])
 
 
-def labels(world: str, table: pd.DataFrame) -> Labels:
+def _labels(world: str, table: pd.DataFrame) -> Labels:
     """What amplification is measured between.
 
     All other attributes and the clan in faces, all objects and the maker in scenes, else the target and the cue.
@@ -139,7 +139,7 @@ def labels(world: str, table: pd.DataFrame) -> Labels:
 
 
 @stored("dial")
-def run(trial: Trial) -> Arrays:
+def run(trial: Trial) -> _Arrays:
     """The arrays of one trial."""
     model, samples = recipes.load(trial.recipe), pictures(trial)
     pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]
@@ -154,7 +154,7 @@ def run(trial: Trial) -> Arrays:
     }
 
 
-def _maps(world: str, model: nn.Module, images: np.ndarray) -> Arrays:
+def _maps(world: str, model: nn.Module, images: np.ndarray) -> _Arrays:
     """Grad-CAM (N, h, w) of the target's answer, of the cue where the model predicts it, and of bystanders."""
     pixels = models.to_tensor(images, model=model)
     if world == "faces":
@@ -178,7 +178,7 @@ def _answered(world: str, logits: np.ndarray) -> np.ndarray:
     return np.asarray(first + logits[:, first:].argmax(axis=1))
 
 
-def _attention(trial: Trial, maps: Arrays, samples: Samples) -> dict[MapScore, np.ndarray]:
+def _attention(trial: Trial, maps: _Arrays, samples: Samples) -> dict[MapScore, np.ndarray]:
     """Attention-IoU of maps with regions and with the cue's map (paper A)."""
     parts = {"object": trial.place.regions, "cue": trial.place.cue_regions}
     scores = {
@@ -225,16 +225,16 @@ def _localisation(
     return scores
 
 
-def _as_biased(trial: Trial, model: nn.Module) -> Arrays:
+def _as_biased(trial: Trial, model: nn.Module) -> _Arrays:
     """Labels and answers on test images as biased as the training images (paper B)."""
-    world, trained = trial.world, labels(trial.world, trial.data.table())
+    world, trained = trial.world, _labels(trial.world, trial.data.table())
     if world == "scenes":
         test, predicted = _scenes_as_biased(trial, model)
         truth, answer = test.groups, predicted.groups
     else:
-        table = _table(world, trial.test_images, trial.strength, OWN_SEED)
+        table = _table(world, trial.test_images, trial.strength, _OWN_SEED)
         logits = training.predict(model, trial.drawn_by.render(table, size=trial.size, regions=()).images)
-        test, truth = labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
+        test, truth = _labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
         answer = probability(world, logits) > 0.5
         predicted = _faces_predicted(logits) if world == "faces" else Labels(answer[:, None], test.groups, test.names)
     sides = {"train": trained, "test": test, "predicted": predicted}
@@ -250,7 +250,7 @@ def _scenes_as_biased(trial: Trial, model: nn.Module) -> tuple[Labels, Labels]:
     """Labels and predictions: objects at thresholds from other such images, and the likeliest maker."""
     data = trial.data
     sets = [replace(data, images=n, seed=data.seed + seed) for n, seed in _SCENES_AS_BIASED]
-    chosen_by, test = (labels("scenes", images.table()) for images in sets)
+    chosen_by, test = (_labels("scenes", images.table()) for images in sets)
     logits = [training.predict(model, images.samples().images) for images in sets]
     objects = [of_set[:, : len(OBJECTS)] for of_set in logits]
     thresholds = metrics.calibrated_thresholds(chosen_by.attributes, objects[0])
@@ -262,9 +262,9 @@ def _faces_predicted(logits: np.ndarray) -> Labels:
     return Labels(yes[:, columns], yes[:, Faces.attributes.index(Faces.cue)].astype(int), ATTRIBUTES)
 
 
-def _measured(trial: Trial, arrays: Arrays) -> Measured:
+def _measured(trial: Trial, arrays: _Arrays) -> Measured:
     table = balanced(trial)
-    names = labels(trial.world, table).names
+    names = _labels(trial.world, table).names
     trained, test, predicted = (
         Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
         for side in ("train", "test", "predicted")
@@ -302,7 +302,7 @@ def _table(world: str, n: int, strength: float, seed: int) -> pd.DataFrame:
 @functools.lru_cache(maxsize=3)
 def _rendered(world: str, n: int, size: int, cue: int | None) -> Samples:
     """The balanced images as they are, or all of them with or without the cue; kept for the next model."""
-    table = _table(world, n, 0.0, TEST_SEED)
+    table = _table(world, n, 0.0, _TEST_SEED)
     if cue is not None:
         name = worlds.get(world).cue
         table = table.assign(**{name: np.full(n, cue).astype(table[name].to_numpy().dtype)})

@@ -2,57 +2,45 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS
+from biaslib.dial.catalogue import EXACT, METRICS
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
 
-Cells = tuple[np.ndarray, ...]  # rows and columns
-Kind = Literal["all models", "same strength", "given the effect"]
-KINDS: Final[tuple[Kind, ...]] = ("all models", "same strength", "given the effect")
+_Cells = tuple[np.ndarray, ...]  # rows and columns
+_Kind = Literal["all models", "same strength", "given the effect"]
+KINDS: Final = get_args(_Kind)
 TRUTH: Final = "truth"  # the family of the exact sensitivity, which is the true effect
 _TAIL: Final = (1 - 0.95) / 2  # outside the interval on either side
 _EACH, _ITSELF, _ANOTHER = "each family", "itself", "another"  # all pairs of metrics within a family, and between two
 
 
 @dataclass(frozen=True)
-class PairSigns:
-    """Which of each two models of one world every metric finds more biased.
+class _PairSigns:
+    """Which of each two models of one world every metric finds more biased."""
 
-    Attributes:
-        names: of M metrics, the true effect first.
-        signs: (M, P) for P pairs of models 1 where the first has the higher risk score, -1 the second, 0 for a tie.
-        known: (M, P) whether the metric has both models.
-        pairs: (P, 2) which models.
-        strengths: (models,) at which each was trained.
-    """
-
-    names: tuple[str, ...]
-    signs: np.ndarray
-    known: np.ndarray
-    pairs: np.ndarray
-    strengths: np.ndarray
+    names: tuple[str, ...]  # of M metrics, the true effect first
+    signs: np.ndarray  # (M, P) for P pairs: 1 where the first model has the higher risk score, -1 the second, 0 a tie
+    known: np.ndarray  # (M, P) whether the metric has both models
+    pairs: np.ndarray  # (P, 2) which models
+    strengths: np.ndarray  # (models,) at which each was trained
 
 
-def pair_signs(table: pd.DataFrame) -> list[PairSigns]:
-    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`).
-
-    Raises:
-        BiaslibError: for a table without the true effect.
-    """
+def pair_signs(table: pd.DataFrame) -> list[_PairSigns]:
+    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`)."""
     measured = set(table["metric"])
     if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
-    names = (EXACT.name, *(metric.name for metric in METRICS if metric.name in measured - {EXACT.name}))
+    names = (EXACT.name, *(metric.name for metric in METRICS.values() if metric.name in measured - {EXACT.name}))
     return [_pair_signs(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
 
 
-def tau(world: PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
+def tau(world: _PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
     r"""Kendall's tau-b between each two metrics of one world.
 
     $$\tau_{ij} = \frac{\sum_p w_p s_{ip} s_{jp}}{\sqrt{\sum_p w_p s_{ip}^2 \; \sum_p w_p s_{jp}^2}}$$
@@ -62,8 +50,8 @@ def tau(world: PairSigns, *, weights: np.ndarray | None = None, same_strength: b
     Args:
         world: its pairs of models.
         weights: (models,) how often each model counts, such as a bootstrap's draw; a pair counts by the product.
-        same_strength: compares only models of the same strength with each other: what is left of the agreement where
-            the bias of the data is the same, and only its images and the initial weights differ.
+        same_strength: whether to compare only models of the same strength: the bias of their data is the same, and
+            only its images and the initial weights differ.
 
     Returns:
         (M, M) in [-1, 1]; NaN where a metric is missing or gives all models the same value.
@@ -84,11 +72,7 @@ def partial_tau(taus: np.ndarray) -> np.ndarray:
 
     $$\tau_{ij \cdot 0} = \frac{\tau_{ij} - \tau_{i0} \tau_{j0}}{\sqrt{(1 - \tau_{i0}^2)(1 - \tau_{j0}^2)}}$$
 
-    Args:
-        taus: (M, M); the first is held fixed.
-
-    Returns:
-        (M, M) in [-1, 1]; NaN in the first row and column, and for a metric that orders the models as the first does.
+    (M, M) in [-1, 1], the first metric held fixed; NaN for it, and for one that orders the models as it does.
     """
     fixed = taus[0]
     room = np.where(1 - fixed**2 > 1e-9, 1 - fixed**2, np.nan)
@@ -97,7 +81,7 @@ def partial_tau(taus: np.ndarray) -> np.ndarray:
     return partial
 
 
-def rank_agreement(table: pd.DataFrame, *, kind: Kind = "all models") -> pd.DataFrame:
+def rank_agreement(table: pd.DataFrame, *, kind: _Kind = "all models") -> pd.DataFrame:
     """Kendall's tau between each two metrics: the mean over worlds of that within each.
 
     Args:
@@ -107,16 +91,13 @@ def rank_agreement(table: pd.DataFrame, *, kind: Kind = "all models") -> pd.Data
 
     Returns:
         (metrics, metrics), named, the true effect first; NaN where no world has both.
-
-    Raises:
-        BiaslibError: for another kind, or as `pair_signs`.
     """
     worlds = _worlds_of(table, kind)
     return pd.DataFrame(_mean_tau(worlds, kind), index=worlds[0].names, columns=worlds[0].names)
 
 
 def between_families(
-    table: pd.DataFrame, *, kind: Kind = "all models", resamples: int = 300, seed: int = 0
+    table: pd.DataFrame, *, kind: _Kind = "all models", resamples: int = 300, seed: int = 0
 ) -> pd.DataFrame:
     """The median of tau over the pairs of metrics of each two families, and within each.
 
@@ -127,18 +108,15 @@ def between_families(
         table: of `verdicts.numbers`.
         kind: see `rank_agreement`.
         resamples: of the bootstrap.
-        seed: of the bootstrap.
+        seed: likewise.
 
     Returns:
         A row each: `first`, `second` (families, "truth" the true effect), `pairs` (of metrics that tau is defined for)
         and `tau` (Interval, n = models); then one for all pairs "each family", "itself" and one for all "each family",
         "another", the truth left out. What is defined for no pair of metrics is left out.
-
-    Raises:
-        BiaslibError: as `rank_agreement`.
     """
     worlds = _worlds_of(table, kind)
-    family = np.array([TRUTH, *(BY_NAME[name].family for name in worlds[0].names[1:])])
+    family = np.array([TRUTH, *(METRICS[name].family for name in worlds[0].names[1:])])
     cells, taus = _cells_of_families(family), _mean_tau(worlds, kind)
     rng = np.random.default_rng(seed)
     drawn = np.array(
@@ -160,10 +138,7 @@ def normalised_ranks(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
-    """How far metrics differ about each model; the true effect does not count as one.
-
-    Args:
-        table: of `verdicts.numbers`.
+    """How far metrics differ about each model, in a table of `verdicts.numbers`; the true effect does not count as one.
 
     Returns:
         A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank`
@@ -190,22 +165,22 @@ def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("spread", ascending=False, kind="stable", ignore_index=True)
 
 
-def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> PairSigns:
+def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> _PairSigns:
     wide = part.pivot_table(index="model", columns="metric", values="risk_score").reindex(columns=list(names))
     strengths = part.groupby("model")["strength"].first().reindex(wide.index).to_numpy()
     values = wide.to_numpy().T
     pairs = np.array(list(itertools.combinations(range(len(wide)), 2)), dtype=int).reshape(-1, 2)
     apart = values[:, pairs[:, 0]] - values[:, pairs[:, 1]]
-    return PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
+    return _PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
 
 
-def _worlds_of(table: pd.DataFrame, kind: Kind) -> list[PairSigns]:
+def _worlds_of(table: pd.DataFrame, kind: _Kind) -> list[_PairSigns]:
     if kind not in KINDS:
         raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
     return pair_signs(table)
 
 
-def _mean_tau(worlds: list[PairSigns], kind: Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
+def _mean_tau(worlds: list[_PairSigns], kind: _Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
     taus = [
         tau(world, weights=None if weights is None else weights[place], same_strength=kind == "same strength")
@@ -216,7 +191,7 @@ def _mean_tau(worlds: list[PairSigns], kind: Kind, weights: list[np.ndarray] | N
     return np.where(n > 0, np.nansum(stacked, axis=0) / np.maximum(n, 1), np.nan)
 
 
-def _draw(world: PairSigns, rng: np.random.Generator) -> np.ndarray:
+def _draw(world: _PairSigns, rng: np.random.Generator) -> np.ndarray:
     """(models,) how often each is drawn, with replacement among those of its strength."""
     weights = np.zeros(len(world.strengths), dtype=int)
     for strength in np.unique(world.strengths):
@@ -225,7 +200,7 @@ def _draw(world: PairSigns, rng: np.random.Generator) -> np.ndarray:
     return weights
 
 
-def _cells_of_families(family: np.ndarray) -> dict[tuple[str, str], Cells]:
+def _cells_of_families(family: np.ndarray) -> dict[tuple[str, str], _Cells]:
     """Rows and columns of the pairs of metrics of each two families, each pair once and no metric with itself."""
     once = np.triu(np.ones((len(family), len(family)), bool), 1)
     same, metric = family[:, None] == family, family != TRUTH
@@ -237,6 +212,6 @@ def _cells_of_families(family: np.ndarray) -> dict[tuple[str, str], Cells]:
     return cells | {(_EACH, _ITSELF): np.nonzero(both & same), (_EACH, _ANOTHER): np.nonzero(both & ~same)}
 
 
-def _medians(taus: np.ndarray, cells: dict[tuple[str, str], Cells]) -> list[float]:
+def _medians(taus: np.ndarray, cells: dict[tuple[str, str], _Cells]) -> list[float]:
     defined = [values[np.isfinite(values)] for values in (taus[places] for places in cells.values())]
     return [float(np.median(values)) if len(values) else float("nan") for values in defined]

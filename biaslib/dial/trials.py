@@ -15,26 +15,16 @@ from biaslib.worlds.scenes import OBJECTS, Scenes
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a world is on the dial.
+class _Place:
+    """What a world is on the dial; its training and number of images are those of its own chapters."""
 
-    Attributes:
-        target: words for what the model is asked.
-        cue: words for what it should not lean on.
-        kind: of cue.
-        regions: where that is which the target is about.
-        cue_regions: where the cue is.
-        training: of its models, as in the world's own chapters, where a trial does not say otherwise.
-        images: for training, likewise.
-    """
-
-    target: str
-    cue: str
-    kind: str
-    regions: tuple[str, ...]
+    target: str  # words for what the model is asked
+    cue: str  # words for what it should not lean on
+    kind: str  # of cue
+    regions: tuple[str, ...]  # where that is which the target is about
     cue_regions: tuple[str, ...]
     training: TrainingConfig
-    images: int = 3000
+    images: int = 3000  # for training
 
     @property
     def architecture(self) -> str:
@@ -49,14 +39,14 @@ _MAKERS = Joint(attributes=len(OBJECTS), groups=2)
 _SCENES = TrainingConfig(outputs=_MAKERS.outputs, epochs=10, augmentation=())
 
 PLACES: Final = {
-    "birds": Place(
+    "birds": _Place(
         "waterbird or landbird", "water behind the bird", "a background", ("bird",), ("background",), _BIRDS
     ),
-    "pets": Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PETS),
-    "faces": Place(
+    "pets": _Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PETS),
+    "faces": _Place(
         "wavy hair", "the clan's face", "a group of people", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000
     ),
-    "scenes": Place("the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",), _SCENES),
+    "scenes": _Place("the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",), _SCENES),
 }
 
 
@@ -100,7 +90,7 @@ class Trial(Setup):
             )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> _Place:
         """What the world is on the dial."""
         return PLACES[self.world]
 
@@ -155,9 +145,6 @@ def grid(
         epochs: likewise.
         seed: of the first model of each strength.
         **shared: what else a `Trial` takes.
-
-    Raises:
-        BiaslibError: as `Trial` does, and where there are not as many numbers as worlds.
     """
     images, epochs = images or [None] * len(names), epochs or [None] * len(names)
     if not len(names) == len(images) == len(epochs):

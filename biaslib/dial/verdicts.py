@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import BY_NAME, EXACT, METRICS
+from biaslib.dial.catalogue import EXACT, METRICS
 from biaslib.dial.measuring import Measured, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -19,13 +19,13 @@ from biaslib.statistics.detection import detection_power, detection_threshold, p
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import stored
 
-SIZES: Final = (100, 300, 1000, 5000)  # of test sets
-ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
-LEVEL: Final = 0.05
+_SIZES: Final = (100, 300, 1000, 5000)  # of test sets
+_ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
+_LEVEL: Final = 0.05
 POWER: Final = 0.8
 AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
 # the tables of an audit: what is measured in them, and the metric of the dial that it is
-AUDIT_MEASURES: Final = {
+_AUDIT_MEASURES: Final = {
     "gaps": ("gap in accuracy", "Accuracy gap"),
     "correlations": ("correlation of answers and group", "Correlation of answers and cue"),
     "amplification": ("amplification, group → target", "Amplification, group → attribute"),
@@ -35,6 +35,9 @@ AUDIT_MEASURES: Final = {
 _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "model", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
+# of both tables that a record holds: the keys of a row, what becomes columns, of what values, with how many decimals
+_OF_NUMBERS: Final = (_MODEL, "metric", "value", 4)
+_OF_POWERS: Final = (_AUDIT, "strength", "power", 3)
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
 
 
@@ -50,20 +53,23 @@ def numbers(models: Sequence[Measured]) -> pd.DataFrame:
         images = np.arange(len(model.truth))
         trial = model.trial
         key = (*_place(trial), trial.strength, trial.seed, place, float(model.effect.mean()))
-        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS]
+        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS.values()]
     table = pd.DataFrame(rows, columns=[*_MODEL, "metric", "value"])
     return _with_risk_scores(table[np.isfinite(table["value"])])
 
 
 def as_record(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of `numbers` with one row a model and one column a metric, to 4 decimals: what a record holds."""
-    wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False)
-    return wide.round(4).reset_index().rename_axis(columns=None)
+    """A table of `numbers` to 4 decimals, a column a metric, or of `powers` to 3, a column a strength: for a record."""
+    index, columns, values, decimals = _OF_NUMBERS if "value" in table else _OF_POWERS
+    wide = table.pivot_table(index=index, columns=columns, values=values, sort=False)
+    return wide.round(decimals).reset_index().rename_axis(columns=None)
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table of `numbers` again."""
-    return _with_risk_scores(wide.melt(id_vars=_MODEL, var_name="metric", value_name="value").dropna(subset="value"))
+    """The table that `as_record` was given, but for the numbers of draws."""
+    index, columns, values, _ = _OF_NUMBERS if "effect" in wide else _OF_POWERS
+    table = wide.melt(id_vars=index, var_name=columns, value_name=values).dropna(subset=values)
+    return _with_risk_scores(table) if columns == "metric" else table.astype({columns: float}).reset_index(drop=True)
 
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
@@ -80,24 +86,18 @@ def responses(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
-    """How often each metric reports biased models, by their number (`ENSEMBLES`) and that of test images (`SIZES`).
+    """How often each metric reports biased models, by their number (`_ENSEMBLES`) and that of test images (`_SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
     would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
     unbiased models as reference. Metrics that are slow to compute get fewer draws.
-
-    Args:
-        trials: of any worlds; those of strength 0 are the reference models, of which each world needs two or more, and
-            two or more of every other strength.
-        draws: of each test set.
-        seed: of the draws.
 
     Returns:
         A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
         defined) and draws (how many these are). Metrics that a world does not have are left out.
 
     Raises:
-        BiaslibError: for a world without two reference models, or one model of a strength.
+        BiaslibError: for a world without two models of strength 0, the reference, or two of each other strength.
     """
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
@@ -107,26 +107,26 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         if counts.get(0.0, 0) < 2 or counts.min() < 2:
             raise BiaslibError(f"Power needs two models or more of strength 0 and of each other one in {world}.")
     keys = [
-        (tuple(group), metric.name, SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
+        (tuple(group), metric.name, _SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
         for group in groups.values()
-        for metric in METRICS
+        for metric in METRICS.values()
     ]
     rows: list[tuple[object, ...]] = []
     for (models, name, *_), values in zip(keys, redraw.many(keys), strict=True):
         if np.isnan(values).all():
             continue
-        risk = BY_NAME[name].sign * values  # (sizes, draws, trials)
+        risk = METRICS[name].sign * values  # (sizes, draws, trials)
         strengths = np.array([trial.strength for trial in models])
         reference = risk[..., strengths == 0]
         for strength in sorted(set(strengths) - {0.0}):
             biased = risk[..., strengths == strength]
-            for count in ENSEMBLES:
+            for count in _ENSEMBLES:
                 power = detection_power(
                     shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1],
                     models=count, spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1),
-                    confidence=1 - LEVEL,
+                    confidence=1 - _LEVEL,
                 )  # fmt: skip
-                for size, drawn in zip(SIZES, power, strict=True):
+                for size, drawn in zip(_SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
                     rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
@@ -140,41 +140,22 @@ def redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: 
     models, rng = _measured_once(trials), np.random.default_rng(seed)
     total = len(models[0].truth)
     return np.array(
-        [[BY_NAME[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
+        [[METRICS[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
     )
 
 
-def powers_as_record(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of `powers` with one column a strength, to 3 decimals: what a record holds."""
-    wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False)
-    return wide.round(3).reset_index().rename_axis(columns=None)
-
-
-def powers_from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table of `powers` again, without the numbers of draws."""
-    table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
-    return table.astype({"strength": float}).reset_index(drop=True)
-
-
 def family_powers(table: pd.DataFrame) -> pd.Series:
-    """The mean power of each family of metrics, over the metrics that every world of the table has.
+    """The mean power of each family of metrics in a table of `powers`, for one number of images and of models.
 
-    A family that is measured in an easy world only would lead otherwise.
-
-    Returns:
-        Family -> mean power in [0, 1]; a family without a metric that every world has is not there. The table is of
-        `powers`, of one number of images and of models.
+    Over the metrics that every world has: a family that is measured in an easy world only would lead otherwise.
     """
     everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
-    families = table["metric"].map(lambda name: BY_NAME[name].family).rename("family")
+    families = table["metric"].map(lambda name: METRICS[name].family).rename("family")
     return table[everywhere].groupby(families[everywhere])["power"].mean()
 
 
 def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
-    """From which strength on the power is at least `POWER`: world, architecture, metric, images, models, strength.
-
-    NaN where it is not even at the greatest strength.
-    """
+    """From which strength on the power is at least `POWER`; NaN where it is not even at the greatest."""
     rows = [
         (*key, detection_threshold(list(part["strength"]), list(part["power"]), share=POWER))
         for key, part in table.groupby(_AUDIT, sort=False)
@@ -186,7 +167,7 @@ def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
     """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
 
     Returns:
-        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `LEVEL`)
+        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `_LEVEL`)
         and `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each
         place a row with metric "any", in which an audit counts where at least one metric reports.
     """
@@ -196,9 +177,9 @@ def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
         scores = part.pivot_table(index="model", columns="metric", values="risk_score")[list(part["metric"].unique())]
         p = np.array([_p_against_others(column.to_numpy()) for _, column in scores.items()])  # (metrics, models)
         adjusted = np.array([holm(audit) for audit in p.T]).T
-        for name, single, corrected in zip(scores.columns, p < LEVEL, adjusted < LEVEL, strict=True):
+        for name, single, corrected in zip(scores.columns, p < _LEVEL, adjusted < _LEVEL, strict=True):
             rows.append((*place, name, len(scores), int(single.sum()), int(corrected.sum())))
-        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < LEVEL, adjusted < LEVEL)]
+        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < _LEVEL, adjusted < _LEVEL)]
         rows.append((*place, "any", len(scores), *any_metric))
     return pd.DataFrame(rows, columns=[*_PLACE, "metric", "audits", "false_positives", "corrected"])
 
@@ -252,13 +233,13 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
     """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
 
     Returns:
-        A row a measure: `table` (of an audit) and `measure`; `accused`, `low`, `high` and `n`: the share of unbiased
-        models that it reports alone, by the rule of `statistics.detection`; and a column a world with the strength
-        from which on 1,000 test images show the bias in 80 % of audits, in words.
+        A row a measure: `table` (of an audit), `measure` and `images` (`AUDIT_IMAGES`); `accused`, `low`, `high` and
+        `n`: the share of unbiased models that it reports alone, by the rule of `statistics.detection`; and a column a
+        world with the strength from which on so many images show the bias in 80 % of audits, in words.
     """
     counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
     rates = false_positive_rates(counts).set_index("metric")["false_positives"]
-    thresholds = detection_thresholds(on_usual_architecture(powers_from_record(recorded_powers)))
+    thresholds = detection_thresholds(on_usual_architecture(from_record(recorded_powers)))
     audits = thresholds[(thresholds["images"] == AUDIT_IMAGES) & (thresholds["models"] == 1)]
     smallest = audits.set_index(["metric", "world"])["strength"]
 
@@ -272,20 +253,21 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
             {
                 "table": name,
                 "measure": measure,
+                "images": AUDIT_IMAGES,
                 "accused": rates[metric].estimate,
                 "low": rates[metric].low,
                 "high": rates[metric].high,
                 "n": rates[metric].n,
                 **{world: words(smallest.get((metric, world), None)) for world in PLACES},
             }
-            for name, (measure, metric) in AUDIT_MEASURES.items()
+            for name, (measure, metric) in _AUDIT_MEASURES.items()
             if metric in rates
         ]
     )
 
 
 def _with_risk_scores(table: pd.DataFrame) -> pd.DataFrame:
-    metrics = table["metric"].map(BY_NAME)
+    metrics = table["metric"].map(METRICS)
     families, signs = metrics.map(lambda metric: metric.family), metrics.map(lambda metric: metric.sign)
     return table.assign(family=families, risk_score=signs * table["value"]).reset_index(drop=True)
 

@@ -14,14 +14,10 @@ _RESAMPLES = 2000  # of a bootstrap
 
 @dataclass(frozen=True)
 class Components:
-    """Where the variance of values over models and images comes from; NaN with fewer than two of either.
+    """Variance of the models' means, of the images' means, and the rest; NaN with fewer than two models or images.
 
-    Attributes:
-        models: variance of the models' means.
-        images: variance of the images' means.
-        rest: what is left: models that differ on some images only, and noise.
-        n: models and images behind it.
-        left_out: images that were not measured on every model.
+    The rest is that models differ on some images only, and noise. `n` counts models and images; images that were not
+    measured on every model are `left_out`.
     """
 
     models: float
@@ -93,8 +89,7 @@ def crossed_interval(
         everything is NaN without values.
 
     Raises:
-        BiaslibError: where values are not two-dimensional, the strata are not of as many models as values are, or the
-            confidence is not between 0 and 1.
+        BiaslibError: for values of another shape or of fewer models than the strata, or a confidence out of range.
     """
     check_confidence(confidence)
     table = _checked(values)

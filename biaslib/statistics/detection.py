@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.stats
+from numpy.typing import ArrayLike
 
 from biaslib.errors import BiaslibError
 
 Side = Literal["above", "below"]
-Values = Sequence[float] | np.ndarray
 
 
-def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
+def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
     r"""What the mean of further unbiased models would stay within, with this confidence: a one-sided prediction limit.
 
     $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
@@ -42,7 +42,7 @@ def prediction_limit(reference: Values, *, side: Side, confidence: float = 0.95,
     return float(mean + (width if side == "above" else -width))
 
 
-def flagged(values: Values, reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
     """Which models an auditor would report: those beyond the limit on the side where a biased model is expected.
 
     Args:
@@ -59,7 +59,7 @@ def flagged(values: Values, reference: Values, *, side: Side, confidence: float 
     return np.asarray(audited > bound if side == "above" else audited < bound)
 
 
-def p_value(values: Values, reference: Values, *, side: Side) -> float:
+def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
     The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
@@ -73,9 +73,6 @@ def p_value(values: Values, reference: Values, *, side: Side) -> float:
     Returns:
         In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give
         0 for any value beyond them and 1 for any other.
-
-    Raises:
-        BiaslibError: for another side.
     """
     _check(side=side)
     k, audited, _ = _moments(values)
@@ -88,7 +85,7 @@ def p_value(values: Values, reference: Values, *, side: Side) -> float:
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
-def false_positives(reference: Values, *, side: Side, confidence: float = 0.95) -> np.ndarray:
+def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
     """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
     values = np.asarray(reference, dtype=float)
     audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
@@ -96,14 +93,9 @@ def false_positives(reference: Values, *, side: Side, confidence: float = 0.95) 
 
 
 def detection_power(
-    *,
-    shift: Any,
-    n_reference: int,
-    models: int = 1,
-    spread: Any = 1.0,
-    reference_spread: Any = 1.0,
+    *, shift: Any, n_reference: int, models: int = 1, spread: Any = 1.0, reference_spread: Any = 1.0,
     confidence: float = 0.95,
-) -> Any:
+) -> Any:  # fmt: skip
     r"""How often the rule reports biased models, were values normal in either kind of model.
 
     The mean of k biased models lies $\Delta$ beyond the unbiased mean on the expected side and varies by
@@ -150,13 +142,8 @@ def detection_power(
 def detection_threshold(strengths: Sequence[float], shares: Sequence[float], *, share: float = 1.0) -> float:
     """The strength from which on at least this share of models is reported, there and at every greater strength.
 
-    Args:
-        strengths: of the bias, in any order.
-        shares: of the models reported at each, or the power there, in [0, 1].
-        share: that is asked for.
-
-    Returns:
-        One of the strengths; NaN where there is none, not even the greatest.
+    The shares in [0, 1] are of the models reported at each of the strengths, or the power there; strengths come in any
+    order. NaN where not even the greatest strength has the share.
     """
     threshold = np.nan
     for strength, reported in sorted(zip(strengths, shares, strict=True), reverse=True):
@@ -166,7 +153,7 @@ def detection_threshold(strengths: Sequence[float], shares: Sequence[float], *, 
     return threshold
 
 
-def _moments(values: Values) -> tuple[int, float, float]:
+def _moments(values: ArrayLike) -> tuple[int, float, float]:
     """How many values there are, their mean and standard deviation."""
     data = np.asarray(values, dtype=float)
     data = data[~np.isnan(data)]

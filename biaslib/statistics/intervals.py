@@ -1,17 +1,15 @@
 """Intervals, tests and corrections: how sure a number is."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
+from numpy.typing import ArrayLike
 
 from biaslib.errors import BiaslibError
-
-Values = Sequence[float] | np.ndarray | pd.Series
 
 # of fewer units a bootstrap knows too few orders: of four in order it would say [1, 1], where the exact p is 1/12
 _LEAST_UNITS = 6
@@ -48,9 +46,9 @@ class Interval:
 
 
 def interval(
-    values: Values,
+    values: ArrayLike,
     *,
-    clusters: Values | None = None,
+    clusters: ArrayLike | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     resamples: int = 2000,
@@ -100,15 +98,9 @@ def interval(
 
 
 def kendall(
-    x: Values,
-    y: Values,
-    *,
-    clusters: Values | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    resamples: int = 1000,
+    x: ArrayLike, y: ArrayLike, *, clusters: ArrayLike | None = None, seed: int = 0, resamples: int = 1000
 ) -> Interval:
-    """Kendall's tau-b between two variables, with a bootstrap interval over pairs, or over whole clusters of pairs.
+    """Kendall's tau-b between two variables, with a 95 % bootstrap interval over pairs, or whole clusters of pairs.
 
     tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1]
     (Kendall 1945); undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is
@@ -120,9 +112,8 @@ def kendall(
         those of a perfect order do.
 
     Raises:
-        BiaslibError: where x, y and clusters have different lengths, or the confidence is not between 0 and 1.
+        BiaslibError: where x, y and clusters have different lengths.
     """
-    check_confidence(confidence)
     a, b = _flat("x", x), _flat("y", y)
     keys = np.arange(len(a)) if clusters is None else _keys(clusters)
     if not len(a) == len(b) == len(keys):
@@ -133,16 +124,16 @@ def kendall(
     estimate = _tau_b(a, b)
     units, unit_of = np.unique(keys, return_inverse=True)
     if np.isnan(estimate) or len(units) < _LEAST_UNITS:
-        return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
+        return Interval(estimate, np.nan, np.nan, len(a), undefined=undefined)
     rng = np.random.default_rng(seed)
     times = rng.multinomial(len(units), [1 / len(units)] * len(units), resamples)
     taus = _weighted_tau_b(a, b, times[:, unit_of].astype(float))
     taus = taus[~np.isnan(taus)]
     if len(taus) == 0 or np.ptp(taus) < 1e-12:  # of a perfect order, but for rounding
-        return Interval(estimate, np.nan, np.nan, len(a), confidence, undefined)
+        return Interval(estimate, np.nan, np.nan, len(a), undefined=undefined)
     if clusters is not None:
         taus = np.clip(taus + estimate - np.median(taus), -1, 1)
-    return Interval(estimate, *percentile_ends(taus, (1 - confidence) / 2), len(a), confidence, undefined)
+    return Interval(estimate, *percentile_ends(taus, (1 - 0.95) / 2), len(a), undefined=undefined)
 
 
 @dataclass(frozen=True)
@@ -158,16 +149,12 @@ class Comparison:
     n: tuple[int, int]
 
 
-def welch(a: Values, b: Values, *, confidence: float = 0.95) -> Comparison:
-    """Welch's unequal-variance t-test of mean(a) - mean(b), two-sided.
+def welch(a: ArrayLike, b: ArrayLike) -> Comparison:
+    """Welch's unequal-variance t-test of mean(a) - mean(b), two-sided, with a 95 % interval.
 
     The effect size is Cohen's d with the pooled standard deviation. Everything but the difference is NaN where a
     side has fewer than two values or both sides are constant. NaN values are left out.
-
-    Raises:
-        BiaslibError: where the confidence is not between 0 and 1.
     """
-    check_confidence(confidence)
     first, second = (v[~np.isnan(v)] for v in (_flat("a", a), _flat("b", b)))
     n = (len(first), len(second))
     difference = float(first.mean() - second.mean()) if min(n) > 0 else np.nan
@@ -177,14 +164,14 @@ def welch(a: Values, b: Values, *, confidence: float = 0.95) -> Comparison:
         # scipy warns where one side is constant, which is a value like any other here
         warnings.simplefilter("ignore", RuntimeWarning)
         found = scipy.stats.ttest_ind(first, second, equal_var=False)
-    low, high = found.confidence_interval(confidence)
+    low, high = found.confidence_interval(0.95)
     pooled = np.sqrt(((n[0] - 1) * first.var(ddof=1) + (n[1] - 1) * second.var(ddof=1)) / (sum(n) - 2))
     return Comparison(
         difference, float(low), float(high), difference / pooled, float(found.statistic), float(found.pvalue), n
     )
 
 
-def sign_flip(differences: Values, *, confidence: float = 0.95, seed: int = 0) -> Comparison:
+def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     """Sign-flip test that paired differences have mean zero, two-sided.
 
     Where nothing differs between the two sides of a pair, each difference is as likely as its negative: p is the share
@@ -193,23 +180,18 @@ def sign_flip(differences: Values, *, confidence: float = 0.95, seed: int = 0) -
     **The smallest p that n pairs can reach is 2 / 2^n**: .25 for 3 pairs, .0625 for 5, .03125 for 6; with
     fewer than 6 nothing is significant at .05, before any correction.
 
-    The interval is Student's for the mean of the differences, as few pairs have no finite one by flipping; it may
+    The 95 % interval is Student's for the mean of the differences, as few pairs have no finite one by flipping; it may
     therefore leave zero out where p is not small. The effect size is the mean in standard deviations of the differences
     (Cohen's d_z); the statistic is the mean.
 
     Args:
         differences: (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out.
-        confidence: of the interval, between 0 and 1.
         seed: of the draws.
 
     Returns:
         Comparison with n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for
         one pair or equal differences. Differences that are all zero have p = 1.
-
-    Raises:
-        BiaslibError: where the confidence is not between 0 and 1.
     """
-    check_confidence(confidence)
     data = _flat("differences", differences)
     data = data[~np.isnan(data)]
     n = len(data)
@@ -228,11 +210,11 @@ def sign_flip(differences: Values, *, confidence: float = 0.95, seed: int = 0) -
     if n < 2 or np.ptp(data) == 0:
         return Comparison(mean, np.nan, np.nan, np.nan, mean, p, (n, n))
     deviation = float(data.std(ddof=1))
-    half = scipy.stats.t.ppf((1 + confidence) / 2, n - 1) * deviation / np.sqrt(n)
+    half = scipy.stats.t.ppf((1 + 0.95) / 2, n - 1) * deviation / np.sqrt(n)
     return Comparison(mean, float(mean - half), float(mean + half), mean / deviation, mean, p, (n, n))
 
 
-def holm(p: Values) -> np.ndarray:
+def holm(p: ArrayLike) -> np.ndarray:
     """Holm's step-down adjusted p-values, in the given order; the family's error rate stays below the level.
 
     NaN stays NaN and does not count as a test of the family (Holm 1979).
@@ -263,14 +245,9 @@ def percentile_ends(draws: np.ndarray, tail: float = 0.025) -> tuple[float, floa
 def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """The ends of a percentile interval, as wide as a Student interval over few units has to be (see `interval`).
+    """The ends of a percentile interval of bootstrap means, with deviations from the estimate widened as in `interval`.
 
-    Args:
-        means: (resamples,) of a bootstrap.
-        estimate: that deviations are taken from.
-        size: how many units were drawn first, >= 2.
-        confidence: between 0 and 1.
-        bounds: the range of the quantity; the ends do not leave it.
+    `size` is how many units were drawn first, >= 2, and `bounds` is the range of the quantity.
     """
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
@@ -284,7 +261,7 @@ def check_confidence(confidence: float) -> None:
         raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
 
 
-def _keys(clusters: Values) -> np.ndarray:
+def _keys(clusters: ArrayLike) -> np.ndarray:
     keys = pd.factorize(np.asarray(clusters))[0]
     if (keys < 0).any():
         raise BiaslibError(f"{int((keys < 0).sum())} clusters are missing: name the cluster of every value.")

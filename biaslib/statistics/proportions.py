@@ -103,7 +103,7 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
 
 
 def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: float = 0.05) -> float:
-    """The probability that `share_p_values` is at most alpha, for two underlying shares: its power.
+    """The probability in [0, 1] that `share_p_values` is at most alpha, for two underlying shares: its power.
 
     Exact up to 1e-6: the test is made of every pair of counts that may come out, weighed by its binomial probability.
     With equal shares it is the test's true rate of false alarms.
@@ -114,9 +114,6 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
         share_b: underlying share of the second group.
         n_b: images in the second group.
         alpha: level of the test; divide it by the number of tests where they are corrected.
-
-    Returns:
-        In [0, 1].
 
     Raises:
         BiaslibError: for a share or level out of range, or a group without images.

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslib.audit.inputs import Binary, read, read_labels
-from biaslib.audit.predictions import check_files
+from biaslib.audit.pictures import check_files
 from biaslib.errors import BiaslibError
 
 TABLE = pd.DataFrame({"file": ["a.png", "b.png", "c.png"], "smile": [1, 0, 1], "old": ["yes", "no", "no"]})

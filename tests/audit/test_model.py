@@ -210,7 +210,7 @@ def test_one_output_two_classes_and_outputs_with_questions_of_their_own():
     assert read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
     assert read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
     assert read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
-    both = read_as(4, output=2, groups=[0], threshold=1.0)
+    both = read_as(4, output=2, group_outputs=[0], threshold=1.0)
     assert both(LOGITS).tolist() == [[2.0, 1.0], [2.0, -0.5], [-3.0, -4.0]]
 
 
@@ -237,7 +237,7 @@ def test_a_class_is_a_yes_only_where_it_is_the_largest():
         ({"yes": [0, 1, 2, 3]}, r"All 4 classes mean yes"),
         ({"yes": [1], "threshold": 0.5}, r"without an output, outputs for groups and a threshold"),
         ({"yes": [1], "output": 1}, r"without an output, outputs for groups and a threshold"),
-        ({"groups": [1]}, r"need the output of the target named"),
+        ({"group_outputs": [1]}, r"need the output of the target named"),
     ],
 )
 def test_what_is_not_clear_is_refused(given, said):

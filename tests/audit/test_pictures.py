@@ -13,8 +13,7 @@ import torch
 from PIL import Image
 
 from biaslib import audit
-from biaslib.audit.pictures import Preprocessing
-from biaslib.audit.predictions import find_masks
+from biaslib.audit.pictures import Preprocessing, find_masks
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 from tests.audit.subjects import PLAIN, draw, honest

@@ -7,7 +7,7 @@ import pytest
 
 from biaslib.book import recorded
 from biaslib.dial import verdicts
-from biaslib.dial.catalogue import BY_NAME
+from biaslib.dial.catalogue import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,12 +22,12 @@ def values():
 
 
 def test_families_are_compared_on_metrics_that_every_world_has(values):
-    powers = verdicts.powers_from_record(values["powers"])
+    powers = verdicts.from_record(values["powers"])
     audit = powers[(powers["images"] == verdicts.AUDIT_IMAGES) & (powers["models"] == 1)]
     found = verdicts.family_powers(audit[audit["metric"] != "Accuracy on data as biased"]).round(2)
     assert found[["answers", "attention", "attribution", "amplification"]].tolist() == [0.74, 0.60, 0.62, 0.56]
     # over whatever worlds a metric has, attention would lead attribution by 12 points
-    unlike = audit.groupby(audit["metric"].map(lambda name: BY_NAME[name].family))["power"].mean().round(2)
+    unlike = audit.groupby(audit["metric"].map(lambda name: METRICS[name].family))["power"].mean().round(2)
     assert unlike["attention"] - unlike["attribution"] > 0.1
     assert "Averaged over all biased settings in which a metric can be computed" not in page("dial")
     assert "verdicts.family_powers" in page("dial")

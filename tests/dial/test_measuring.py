@@ -3,7 +3,7 @@ import pytest
 
 from biaslib import metrics, recipes, training, worlds
 from biaslib.dial import measuring
-from biaslib.dial.catalogue import BY_NAME, METRICS
+from biaslib.dial.catalogue import METRICS
 from biaslib.dial.measuring import MapScore, balanced, measured
 from biaslib.dial.trials import Trial
 
@@ -58,7 +58,7 @@ def test_answers_are_those_of_the_balanced_images(found, world):
 def test_every_metric_is_a_number_of_its_paper_or_missing(found, world):
     one, _ = found[world]
     rows = np.arange(20)
-    values = {metric.name: metric.value([one], rows)[0] for metric in METRICS}
+    values = {metric.name: metric.value([one], rows)[0] for metric in METRICS.values()}
     assert values["Worst-group accuracy"] == metrics.worst_group_accuracy(one.correct, one.group)
     assert values["Sensitivity, exact counterfactuals"] == pytest.approx(one.effect.mean())
     assert np.isfinite(values["Mask score of the object"])
@@ -74,13 +74,13 @@ def test_amplification_is_the_metric_of_its_module(found):
         one.train, one.test, one.predicted, kind="attribute_to_group", max_size=1, absolute=False, n_groups=2
     ).mean
     everything = np.arange(len(one.test))
-    assert BY_NAME["Amplification, attribute → group"].value([one], everything)[0] == pytest.approx(direct)
+    assert METRICS["Amplification, attribute → group"].value([one], everything)[0] == pytest.approx(direct)
 
 
 def test_images_drawn_twice_count_twice(found):
     one, _ = found["birds"]
     rows = np.array([0, 0, 0, 1])
-    value = BY_NAME["Mask score of the object"].value([one], rows)[0]
+    value = METRICS["Mask score of the object"].value([one], rows)[0]
     scores = one.scores[MapScore("mask score", "object")]
     assert value == pytest.approx((3 * scores[0] + scores[1]) / 4)
-    assert np.isnan(BY_NAME["Accuracy gap"].value([one], np.flatnonzero(one.truth == one.cue))[0])
+    assert np.isnan(METRICS["Accuracy gap"].value([one], np.flatnonzero(one.truth == one.cue))[0])
