@@ -190,7 +190,7 @@ def test_imagenet_weights_are_named_with_their_tag() -> None:
     for described in (
         training.TrainingConfig,
         attribute_models.Experiment,
-        planted_models.Setting,
+        planted_models.PlantedSetup,
         face_models.HairSetup,
     ):
         assert described(architecture="resnet18", weights="imagenet").architecture == f"resnet18.{tag}"
