@@ -34,7 +34,6 @@ from biaslib.chapters import (
     attribute_models,
     digit_models,
     face_generators,
-    face_models,
     planted_models,
     scene_models,
 )
@@ -104,7 +103,7 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return face_models.answers.compute(face_models.HairSetup(epochs=1, size=16, batch=16))
+        return attribute_models._hair_answers.compute(attribute_models.HairSetup(epochs=1, size=16, batch=16))
 
 
 def scenes(training: Any) -> Values:
