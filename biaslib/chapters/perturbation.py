@@ -75,7 +75,7 @@ class Destruction:
 
 
 @dataclass(frozen=True)
-class Curves:
+class _Curves:
     """What destroying n images in several orders does to one model; NaN for wrong answers."""
 
     setup: PlantedSetup
@@ -119,13 +119,13 @@ def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int =
     return [_CueLogits(setup, seed=seed, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
-def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[Curves]:
+def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[_Curves]:
     """Perturbation curves for a model's own maps, a random order and the true masks, on the first images of a kind."""
     planted_models.maps(setups, evaluation)
     results = _curves.many([(setup, evaluation, destruction) for setup in setups])
     named = ("favoured", "correct", "cue_regions")
     return [
-        Curves(setup, orders={order: arrays[order] for order in _ORDERS}, **{name: arrays[name] for name in named})
+        _Curves(setup, orders={order: arrays[order] for order in _ORDERS}, **{name: arrays[name] for name in named})
         for setup, arrays in zip(setups, results, strict=True)
     ]
 

@@ -13,8 +13,8 @@ from biaslib.chapters.perturbation import (
     CUE,
     OBJECT,
     RANDOM,
-    Curves,
     Destruction,
+    _Curves,
     cue_logits,
     curves,
     exchanged,
@@ -110,7 +110,7 @@ def test_everything_is_the_destructions_noise_in_its_output():
 def test_the_fall_at_the_step_that_ends_the_cue():
     values = np.array([[0.9, 0.7, 0.6, 0.1], [0.8, 0.3, 0.2, 0.2], [0.9, 0.8, 0.5, 0.4], [np.nan] * 4])
     regions = np.array([2, 1, 4, 0])
-    found = Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
+    found = _Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
     np.testing.assert_allclose(found, [0.3, 0.5, np.nan, np.nan])
 
 
