@@ -20,38 +20,22 @@ from biaslib.store import stored
 # what a picture shows -> the column of the world's table that draws it; the world's own cue is one of them
 _CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
     "birds": {
-        "water behind the bird": "background",
-        "a warm plumage": "tone",
-        "facing right": "facing",
-        "a long bill": "bill",
-        "a large bird": "scale",
-        "bright light": "light",
+        "water behind the bird": "background", "a warm plumage": "tone", "facing right": "facing",
+        "a long bill": "bill", "a large bird": "scale", "bright light": "light",
     },
     "pets": {
-        "a ball beside it": "ball",
-        "a bright coat": "shade",
-        "a garden": "garden",
-        "facing right": "facing",
-        "a plump animal": "plump",
-        "bright light": "light",
+        "a ball beside it": "ball", "a bright coat": "shade", "a garden": "garden",
+        "facing right": "facing", "a plump animal": "plump", "bright light": "light",
     },
     "faces": {
-        "the clan's face": "Clan",
-        "glasses": "Eyeglasses",
-        "lipstick": "Wearing_Lipstick",
-        "earrings": "Wearing_Earrings",
-        "a wide face": "face_width",
-        "bright light": "light",
+        "the clan's face": "Clan", "glasses": "Eyeglasses", "lipstick": "Wearing_Lipstick",
+        "earrings": "Wearing_Earrings", "a wide face": "face_width", "bright light": "light",
     },
     "scenes": {
-        "a mug": "mug",
-        "a book": "book",
-        "a pair of glasses": "glasses",
-        "a ball": "ball",
-        "a large robot": "robot_size",
-        "bright light": "light",
+        "a mug": "mug", "a book": "book", "a pair of glasses": "glasses",
+        "a ball": "ball", "a large robot": "robot_size", "bright light": "light",
     },
-}
+}  # fmt: skip
 NONE: Final = "none of them"
 EDITED: Final = 200  # balanced images that each candidate is put into and taken out of
 

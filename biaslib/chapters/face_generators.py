@@ -32,25 +32,15 @@ _LOG: Final = ("images", "level", "alpha", "critic", "generator")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorSetup:
-    """One generator, the encoder of its images, and the faces it is trained on.
+    """One generator, the encoder of its images, and the faces it is trained on."""
 
-    Attributes:
-        source: "generated" (`worlds.faces`) or "celeba".
-        images: how many different faces it is shown; of CelebA's as many as there are, at most.
-        strength: the generated world's dial; its default gives CelebA's correlations.
-        detail: of the generated faces, see `worlds.faces`; 1 is for generators of few pixels.
-        gan: how the generator is grown; its last level is the faces' size, its seed also the faces'.
-        encoder: how the encoder is trained.
-        threads: on which both are trained, whatever cores there are: their last bits depend on it.
-    """
-
-    source: str = "generated"
-    images: int = 30_000
-    strength: float = STRENGTH
-    detail: float = 1.0
-    gan: GanConfig = field(default_factory=GanConfig)
+    source: str = "generated"  # `worlds.faces`, or "celeba"
+    images: int = 30_000  # different faces that it is shown; of CelebA's as many as there are, at most
+    strength: float = STRENGTH  # the generated world's dial; the default gives CelebA's correlations
+    detail: float = 1.0  # of the generated faces, see `worlds.faces`; 1 is for generators of few pixels
+    gan: GanConfig = field(default_factory=GanConfig)  # its last level is the faces' size, its seed also the faces'
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    threads: int = 1
+    threads: int = 1  # on which both are trained, whatever cores there are: their last bits depend on it
 
     def __post_init__(self) -> None:
         if self.source not in ("generated", "celeba"):
