@@ -142,7 +142,7 @@ def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.
     from biaslib.chapters import face_generators
 
     project.find()  # before an hour of training, not after it
-    print(f"the generator is at {face_generators.keep(name)}")
+    print(f"the generator is at {face_generators.train_for_book(name)}")
 
 
 @app.command(

@@ -34,7 +34,6 @@ from biaslib.chapters import (
     attribute_models,
     digit_models,
     face_generators,
-    face_models,
     planted_models,
     scene_models,
 )
@@ -104,7 +103,7 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return face_models.answers.compute(face_models.HairSetup(epochs=1, size=16, batch=16))
+        return attribute_models._hair_answers.compute(attribute_models.HairSetup(epochs=1, size=16, batch=16))
 
 
 def scenes(training: Any) -> Values:
@@ -130,7 +129,7 @@ def weights(setup: recipes.Setup | recipes.Recipe) -> Values:
 
 # Every kind of model that the package trains: one epoch on 64 small images or so. Few steps, and seeds with which
 # another CPU's last bits stay small: with others, four steps of Adam make 1e-2 of them.
-PETS = planted_models.Setting(images=64, size=32, epochs=1, validation=16, seed=1)
+PETS = planted_models.PlantedSetup(images=64, size=32, epochs=1, validation=16, seed=1)
 FRUITS = replace(PETS, use_case="fruits", architecture="small_efficientnet", frozen=1, strength=None, batch=16)
 DIGITS = digit_models.DigitSetup(images=64, test_images=32, epochs=1, strength=0.5, batch=8)
 FACES = attribute_models.Experiment(

@@ -18,77 +18,44 @@ from biaslib.statistics.proportions import compare_shares, share_interval
 from biaslib.store import stored
 
 # what a picture shows -> the column of the world's table that draws it; the world's own cue is one of them
-CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
+_CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
     "birds": {
-        "water behind the bird": "background",
-        "a warm plumage": "tone",
-        "facing right": "facing",
-        "a long bill": "bill",
-        "a large bird": "scale",
-        "bright light": "light",
+        "water behind the bird": "background", "a warm plumage": "tone", "facing right": "facing",
+        "a long bill": "bill", "a large bird": "scale", "bright light": "light",
     },
     "pets": {
-        "a ball beside it": "ball",
-        "a bright coat": "shade",
-        "a garden": "garden",
-        "facing right": "facing",
-        "a plump animal": "plump",
-        "bright light": "light",
+        "a ball beside it": "ball", "a bright coat": "shade", "a garden": "garden",
+        "facing right": "facing", "a plump animal": "plump", "bright light": "light",
     },
     "faces": {
-        "the clan's face": "Clan",
-        "glasses": "Eyeglasses",
-        "lipstick": "Wearing_Lipstick",
-        "earrings": "Wearing_Earrings",
-        "a wide face": "face_width",
-        "bright light": "light",
+        "the clan's face": "Clan", "glasses": "Eyeglasses", "lipstick": "Wearing_Lipstick",
+        "earrings": "Wearing_Earrings", "a wide face": "face_width", "bright light": "light",
     },
     "scenes": {
-        "a mug": "mug",
-        "a book": "book",
-        "a pair of glasses": "glasses",
-        "a ball": "ball",
-        "a large robot": "robot_size",
-        "bright light": "light",
+        "a mug": "mug", "a book": "book", "a pair of glasses": "glasses",
+        "a ball": "ball", "a large robot": "robot_size", "bright light": "light",
     },
-}
+}  # fmt: skip
 NONE: Final = "none of them"
 EDITED: Final = 200  # balanced images that each candidate is put into and taken out of
-_ENDS: Final = (0.1, 0.9)  # the shares of the world's own values that stand for little and much
-_RESAMPLES: Final = 500
-_SHUFFLE: Final = 20_101
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a player writes down before an envelope is opened.
+    """What a player writes down before an envelope is opened."""
 
-    Attributes:
-        cue: one of the world's candidates, or `NONE`.
-        strength: of the bias in the training images, in [0, 1]; 0 with `NONE`.
-    """
-
-    cue: str
-    strength: float
+    cue: str  # one of the world's candidates, or `NONE`
+    strength: float  # of the bias in the training images, in [0, 1]; 0 with `NONE`
 
 
 def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
-    """The models in the envelopes: the same number is the same model, other numbers are others.
-
-    Args:
-        trials: all models of the game.
-        envelopes: whole numbers >= 0, below the number of models.
-        seed: of the shuffle.
-
-    Raises:
-        BiaslibError: for a number that has no model, or one given twice.
-    """
+    """The models of the game in the envelopes: the same number is the same model, other numbers are others."""
     if any(not 0 <= number < len(trials) for number in envelopes) or len(set(envelopes)) < len(envelopes):
         raise BiaslibError(
             f"envelopes must be different whole numbers from 0 to {len(trials) - 1}, one for each model, "
             f"not {list(envelopes)}."
         )
-    order = np.random.default_rng([seed, _SHUFFLE]).permutation(len(trials))
+    order = np.random.default_rng([seed, 20_101]).permutation(len(trials))
     return [trials[order[number]] for number in envelopes]
 
 
@@ -98,20 +65,14 @@ def cue_dependence(model: Measured, *, seed: int = 0) -> pd.DataFrame:
     On balanced images no candidate says anything of the target, so that a model that leans on none is as often right
     where a candidate agrees with the target (both there, or neither) as where it does not.
 
-    Args:
-        model: its measurements.
-        seed: of the bootstrap over images.
-
-    Returns:
-        A row a candidate: `candidate`, `agree` and `oppose` (accuracy there, Wilson intervals), `gap` (their
-        difference, Newcombe's interval), `worst` (accuracy of the worst of the four groups of target and candidate,
-        Wilson's interval), `mcc` (of answers and candidate, percentile interval), `p` and `p_holm` of the gap,
-        corrected over the candidates.
+    A row a candidate: `candidate`, `agree` and `oppose` (accuracy there, Wilson intervals), `gap` (their difference,
+    Newcombe's interval), `worst` (accuracy of the worst of the four groups of target and candidate, Wilson's interval),
+    `mcc` (of answers and candidate, percentile interval), `p` and `p_holm` of the gap, corrected over the candidates.
     """
     rows = []
     rng = np.random.default_rng(seed)
     factors = balanced(model.trial)
-    for candidate, column in CANDIDATES[model.trial.world].items():
+    for candidate, column in _CANDIDATES[model.trial.world].items():
         values = factors[column].to_numpy()
         there = values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
         agree = there == model.truth
@@ -133,53 +94,32 @@ def cue_dependence(model: Measured, *, seed: int = 0) -> pd.DataFrame:
 
 
 def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
-    """What is in the envelopes: the true effect of every candidate on each model's answer.
+    """What is in the envelopes: for each model a table of `candidate` and `effect`, the true one on its answer.
 
-    Each of some balanced images is drawn with little and with much of the candidate, and all else the same.
-
-    Returns:
-        For each model a row a candidate: `candidate` and `effect`, mean of P(target | much) - P(target | little), an
-        Interval over images.
+    Balanced images are drawn with little and with much of the candidate, and all else the same; the effect is the mean
+    of P(target | much) - P(target | little), an Interval over images.
     """
-    probabilities = run.many(trials)
-    return [
-        pd.DataFrame(
-            {
-                "candidate": list(CANDIDATES[trial.world]),
-                "effect": [interval(pair[:, 1] - pair[:, 0], bounds=(-1, 1)) for pair in values],
-            }
-        )
-        for trial, values in zip(trials, probabilities, strict=True)
-    ]
+    tables = []
+    for trial, probabilities in zip(trials, _probabilities.many(trials), strict=True):
+        effect = [interval(pair[:, 1] - pair[:, 0], bounds=(-1, 1)) for pair in probabilities]
+        tables.append(pd.DataFrame({"candidate": list(_CANDIDATES[trial.world]), "effect": effect}))
+    return tables
 
 
 def attention(model: Measured, regions: Sequence[str]) -> dict[str, float]:
     """Mean mask score of the model's maps with each of these regions; NaN where no image has region and map."""
     masks = pictures(model.trial).masks
-    scores = {region: metrics.mask_score(model.map, masks[region]) for region in regions}
-    return {
-        region: float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-        for region, values in scores.items()
-    }
+    # pandas leaves NaN out, and gives NaN where nothing is left
+    return {region: float(pd.Series(metrics.mask_score(model.map, masks[region])).mean()) for region in regions}
 
 
 def score(guess: Guess, trial: Trial) -> dict[str, float]:
     """What a guess is worth: 2 points for whether the model was biased, 2 for the cue, 2 for the strength.
 
     The last are 2 (1 - 2 |guess - strength|), none where it is off by a half or more. A guess of `NONE` gets all six
-    where that is true; where it is not, it gets only what the strength 0 is worth.
-
-    Args:
-        guess: as it was written down.
-        trial: what was in the envelope.
-
-    Returns:
-        `biased`, `cue`, `strength` and `total`.
-
-    Raises:
-        BiaslibError: for a cue that is no candidate of the world, or a strength out of range.
+    where that is true; where it is not, it gets only what the strength 0 is worth. Beside these the `total`.
     """
-    known = (*CANDIDATES[trial.world], NONE)
+    known = (*_CANDIDATES[trial.world], NONE)
     if guess.cue not in known or not 0 <= guess.strength <= 1:
         raise BiaslibError(
             f"A guess is one of {', '.join(known)} and a strength from 0 to 1, not {guess.cue!r} and {guess.strength}."
@@ -195,15 +135,15 @@ def score(guess: Guess, trial: Trial) -> dict[str, float]:
 
 def answer(trial: Trial) -> Guess:
     """The guess that is right."""
-    own = next(words for words, column in CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
+    own = next(words for words, column in _CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
     return Guess(own if trial.strength > 0 else NONE, trial.strength)
 
 
 def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
     """The guess of a player who reads the table of `cue_dependence` and nothing else.
 
-    The candidate with the widest gap, where the corrected test reports it, with the size of its correlation with the
-    answers as the strength.
+    That is the candidate with the widest gap, where the corrected test reports it; its correlation with the answers is
+    the strength.
     """
     widest = table.iloc[int(np.argmax([abs(gap.estimate) for gap in table["gap"]]))]
     if not widest["p_holm"] < level:
@@ -212,14 +152,14 @@ def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
 
 
 @stored("dial-candidates")
-def run(trial: Trial) -> np.ndarray:
+def _probabilities(trial: Trial) -> np.ndarray:
     """(candidates, images, 2) probability of the target with little and with much of each."""
     model, factors = recipes.load(trial.recipe), balanced(trial)
     table = factors.head(EDITED)
     probabilities = []
-    for column in CANDIDATES[trial.world].values():
+    for column in _CANDIDATES[trial.world].values():
         values = table[column].to_numpy()
-        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], _ENDS)
+        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], (0.1, 0.9))
         edited = [table.assign(**{column: np.full(len(table), end).astype(values.dtype)}) for end in ends]
         images = [trial.drawn_by.render(rows, size=trial.size).images for rows in edited]
         probabilities.append([probability(trial.world, training.predict(model, some)) for some in images])
@@ -233,6 +173,6 @@ def _worst(model: Measured, there: np.ndarray) -> Interval:
 
 
 def _mcc(answers: np.ndarray, there: np.ndarray, rng: np.random.Generator) -> Interval:
-    drawn = rng.integers(len(answers), size=(_RESAMPLES, len(answers)))
+    drawn = rng.integers(len(answers), size=(500, len(answers)))
     values = matthews_correlation(answers[drawn], there[drawn])
     return Interval(float(matthews_correlation(answers, there)), *percentile_ends(values), len(answers))

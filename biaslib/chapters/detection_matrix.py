@@ -15,10 +15,9 @@ from biaslib.dial.catalogue import METRICS
 from biaslib.dial.trials import PLACES
 from biaslib.figures import theme, tooltip
 
-TRUTH: Final = "True causal effect"
+_TRUTH: Final = "True causal effect"
 _CORNERS: Final = np.array([(-0.46, -0.43), (0.46, -0.43), (0.46, 0.43), (-0.46, 0.43)])
 _GAP, _LEFT, _HEAD, _ROW = 0.9, 11.5, 6.0, 0.0255  # columns, columns, rows, and a row's height by the page's width
-_EXAMPLE: Final = 11  # seed of the pictures over the blocks
 
 
 class _Square(NamedTuple):
@@ -42,7 +41,7 @@ def detection_matrix(
     Args:
         powers: of `verdicts.powers`, for one architecture a world; one audited model is shown.
         false_positives: of `verdicts.false_positive_counts`, likewise.
-        effects: columns world, strength and effect (mean true effect).
+        effects: world, strength and effect (mean true effect).
         images: test images that the auditor has.
     """
     shown = [world for world in PLACES if world in set(powers["world"])]
@@ -81,7 +80,7 @@ def detection_matrix(
 
 def _rows(known: set[str]) -> dict[str, float]:
     """Where the truth and every metric that was measured stand, with a gap between families."""
-    rows, place, last = {TRUTH: 0.0}, 0.0, ""
+    rows, place, last = {_TRUTH: 0.0}, 0.0, ""
     for metric in METRICS.values():
         if metric.name in known:
             place += 1.0 if metric.family == last else 1.5
@@ -101,7 +100,7 @@ def _draw(ax: Axes, squares: Sequence[_Square]) -> None:
 def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
     """One image of the world without the cue and with it, over its block."""
     drawn_by, width = worlds.get(world), min(columns / 2, 3.0)
-    table = drawn_by.factors(40, strength=0.0, seed=_EXAMPLE)
+    table = drawn_by.factors(40, strength=0.0, seed=11)
     row = table[table[drawn_by.target].astype(bool)].head(1)
     limits = ax.get_xlim(), ax.get_ylim()
     for at, cue in enumerate((0, 1)):

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -26,37 +25,26 @@ from biaslib.recipes import CelebA, Drawn
 from biaslib.store import fingerprint, parallel, provenance, stored
 from biaslib.worlds.faces import STRENGTH
 
-State = dict[str, torch.Tensor]
+_State = dict[str, torch.Tensor]
 
-SOURCES: Final = ("generated", "celeba")
-LOG: Final = ("images", "level", "alpha", "critic", "generator")
+_LOG: Final = ("images", "level", "alpha", "critic", "generator")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorSetup:
-    """One generator, the encoder of its images, and the faces it is trained on.
+    """One generator, the encoder of its images, and the faces it is trained on."""
 
-    Attributes:
-        source: "generated" (`worlds.faces`) or "celeba".
-        images: how many different faces it is shown; of CelebA's as many as there are, at most.
-        strength: the generated world's dial; its default gives CelebA's correlations.
-        detail: of the generated faces, see `worlds.faces`; 1 is for generators of few pixels.
-        gan: how the generator is grown; its last level is the faces' size, its seed also the faces'.
-        encoder: how the encoder is trained.
-        threads: on which both are trained, whatever cores there are: their last bits depend on it.
-    """
-
-    source: str = "generated"
-    images: int = 30_000
-    strength: float = STRENGTH
-    detail: float = 1.0
-    gan: GanConfig = field(default_factory=GanConfig)
+    source: str = "generated"  # `worlds.faces`, or "celeba"
+    images: int = 30_000  # different faces that it is shown; of CelebA's as many as there are, at most
+    strength: float = STRENGTH  # the generated world's dial; the default gives CelebA's correlations
+    detail: float = 1.0  # of the generated faces, see `worlds.faces`; 1 is for generators of few pixels
+    gan: GanConfig = field(default_factory=GanConfig)  # its last level is the faces' size, its seed also the faces'
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    threads: int = 1
+    threads: int = 1  # on which both are trained, whatever cores there are: their last bits depend on it
 
     def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {self.source!r}.")
+        if self.source not in ("generated", "celeba"):
+            raise BiaslibError(f"source must be generated or celeba, not {self.source!r}.")
         if self.threads < 1:
             raise BiaslibError(f"threads must be at least 1, not {self.threads}.")
         if self.gan.size != 4 * 2 ** len(self.encoder.widths):
@@ -80,7 +68,7 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _recipe(seed: int) -> GeneratorSetup:
+def _book_setup(seed: int) -> GeneratorSetup:
     """32 pixels, in widths of which two generators with their encoders have room in the repository."""
     gan = GanConfig(
         widths=(96, 96, 64, 32), growth=((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), images=160_000,
@@ -89,17 +77,15 @@ def _recipe(seed: int) -> GeneratorSetup:
     return GeneratorSetup(gan=gan, encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed))
 
 
-# what `biaslib grow` trains and keeps
-RECIPES: Final = {f"faces-{seed}": _recipe(seed) for seed in range(2)}
+# what `biaslib grow` trains and saves
+SETUPS: Final = {f"faces-{seed}": _book_setup(seed) for seed in range(2)}
 
 
 def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
     """32 pixels within minutes on two cores: another loss and a penalty at every fourth step, for a first look.
 
-    Args:
-        images: shown to the generator; its encoder is shown half as many.
-        seed: of everything.
-        threads: see `GeneratorSetup`; two are 1.7 times as fast as one, unless another generator has the other core.
+    The generator is shown so many images, its encoder half as many. Two threads are 1.7 times as fast as one, unless
+    another generator has the other core.
     """
     gan = GanConfig(
         widths=(96, 96, 64, 32), images=images, loss="r1", penalty=0.5, penalty_every=4, learning_rate=2e-3,
@@ -110,100 +96,68 @@ def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Generator
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A generator and its encoder, on the CPU, in evaluation mode.
-
-    Attributes:
-        generator: latent codes to images.
-        encoder: images to latent codes.
-        frames: (chunks, faces, size, size, 3) uint8: the same codes after every part of the training.
-        log: a row each part: images shown, level, alpha, and the mean losses of critic and generator.
-        latent_correlation: (latent,) between each number of a code and what the encoder makes of its image.
-    """
+class FaceGenerator:
+    """A generator and its encoder, on the CPU, in evaluation mode."""
 
     generator: Generator
     encoder: Encoder
-    frames: np.ndarray
-    log: pd.DataFrame
-    latent_correlation: np.ndarray
+    frames: np.ndarray  # (chunks, faces, size, size, 3) uint8: the same codes after every part of the training
+    log: pd.DataFrame  # a row each part: images shown, level, alpha, and the mean losses of critic and generator
+    latent_correlation: np.ndarray  # (latent,) of each number of a code with what the encoder makes of its image
 
-
-def trained(setups: Sequence[GeneratorSetup]) -> list[Trained]:
-    """The generators, in this order, trained side by side where the store lacks them.
-
-    A training that was killed goes on where it was, the generator's and the encoder's: their checkpoints are removed
-    only when the result is stored.
-
-    Raises:
-        BiaslibError: where CelebA's files are missing.
-    """
-    states = train.many(setups)
-    for setup in setups:
-        shutil.rmtree(_checkpoints(setup), ignore_errors=True)
-    return [_restored(setup, state) for setup, state in zip(setups, states, strict=True)]
+    @property
+    def size(self) -> int:
+        """Height and width of its images, in pixels."""
+        return int(4 * 2 ** (len(self.generator.widths) - 1))
 
 
 @stored("face-generator")
-def train(setup: GeneratorSetup) -> State:
-    """All tensors of one generator and its encoder, trained on the set-up's threads: cores do not change them."""
+def train(setup: GeneratorSetup) -> _State:
+    """All tensors of one generator and its encoder, trained on the set-up's threads: cores do not change them.
+
+    A training that was killed goes on where it was.
+    """
     return parallel.on_threads(setup.threads, _train, setup)
 
 
-def kept(name: str) -> tuple[Trained, dict[str, Any]]:
-    """A generator that comes with the book, and the record of its training.
-
-    Args:
-        name: of a file in `book/generators`, such as "faces-0".
-
-    Returns:
-        The generator, and its record: `command`, `preset` (the recipe), `experiment` (all settings), `device`, `date`,
-        `commit`, `seconds`.
+def load(generator: str | GeneratorSetup) -> FaceGenerator:
+    """A generator with its encoder: one that comes with the book, by its name, or one to be trained.
 
     Raises:
-        BiaslibError: where there is none of this name, it cannot be read, or its recipe has changed since.
+        BiaslibError: where there is none of this name, it cannot be read, or its set-up has changed since.
     """
-    weights, record = _files(name)
-    if not weights.is_file():
-        there = ", ".join(names()) or "none"
-        raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
-    if name not in RECIPES:
-        raise BiaslibError(f"{name} has no recipe in face_generators.RECIPES: it cannot be built.")
-    try:
-        state = _unpacked(safetensors.torch.load_file(weights))
-        found, described = _restored(RECIPES[name], state), json.loads(record.read_text(encoding="utf-8"))
-        recorded_recipe = described["experiment"]
-    except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
-    if recorded_recipe != json.loads(json.dumps(dataclasses.asdict(RECIPES[name]))):
+    if isinstance(generator, str):
+        return _read(generator)[0]
+    return _restored(generator, _trained(generator))
+
+
+def record(name: str) -> dict[str, Any]:
+    """How a generator of the book was trained: `command`, `experiment` (its set-up), `commit`, `seconds` ..."""
+    return _read(name)[1]
+
+
+def named_generators(retrain_images: int | None = None, *, seed: int = 0) -> dict[str, str | GeneratorSetup]:
+    """What pages call the generators -> those that come with the book; or one that is grown here, from so many images.
+
+    Raises:
+        BiaslibError: where those of the book are missing.
+    """
+    if retrain_images is not None:
+        return {"the one grown here": quick(retrain_images, seed=seed)}
+    if not (names := _names()):
         raise BiaslibError(
-            f"The generator {name} was grown by another recipe than face_generators.RECIPES has now: "
-            f"grow it again with `biaslib grow {name}`, or take the recipe back."
+            "The book's generators are missing from book/generators: restore them from git, or, on a page that has "
+            "this parameter, run with retrain=true."
         )
-    return found, described
+    return {f"generator {number}": name for number, name in enumerate(names, start=1)}
 
 
-def names() -> list[str]:
-    """The generators that come with the book."""
-    return sorted(path.stem for path in _folder().glob("*.safetensors"))
-
-
-def said(name: str) -> str:
-    """How pages call a generator: "generator 1" for faces-0; another name stays as it is."""
-    number = name.removeprefix("faces-")
-    return f"generator {int(number) + 1}" if number.isdigit() else name
-
-
-def keep(name: str) -> Path:
-    """Trains one of `RECIPES` and writes it to `book/generators`, at lower precision, with its record.
-
-    Raises:
-        BiaslibError: for an unknown recipe.
-    """
-    if name not in RECIPES:
-        raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(RECIPES)}.")
-    setup, start = RECIPES[name], perf_counter()
-    state = train(setup)
-    shutil.rmtree(_checkpoints(setup), ignore_errors=True)
+def train_for_book(name: str) -> Path:
+    """Trains one of `SETUPS` and writes it to `book/generators`, at lower precision, with its record."""
+    if name not in SETUPS:
+        raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
+    setup, start = SETUPS[name], perf_counter()
+    state = _trained(setup)
     record = {
         "command": f"biaslib grow {name}",
         "preset": name,
@@ -221,13 +175,46 @@ def keep(name: str) -> Path:
     return weights
 
 
+def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
+    """A generator of the book, and the record of its training."""
+    weights, file = _files(name)
+    if not weights.is_file():
+        there = ", ".join(_names()) or "none"
+        raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
+    if name not in SETUPS:
+        raise BiaslibError(f"{name} has no recipe in face_generators.SETUPS: it cannot be built.")
+    try:
+        generator = _restored(SETUPS[name], _unpacked(safetensors.torch.load_file(weights)))
+        training = json.loads(file.read_text(encoding="utf-8"))
+        recorded_setup = training["experiment"]
+    except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
+    if recorded_setup != json.loads(json.dumps(dataclasses.asdict(SETUPS[name]))):
+        raise BiaslibError(
+            f"The generator {name} was grown by another recipe than face_generators.SETUPS has now: "
+            f"grow it again with `biaslib grow {name}`, or take the recipe back."
+        )
+    return generator, training
+
+
+def _names() -> list[str]:
+    return sorted(path.stem for path in _folder().glob("*.safetensors"))
+
+
+def _trained(setup: GeneratorSetup) -> _State:
+    """From the store, which has it before its checkpoints are removed."""
+    state = train(setup)
+    shutil.rmtree(_checkpoints(setup), ignore_errors=True)
+    return state
+
+
 def _checkpoints(setup: GeneratorSetup) -> Path:
     """The folder of what a training leaves when it is killed."""
     name = fingerprint.of_value([setup, fingerprint.of_code(_train)])
     return store.root() / "checkpoints" / f"face-generator-{name}"
 
 
-def _train(setup: GeneratorSetup) -> State:
+def _train(setup: GeneratorSetup) -> _State:
     folder = _checkpoints(setup)
     grown = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
     print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
@@ -236,26 +223,26 @@ def _train(setup: GeneratorSetup) -> State:
         **{f"generator.{name}": tensor for name, tensor in grown.generator.state_dict().items()},
         **{f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()},
         "frames": torch.from_numpy(grown.frames),
-        "log": torch.tensor([[row[name] for name in LOG] for row in grown.log], dtype=torch.float64),
+        "log": torch.tensor([[row[name] for name in _LOG] for row in grown.log], dtype=torch.float64),
         "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
     }
 
 
-def _restored(setup: GeneratorSetup, state: State) -> Trained:
+def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
     generator = Generator(latent=setup.gan.latent, widths=setup.gan.widths)
     encoder = Encoder(latent=setup.gan.latent, size=setup.gan.size, widths=setup.encoder.widths)
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         network.load_state_dict(own)
         network.to(memory_format=torch.channels_last).eval()  # convolutions read this memory order faster
-    log = pd.DataFrame(state["log"].numpy(), columns=list(LOG))
+    log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
     frames = state["frames"].to(torch.uint8).numpy()
-    return Trained(generator, encoder, frames, log, state["latent_correlation"].numpy())
+    return FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())
 
 
-def _packed(state: State) -> State:
+def _packed(state: _State) -> _State:
     """As it is kept: large layers in bytes with a scale a row, the rest in half precision, a few of the pictures."""
-    packed: State = {}
+    packed: _State = {}
     for name, tensor in state.items():
         if name == "frames":
             packed[name] = tensor[::4, :8].contiguous()
@@ -270,7 +257,7 @@ def _packed(state: State) -> State:
     return packed
 
 
-def _unpacked(packed: State) -> State:
+def _unpacked(packed: _State) -> _State:
     state = {}
     for name, tensor in packed.items():
         if f"scale.{name}" in packed:

@@ -1,7 +1,7 @@
 """Codes of generated faces, directions along which attributes come, and what says which attributes a face has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -11,12 +11,12 @@ from torch import nn
 
 from biaslib import training
 from biaslib.chapters import face_generators
-from biaslib.chapters.attribute_models import Experiment, known_attributes
+from biaslib.chapters.attribute_models import Experiment
+from biaslib.chapters.face_generators import FaceGenerator, GeneratorSetup
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.gan.encoder import encoded
-from biaslib.gan.networks import Generator
 from biaslib.recipes import load, train
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
@@ -31,18 +31,12 @@ BALANCED_ON: Final = ("Smiling", "Clan")
 MANIPULATED: Final = (
     "Eyeglasses", "Wearing_Hat", "Black_Hair", "Blond_Hair", "Gray_Hair", "Mouth_Slightly_Open", "Smiling",
 )  # fmt: skip
-LEAST_ACCURACY: Final = 0.7  # of the plane
-LEAST_JUDGED: Final = 0.9  # balanced accuracy of the attribute classifiers
-LEAST_DRAWN: Final = 1 / 3  # of the share among rendered faces
+# accuracy of the plane, balanced accuracy of the attribute classifiers, and share of what is seen in rendered faces
+TESTABLE_FROM: Final = {"accuracy": 0.7, "judged": 0.9, "drawn": 1 / 3}
 # columns of the world's table that no label tells; "backdrop" is how light the background is
-UNLABELLED_FACTORS: Final = (
+_UNLABELLED_FACTORS: Final = (
     "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
 )  # fmt: skip
-WAYS: Final = ("encoded", "generated")
-_LEAST_R2: Final = 0.5
-_PENALTY: Final = 30.0
-_SHARE_TESTED: Final = 0.2
-_RESAMPLES: Final = 1000
 # rendered faces of the regression, of attribute classifiers and of codes are others than those of the models under
 # audit, and codes are others than those of the audits; there are no other photographs
 _REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED, _CODES_SEED = 5_000_000, 6_000_000, 7_000_000, 8_000_000
@@ -57,12 +51,8 @@ def attribute_classifiers(
     audited models learn from the same photographs, the first of the training split, so that they may share an error.
     """
     detail = 1.0 if source == "generated" else 0.0
-    return [
-        Experiment(
-            source=source, images=images, epochs=epochs, size=size, seed=_CLASSIFIERS_SEED + number, detail=detail
-        )
-        for number in range(count)
-    ]
+    first = Experiment(source=source, images=images, epochs=epochs, size=size, seed=_CLASSIFIERS_SEED, detail=detail)
+    return [replace(first, seed=first.seed + number) for number in range(count)]
 
 
 def attribute_probabilities(
@@ -70,7 +60,7 @@ def attribute_probabilities(
 ) -> pd.DataFrame:
     """What attribute classifiers say of images (N, size, size, 3) uint8: the mean of their probabilities.
 
-    N rows, one column an attribute, in [0, 1]; `attributes` name what each output tells.
+    `attributes` name what each output tells, and the columns.
     """
     if not networks:
         raise BiaslibError("There are no attribute classifiers to ask: train at least one.")
@@ -85,84 +75,77 @@ def attribute_probabilities(
 def testable_attributes(
     accuracy: pd.DataFrame, judged: pd.Series, drawn: pd.DataFrame, rendered: pd.Series
 ) -> pd.Series:
-    """Which attributes generators can be asked about: a plane parts their codes, they are recognised, and drawn.
+    """Which attributes generators can be asked about: more than `TESTABLE_FROM` with every one of them.
 
     Args:
         accuracy: of the linear classifier of codes: a row an attribute, a column a generator; NaN where none was
-            fitted. It has to be above .7 with every generator.
-        judged: balanced accuracy of the attribute classifiers on rendered faces; above .9.
+            fitted.
+        judged: balanced accuracy of the attribute classifiers on rendered faces.
         drawn: a row an attribute, a column a generator: share of its faces in which the classifiers see the attribute.
-        rendered: the same of rendered faces, a third of which every generator has to reach; not 0.
+        rendered: the same of rendered faces; none can be asked about that is never seen in these.
     """
-    often = drawn.div(rendered.where(rendered > 0), axis=0).min(axis=1) >= LEAST_DRAWN
-    return (accuracy.min(axis=1, skipna=False) > LEAST_ACCURACY) & (judged > LEAST_JUDGED) & often
+    often = drawn.div(rendered.where(rendered > 0), axis=0).min(axis=1) >= TESTABLE_FROM["drawn"]
+    return (accuracy.min(axis=1, skipna=False) > TESTABLE_FROM["accuracy"]) & (judged > TESTABLE_FROM["judged"]) & often
 
 
-@dataclass(frozen=True)
 class NuisanceRegressor:
-    """Reads factors that no label tells from images of one size: a linear regression on the pixels."""
+    """Reads factors that no label tells from images: a linear regression on the pixels, fitted on rendered faces.
 
-    size: int  # of the images, in pixels
-    r2: pd.Series  # of each factor, on rendered faces that the regression was not fitted on
-    weights: np.ndarray  # (factors, size · size · 3), for pixels in [-1, 1] and factors in standard deviations
-    offset: np.ndarray  # (factors,)
+    Args:
+        size: of the images, in pixels.
+        count: rendered faces, of which a fifth are left out of the fit for R².
+    """
+
+    def __init__(self, size: int = 32, *, count: int = 6000) -> None:
+        fit = _regression(size, count)
+        self.size = size
+        self.r2 = pd.Series(fit["r2"], index=list(_UNLABELLED_FACTORS))  # of each factor, on faces left out
+        self._weights, self._offset = fit["weights"], fit["offset"]
 
     @property
     def factors(self) -> list[str]:
         """Those with an R² of at least .5; the others cannot be read from the pixels."""
-        return [str(name) for name in self.r2.index[self.r2 >= _LEAST_R2]]
+        return [str(name) for name in self.r2.index[self.r2 >= 0.5]]
 
     def __call__(self, images: np.ndarray) -> pd.DataFrame:
         """The factors of images (N, size, size, 3) uint8, in standard deviations over rendered faces."""
         if images.shape[1:] != (self.size, self.size, 3):
             raise BiaslibError(f"Factors are read from {self.size} px here, not from images {images.shape[1:]}.")
-        values = _flat(images) @ self.weights.T + self.offset
+        values = _flat(images) @ self._weights.T + self._offset
         return pd.DataFrame(values, columns=list(self.r2.index))[self.factors]
-
-
-def nuisance_regressor(*, size: int = 32, count: int = 6000) -> NuisanceRegressor:
-    """The regression of `UNLABELLED_FACTORS` on rendered faces, of which a fifth are kept back for R²."""
-    fit = _fitted(size, count)
-    r2 = pd.Series(fit["r2"], index=list(UNLABELLED_FACTORS))
-    return NuisanceRegressor(size, r2, fit["weights"], fit["offset"])
 
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """All that codes and their labels depend on; made by `code_request`."""
+    """All that codes and their labels depend on.
 
-    generator: str | face_generators.GeneratorSetup  # the name of one that comes with the book, or one to be trained
-    weights: str  # a fingerprint of its weights and of its encoder's
-    classifiers: tuple[Experiment, ...]  # who label generated faces; () for encoded ones, which have labels
+    Attributes:
+        generator: the name of one that comes with the book, or one to be trained.
+        classifiers: that label generated faces; encoded ones have labels of their own.
+        way: "encoded", rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2), or
+            "generated", faces of random codes with the classifiers' labels.
+        count: how many.
+        seed: of the faces or codes.
+    """
+
+    generator: str | GeneratorSetup
+    classifiers: Sequence[Experiment]
     way: str
     count: int
-    seed: int  # of the faces or codes
+    seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.way not in ("encoded", "generated"):
+            raise BiaslibError(f"way must be encoded or generated, not {self.way!r}.")
+        if self.count < 1:
+            raise BiaslibError(f"count must be at least 1, not {self.count}.")
+        object.__setattr__(self, "classifiers", tuple(self.classifiers) if self.way == "generated" else ())
 
-def code_request(
-    generator: str | face_generators.GeneratorSetup,
-    classifiers: Sequence[Experiment],
-    *,
-    way: str,
-    count: int,
-    seed: int = 0,
-) -> CodeRequest:
-    """What to ask `labelled_codes` for; trains the generator and the classifiers where the store lacks them.
-
-    The way is "encoded", rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2), or
-    "generated", faces of random codes with the classifiers' labels.
-    """
-    if way not in WAYS:
-        raise BiaslibError(f"way must be {' or '.join(WAYS)}, not {way!r}.")
-    if count < 1:
-        raise BiaslibError(f"count must be at least 1, not {count}.")
-    labelling = tuple(classifiers) if way == "generated" else ()
-    train.many([classifier.recipe for classifier in labelling])
-    networks = generator_of(generator)
-    states = [network.state_dict() for network in (networks.generator, networks.encoder)]
-    # another training under the same name is another generator
-    weights = fingerprint.of_value([{name: tensor.numpy() for name, tensor in state.items()} for state in states])
-    return CodeRequest(generator, weights, labelling, way, count, seed)
+    def fingerprint(self) -> str:
+        """Of the generator's weights and its encoder's: another training under the same name is another generator."""
+        networks = face_generators.load(self.generator)
+        states = [network.state_dict() for network in (networks.generator, networks.encoder)]
+        return fingerprint.of_value([{name: tensor.numpy() for name, tensor in state.items()} for state in states])
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
@@ -170,20 +153,9 @@ def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
 
     The columns are bool: the attributes, and for each unlabelled factor whether it is above rendered faces' mean.
     """
+    train.many([classifier.recipe for classifier in request.classifiers])
     arrays = dict(_labelled(request))
     return arrays.pop("codes"), pd.DataFrame(arrays)
-
-
-def generator_of(generator: str | face_generators.GeneratorSetup) -> face_generators.Trained:
-    """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
-    if isinstance(generator, str):
-        return face_generators.kept(generator)[0]
-    return face_generators.trained([generator])[0]
-
-
-def size_of(generator: Generator) -> int:
-    """Height and width of its images, in pixels."""
-    return int(4 * 2 ** (len(generator.widths) - 1))
 
 
 def directions(
@@ -203,49 +175,41 @@ def directions(
 
 
 @dataclass(frozen=True)
-class AuditDirections:
-    """The directions of an audit with one generator."""
-
+class _AuditDirections:
     fitted: dict[str, Direction]  # of each attribute, as fitted
     vectors: np.ndarray  # (A, latent), of length 1: what faces are moved along, in the same order
-    # (K, latent): what is projected out of random directions, so that a control is treated as what it is compared with;
-    # K is 0 where directions are taken as fitted
-    named: np.ndarray
+    named: np.ndarray  # (K, latent): projected out of random directions, so that a control is treated alike; or K is 0
 
 
-def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogonal: bool = True) -> AuditDirections:
+def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogonal: bool = True) -> _AuditDirections:
     """Directions of attributes without what they share with one another, `BALANCED_ON` and every unlabelled factor.
 
     They are fitted on the codes asked for, and left as fitted where they need not be orthogonal.
     """
     codes, labels = labelled_codes(request)
-    names = (*BALANCED_ON, *(str(name) for name in labels if name in UNLABELLED_FACTORS))
+    names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS))
     # a factor that is the same on all faces has no direction
     varied = [name for name in names if labels[name].any() and not labels[name].all()]
     others = [name for name in varied if name not in attributes] if orthogonal else []
     fitted = directions(codes, labels, [*attributes, *others], seed=request.seed)
     own, named = {name: fitted[name] for name in attributes}, as_matrix(fitted)
     if not orthogonal:
-        return AuditDirections(own, named, named[:0])
-    return AuditDirections(own, orthogonalised(named)[: len(own)], named)
+        return _AuditDirections(own, named, named[:0])
+    return _AuditDirections(own, orthogonalised(named)[: len(own)], named)
 
 
 def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, Interval]:
     """How much directions change what they are named after, and how much the others of these attributes.
 
-    Args:
-        changes: (A, A, N): along the direction of attribute a, the change of each attribute b on N codes.
-        seed: of the bootstrap over codes.
-
-    Returns:
-        The mean over attributes of the mean change of the own one; the mean over all pairs of the absolute mean change
-        of another one; and the second over the first, so that a shorter way is not taken for a cleaner one (NaN where
-        the first is not positive). With 95 % intervals over codes.
+    `changes` (A, A, N): along the direction of attribute a, the change of each attribute b on N codes. The mean over
+    attributes of the mean change of the own one; the mean over all pairs of the absolute mean change of another one;
+    and the second over the first, so that a shorter way is not taken for a cleaner one (NaN where the first is not
+    positive). With 95 % intervals over codes.
     """
     if changes.ndim != 3 or changes.shape[0] != changes.shape[1] or len(changes) < 2:
         raise BiaslibError(f"changes must be (A, A, N) of at least two attributes, not {changes.shape}.")
     count = changes.shape[2]
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), _RESAMPLES) / count
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), 1000) / count
     # the first column is the estimate itself
     means = changes @ np.concatenate([np.full((1, count), 1 / count), drawn]).T
     own = np.einsum("aar->ar", means).mean(axis=0)
@@ -255,52 +219,46 @@ def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, I
 
 
 @stored("face-looks")
-def _fitted(size: int, count: int) -> dict[str, np.ndarray]:
+def _regression(size: int, count: int) -> dict[str, np.ndarray]:
     from sklearn.linear_model import Ridge
 
     table = Faces().factors(count, strength=STRENGTH, seed=_REGRESSION_SEED, detail=1.0)
     faces = Faces().render(table, size=size, regions=("background",))
     behind = faces.masks["background"]
     table["backdrop"] = (faces.images.mean(axis=3) * behind).sum((1, 2)) / np.maximum(behind.sum((1, 2)), 1)
-    factors = table[list(UNLABELLED_FACTORS)].to_numpy(float)
+    factors = table[list(_UNLABELLED_FACTORS)].to_numpy(float)
     factors = (factors - factors.mean(0)) / factors.std(0)
-    pixels, split = _flat(faces.images), round((1 - _SHARE_TESTED) * count)
-    model = Ridge(alpha=_PENALTY).fit(pixels[:split], factors[:split])
+    pixels, split = _flat(faces.images), round(0.8 * count)
+    model = Ridge(alpha=30.0).fit(pixels[:split], factors[:split])
     missed = np.square(model.predict(pixels[split:]) - factors[split:]).mean(0) / factors[split:].var(0)
     return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
 
 
 @stored("face-codes")
 def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
-    networks = generator_of(request.generator)
-    size = size_of(networks.generator)
+    networks = face_generators.load(request.generator)
     if request.way == "encoded":
-        codes, labels, images = _encoded_faces(networks, size, request.count, _FACES_SEED + request.seed)
+        codes, labels, images = _encoded_faces(networks, request.count, _FACES_SEED + request.seed)
     else:
         classifiers = [load(classifier.recipe) for classifier in request.classifiers]
-        codes, labels, images = _generated_faces(
-            networks.generator, classifiers, request.count, _CODES_SEED + request.seed
-        )
-    labels = pd.concat([labels, nuisance_regressor(size=size)(images) > 0], axis=1)
+        codes, labels, images = _generated_faces(networks, classifiers, request.count, _CODES_SEED + request.seed)
+    labels = pd.concat([labels, NuisanceRegressor(networks.size)(images) > 0], axis=1)
     return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
 
 
-def _encoded_faces(
-    networks: face_generators.Trained, size: int, count: int, seed: int
-) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+def _encoded_faces(networks: FaceGenerator, count: int, seed: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
     """Codes that the encoder gives rendered faces, the faces' true labels, and the faces."""
     table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
-    images = Faces().render(table, size=size, regions=()).images
-    labels = table[list(known_attributes("generated"))].astype(bool)
-    return encoded(networks.encoder, images), labels, images
+    images = Faces().render(table, size=networks.size, regions=()).images
+    return encoded(networks.encoder, images), table[list(Faces.attributes)].astype(bool), images
 
 
 def _generated_faces(
-    generator: Generator, classifiers: Sequence[nn.Module], count: int, seed: int
+    networks: FaceGenerator, classifiers: Sequence[nn.Module], count: int, seed: int
 ) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
     """Codes drawn at random, what attribute classifiers say of their images, and the images."""
-    codes = latent_codes(count, generator.latent, seed=seed)
-    images = draw(generator, codes)
+    codes = latent_codes(count, networks.generator.latent, seed=seed)
+    images = draw(networks.generator, codes)
     return codes, attribute_probabilities(classifiers, images) >= 0.5, images
 
 

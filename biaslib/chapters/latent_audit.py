@@ -4,7 +4,7 @@ After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -17,6 +17,8 @@ from biaslib import training
 from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment
+from biaslib.chapters.face_generators import GeneratorSetup
+from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
@@ -30,7 +32,6 @@ CLEAN: Final = "tied to nothing"
 STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
-_POWER: Final = 0.8
 # codes and directions of the audit are not those that attribute directions were fitted on
 _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
 
@@ -38,37 +39,30 @@ _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
 def target_classifiers(
     tied_to: str, mcc: float, count: int, *, images: int = 6000, kept: int = 3000, epochs: int = 6, seed: int = 0
 ) -> list[Experiment]:
-    """Classifiers of smiles whose training faces tie smiles to another attribute.
+    """Classifiers of smiles whose training faces tie smiles to another attribute, each with its own faces.
 
     Args:
         tied_to: the attribute.
         mcc: its correlation with `Smiling` among the training faces; 0 for an unbiased reference model.
-        count: how many classifiers, each with its own faces.
+        count: how many classifiers.
         images: drawn for each, before faces are left out.
         kept: how many are left, the same for every correlation.
         epochs: passes over them.
         seed: of the first classifier.
     """
-    return [
-        Experiment(
-            attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed + number,
-            correlation=(TARGET, mcc), tied_to=tied_to,
-        )
-        for number in range(count)
-    ]  # fmt: skip
+    first = Experiment(
+        attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed,
+        correlation=(TARGET, mcc), tied_to=tied_to,
+    )  # fmt: skip
+    return [replace(first, seed=seed + number) for number in range(count)]
 
 
 @dataclass(frozen=True)
-class LineUp:
-    """Classifiers of smiles that are audited together, by what smiles are tied to in their training faces.
+class _LineUp:
+    """Classifiers of smiles that are audited together, by what smiles are tied to in their training faces."""
 
-    Attributes:
-        classifiers: a name for each kind -> its classifiers; the first kind is tied to nothing.
-        tied_to: the name of each other kind -> the attribute.
-    """
-
-    classifiers: dict[str, list[Experiment]]
-    tied_to: dict[str, str]
+    classifiers: dict[str, list[Experiment]]  # a name for each kind -> its classifiers; the first is tied to nothing
+    tied_to: dict[str, str]  # the name of each other kind -> the attribute
 
     @property
     def everyone(self) -> tuple[Experiment, ...]:
@@ -93,59 +87,32 @@ def line_up(
     kept: int,
     epochs: int,
     seed: int,
-) -> LineUp:
-    """Classifiers whose smiles are tied to nothing, and a kind for each tie; the rest as for `target_classifiers`.
-
-    Raises:
-        BiaslibError: where the lists differ in length, a kind has fewer than two models, or a tie is to an attribute
-            that is not among the audited ones.
-    """
+) -> _LineUp:
+    """Classifiers whose smiles are tied to nothing, and a kind for each tie; the rest as for `target_classifiers`."""
     if not len(ties) == len(correlations) == len(models):
         raise BiaslibError("ties, correlations and models describe the same classifiers: give as many of each.")
     if min(clean_models, *models) < 2:
         raise BiaslibError("intervals are over models: give clean_models >= 2 and models >= 2 for each tie.")
     if strange := set(ties) - set(attributes):
         raise BiaslibError(f"{', '.join(sorted(strange))}, to which smiles are tied, must be among the attributes.")
-    recipe = {"images": images, "kept": kept, "epochs": epochs, "seed": seed}
-    names = [
-        f"tied to {attribute.replace('_', ' ').lower().removeprefix('wearing ')} ({mcc:g})"
-        for attribute, mcc in zip(ties, correlations, strict=True)
-    ]
-    tied = {
-        name: target_classifiers(attribute, mcc, count, **recipe)
-        for name, attribute, mcc, count in zip(names, ties, correlations, models, strict=True)
-    }
-    return LineUp(
-        {CLEAN: target_classifiers(ties[0], 0.0, clean_models, **recipe)} | tied, dict(zip(names, ties, strict=True))
-    )
-
-
-def audited_generators(
-    retrain_images: int | None = None, *, seed: int = 0
-) -> dict[str, str | face_generators.GeneratorSetup]:
-    """What pages call the generators -> those that come with the book; or one that is grown here, from so many images.
-
-    Raises:
-        BiaslibError: where those of the book are missing.
-    """
-    if retrain_images is not None:
-        return {"the one grown here": face_generators.quick(retrain_images, seed=seed)}
-    if not face_generators.names():
-        raise BiaslibError(
-            "The book's generators are missing from book/generators: restore them from git, or run with retrain=true."
-        )
-    return {face_generators.said(name): name for name in face_generators.names()}
+    options = {"images": images, "kept": kept, "epochs": epochs, "seed": seed}
+    classifiers, tied_to = {CLEAN: target_classifiers(ties[0], 0.0, clean_models, **options)}, {}
+    for attribute, mcc, count in zip(ties, correlations, models, strict=True):
+        kind = f"tied to {attribute.replace('_', ' ').lower().removeprefix('wearing ')} ({mcc:g})"
+        classifiers[kind] = target_classifiers(attribute, mcc, count, **options)
+        tied_to[kind] = attribute
+    return _LineUp(classifiers, tied_to)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DirectionAudit:
     """An audit with one generator."""
 
-    generator: str | face_generators.GeneratorSetup  # the name of one that comes with the book, or one to be trained
+    generator: str | GeneratorSetup  # the name of one that comes with the book, or one to be trained
     target_classifiers: tuple[Experiment, ...]  # under audit, of one output each
     attribute_classifiers: tuple[Experiment, ...]  # models of all attributes, which say what else a direction changes
     attributes: tuple[str, ...]  # along whose directions faces are moved
-    way: str = "encoded"  # what directions are fitted on, see `latent.code_request`
+    way: str = "encoded"  # what directions are fitted on, see `latent.CodeRequest`
     orthogonal: bool = True  # see `latent.audit_directions`; random directions are treated alike
     fitted: int = 4000  # codes that directions are fitted on
     codes: int = 200  # at which the classifiers are asked
@@ -154,23 +121,31 @@ class DirectionAudit:
     seed: int = 0  # of all codes and directions
 
     def __post_init__(self) -> None:
-        if self.way not in latent.WAYS:
-            raise BiaslibError(f"way must be {' or '.join(latent.WAYS)}, not {self.way!r}.")
+        _ = self.request  # says what is wrong with the way and the codes
         if not {STEP, -STEP} <= set(self.steps):
             raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
         if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
             raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
-        recipe = face_generators.RECIPES.get(self.generator) if isinstance(self.generator, str) else self.generator
+        setup = face_generators.SETUPS.get(self.generator) if isinstance(self.generator, str) else self.generator
         sizes = {model.size for model in (*self.target_classifiers, *self.attribute_classifiers)}
-        if recipe and sizes - {recipe.gan.size}:  # an unknown name is refused where it is looked for
+        if setup and sizes - {setup.gan.size}:  # an unknown name is refused where it is looked for
             raise BiaslibError(
-                f"The generator draws faces of {recipe.gan.size} px, but classifiers or judges read "
-                f"{', '.join(str(size) for size in sorted(sizes - {recipe.gan.size}))} px: train them at its size."
+                f"The generator draws faces of {setup.gan.size} px, but classifiers or judges read "
+                f"{', '.join(str(size) for size in sorted(sizes - {setup.gan.size}))} px: train them at its size."
             )
+
+    @property
+    def request(self) -> CodeRequest:
+        """For the codes that directions are fitted on."""
+        return CodeRequest(self.generator, self.attribute_classifiers, self.way, self.fitted, self.seed)
+
+    def fingerprint(self) -> str:
+        """Of the generator's weights, which its name does not say."""
+        return self.request.fingerprint()
 
 
 @dataclass(frozen=True)
-class DirectionAuditResult:
+class _DirectionAuditResult:
     """What came of an audit of M classifiers along A attributes' and R random directions, by S steps from N codes."""
 
     audit: DirectionAudit
@@ -194,21 +169,15 @@ class DirectionAuditResult:
         return scores[:, :, steps.index(step)] - scores[:, :, steps.index(-step)]
 
 
-def direction_audits(audits: Sequence[DirectionAudit]) -> list[DirectionAuditResult]:
+def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditResult]:
     """The audits' results, in their order; generators and models are trained where the store lacks them.
 
     Raises:
         BiaslibError: for an unknown generator, or faces of too few kinds to fit a direction.
     """
     everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
-    train.many([model.recipe for several in everyone for model in several])
-    keys = []
-    for audit in audits:
-        judges = audit.attribute_classifiers
-        request = latent.code_request(audit.generator, judges, way=audit.way, count=audit.fitted, seed=audit.seed)
-        keys.append((audit, request))
-    results = _audited.many(keys)
-    return [_result(audit, arrays) for audit, arrays in zip(audits, results, strict=True)]
+    train.many([model.recipe for models in everyone for model in models])
+    return [_result(audit, arrays) for audit, arrays in zip(audits, _audited.many(audits), strict=True)]
 
 
 def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
@@ -223,8 +192,8 @@ def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame
         random: (G, R) along random directions.
 
     Returns:
-        A row a direction: `change` (mean over generators), `chance` (what one standard deviation of chance is for such
-        a mean), `t`, `p` two-sided, `p_holm` corrected over the directions. NaN where all random changes are 0.
+        A row a direction: `change` (mean over generators), `chance` (its standard deviation by chance), `t`, `p`
+        two-sided, `p_holm` corrected over the directions. NaN where all random changes are 0.
     """
     if len(changes) != len(random) or random.size == 0:
         raise BiaslibError(
@@ -245,7 +214,7 @@ def minimum_detectable_change(chance: float, draws: int, directions: int) -> flo
         draws: random directions of all generators together.
         directions: of attributes, over which p-values are corrected (as the first of Holm's steps does, for all).
     """
-    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(_POWER, draws))
+    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(0.8, draws))
 
 
 def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
@@ -255,27 +224,24 @@ def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total:
     much b changes, as judged) times (b's exact effect).
 
     Args:
-        judged: a row a direction, named by its attribute, which is not the classifier's own; a column each attribute or
-            unlabelled factor: how much it changes.
+        judged: a row a direction, named by its attribute; a column each attribute or factor: how much it changes.
         effects: of each of these: the exact effect of a whole change.
         total: the change found along each direction.
 
     Returns:
         A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute
-        came), `target` (leakage into what the classifier tells), `leaked` (into all other columns), `rest`, `total`;
+        came), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`;
         `own + target + leaked + rest = total`.
     """
     if missing := [name for name in judged.columns if name not in effects]:
         raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
-    products = judged.to_numpy() * np.array([effects[name] for name in judged.columns])
-    own = np.array([row[judged.columns.get_loc(name)] for name, row in zip(judged.index, products, strict=True)])
-    target = products[:, judged.columns.get_loc(TARGET)] if TARGET in judged.columns else np.zeros(len(products))
-    total_ = total[judged.index].to_numpy()
-    columns = {
-        "exact": [effects[name] for name in judged.index], "own": own, "target": target,
-        "leaked": products.sum(axis=1) - own - target, "rest": total_ - products.sum(axis=1), "total": total_,
-    }  # fmt: skip
-    return pd.DataFrame(columns, index=judged.index)
+    products = judged * pd.Series({name: effects[name] for name in judged.columns})
+    explained = products.to_numpy().sum(axis=1)
+    table = pd.DataFrame({"exact": [effects[name] for name in judged.index]}, index=judged.index)
+    table["own"] = [products.loc[name, name] for name in judged.index]
+    table["target"] = products.get(TARGET, 0.0)
+    table["leaked"] = explained - table["own"] - table["target"]
+    return table.assign(rest=total[judged.index] - explained, total=total[judged.index])
 
 
 def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, factors: Sequence[str]) -> pd.DataFrame:
@@ -290,13 +256,13 @@ def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, facto
 
 
 @stored("face-sensitivity")
-def _audited(audit: DirectionAudit, request: latent.CodeRequest) -> dict[str, np.ndarray]:
-    generator = latent.generator_of(audit.generator).generator
-    factors_of = latent.nuisance_regressor(size=latent.size_of(generator))
+def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
+    networks = face_generators.load(audit.generator)
+    generator, factors_of = networks.generator, latent.NuisanceRegressor(networks.size)
     targets, judges = (
         [load(model.recipe) for model in several] for several in (audit.target_classifiers, audit.attribute_classifiers)
     )
-    directions = latent.audit_directions(request, audit.attributes, orthogonal=audit.orthogonal)
+    directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)
     vectors = directions.vectors
     controls = project_out(
         random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed), directions.named
@@ -329,11 +295,11 @@ def _audited(audit: DirectionAudit, request: latent.CodeRequest) -> dict[str, np
     }  # fmt: skip
 
 
-def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> DirectionAuditResult:
+def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionAuditResult:
     judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
     accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(audit.attributes))
     same = {name: arrays[name] for name in ("before", "along", "random", "vectors", "controls")}
-    return DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
+    return _DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
 
 
 @stored("face-slopes")

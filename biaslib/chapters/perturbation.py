@@ -11,26 +11,25 @@ from scipy.special import softmax
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS
-from biaslib.chapters import localisation
-from biaslib.chapters.localisation import Arrays, EvaluationImages
-from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting, world_of
+from biaslib.chapters import planted_models
+from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, EvaluationImages, PlantedSetup
 from biaslib.errors import BiaslibError
-from biaslib.recipes import load, train
+from biaslib.recipes import Drawn, load, train
 from biaslib.samples import Samples
 from biaslib.store import stored
 
 RANDOM: Final = "Random"
 # orders that need no map: the mask of the part that is all that counts
 OBJECT, CUE = "Object's mask", "Cue's mask"
-ORDERS: Final = (*METHODS, RANDOM, OBJECT, CUE)
+_ORDERS: Final = (*METHODS, RANDOM, OBJECT, CUE)
 _NOISE_IMAGES: Final = 64
 
 
 @dataclass(frozen=True)
-class CueLogits:
+class _CueLogits:
     """A model's logits for the same N test images with the cue and without it."""
 
-    setting: Setting
+    setup: PlantedSetup
     truth: np.ndarray  # (N,) class of each image
     with_cue: np.ndarray  # (N, classes)
     without: np.ndarray  # (N, classes); nothing but the cue differs
@@ -40,8 +39,8 @@ class CueLogits:
         """(N, classes), of the test images at a strength of the bias; None: without the cue."""
         if strength is None:
             return self.without
-        world = self.setting.world("test")
-        cued = world.factors(len(self.truth), strength=strength, seed=self.seed)[world.cue].to_numpy(bool)
+        data = self.setup.data("test", len(self.truth), strength=strength, seed=self.seed)
+        cued = data.table()[data.get_world().cue].to_numpy(bool)
         return np.where(cued[:, None], self.with_cue, self.without)
 
     def correct(self, strength: float | None) -> np.ndarray:
@@ -51,7 +50,7 @@ class CueLogits:
     @property
     def effect(self) -> np.ndarray:
         """(N,) how far the cue raises the probability of the class it was planted with, in [-1, 1]."""
-        favoured = USE_CASES[self.setting.use_case].favoured
+        favoured = USE_CASES[self.setup.use_case].favoured
         return softmax(self.with_cue, axis=1)[:, favoured] - softmax(self.without, axis=1)[:, favoured]
 
 
@@ -76,32 +75,27 @@ class Destruction:
 
 
 @dataclass(frozen=True)
-class Curves:
-    """What destroying n images in several orders does to one model."""
+class _Curves:
+    """What destroying n images in several orders does to one model; NaN for wrong answers."""
 
-    setting: Setting
+    setup: PlantedSetup
     favoured: np.ndarray  # (n,) whether the image is one of the class that the cue was planted with
-    correct: np.ndarray  # (n,) whether the model is right about it; the others were not destroyed
-    # words of `ORDERS` -> (n, steps + 1) score of the explained class; NaN for wrong answers, and in the order of the
-    # cue's mask for images without the cue
-    orders: Arrays
+    correct: np.ndarray  # (n,) whether the model is right about it
+    orders: dict[str, np.ndarray]  # of `_ORDERS` -> (n, steps + 1) score of the explained class; NaN for no cue's mask
     cue_regions: np.ndarray  # (n,) how many regions the cue touches; 0 for images without it
 
     def fall_without_cue(self) -> np.ndarray:
-        """(n,) how far the score has fallen when the cue's mask has just been destroyed, and nothing else.
-
-        NaN for wrong answers, for images without the cue, and for cues of more regions than there are steps.
-        """
+        """(n,) how far the score has fallen when just the cue's mask is destroyed; NaN where steps do not suffice."""
         values = self.orders[CUE]
         left = values[np.arange(len(values)), np.minimum(self.cue_regions, values.shape[1] - 1)]
         return np.where(self.cue_regions < values.shape[1], values[:, 0] - left, np.nan)
 
 
 @dataclass(frozen=True)
-class Exchanges:
+class _Exchanges:
     """What a model answers when one part of an image is exchanged and nothing else is."""
 
-    setting: Setting
+    setup: PlantedSetup
     truth: np.ndarray  # (N,) class of the image as it is
     original: np.ndarray  # (N, classes) probabilities, or logits where the destruction's output is these
     other_object: np.ndarray  # the same with the object of another class in its place
@@ -118,91 +112,75 @@ class Exchanges:
         return np.asarray(self.original[rows, self.truth] - left)
 
 
-def cue_logits(settings: Sequence[Setting], *, images: int = 600, seed: int = TEST_SEED) -> list[CueLogits]:
-    """What each model says of the same test images with the cue and without it.
-
-    A test at any strength needs no more: the images are the same, and the cue comes or goes. Models are trained where
-    the store lacks them.
-    """
-    train.many([setting.recipe for setting in settings])
-    results = _cue_logits.many([(setting, images, seed) for setting in settings])
-    return [CueLogits(setting, seed=seed, **arrays) for setting, arrays in zip(settings, results, strict=True)]
+def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int = TEST_SEED) -> list[_CueLogits]:
+    """What each model says of the same test images with the cue and without: all that a test at any strength needs."""
+    train.many([setup.recipe for setup in setups])
+    results = _cue_logits.many([(setup, images, seed) for setup in setups])
+    return [_CueLogits(setup, seed=seed, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
-def curves(settings: Sequence[Setting], evaluation: EvaluationImages, destruction: Destruction) -> list[Curves]:
-    """Perturbation curves of each model for its own maps, for a random order, and for the true masks.
-
-    The first of the evaluation's images of either kind are destroyed.
-    """
-    localisation.maps(settings, evaluation)
-    results = _curves.many([(setting, evaluation, destruction) for setting in settings])
+def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[_Curves]:
+    """Perturbation curves for a model's own maps, a random order and the true masks, on the first images of a kind."""
+    planted_models.maps(setups, evaluation)
+    results = _curves.many([(setup, evaluation, destruction) for setup in setups])
     named = ("favoured", "correct", "cue_regions")
     return [
-        Curves(setting, orders={order: arrays[order] for order in ORDERS}, **{name: arrays[name] for name in named})
-        for setting, arrays in zip(settings, results, strict=True)
+        _Curves(setup, orders={order: arrays[order] for order in _ORDERS}, **{name: arrays[name] for name in named})
+        for setup, arrays in zip(setups, results, strict=True)
     ]
 
 
-def exchanges(settings: Sequence[Setting], evaluation: EvaluationImages, destruction: Destruction) -> list[Exchanges]:
-    """What each model answers for the evaluation's images when their object, their cue or everything is exchanged.
+def exchanges(
+    setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
+) -> list[_Exchanges]:
+    """What each model answers when the images' object, cue or everything (by the destruction's noise) is exchanged."""
+    results = _exchanges.many([(setup, evaluation, destruction) for setup in setups])
+    return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
-    Of the destruction count the noise, which stands in for everything, its seed, and the output.
-    """
-    results = _exchanges.many([(setting, evaluation, destruction) for setting in settings])
-    return [Exchanges(setting, **arrays) for setting, arrays in zip(settings, results, strict=True)]
 
-
-def exchanged(setting: Setting, evaluation: EvaluationImages) -> dict[str, Samples]:
-    """The evaluation's images as they are (`original`), with `other_object`, and with `other_cue`.
-
-    Raises:
-        BiaslibError: for photos, whose object cannot be exchanged.
-    """
-    if setting.source != "generated":
-        raise BiaslibError(
-            f"parts of {setting.source} cannot be exchanged exactly: take a setting of a generated world."
-        )
-    case = USE_CASES[setting.use_case]
-    world = case.world
-    table = world.factors(evaluation.images, strength=evaluation.strength or 0.0, seed=evaluation.seed)
-    if evaluation.strength is None:
-        table = table.assign(**{world.cue: 0})
+def exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Samples]:
+    """The evaluation's generated images as they are (`original`), with `other_object`, and with `other_cue`."""
+    if setup.source != "generated":
+        raise BiaslibError(f"parts of {setup.source} cannot be exchanged exactly: take a setup of a generated world.")
+    world, classes = USE_CASES[setup.use_case].world, len(USE_CASES[setup.use_case].classes)
+    table = setup.data("test", evaluation.images, strength=evaluation.strength, seed=evaluation.seed).table()
     target, cue = table[world.target].to_numpy(), table[world.cue].to_numpy()
-    shift = np.random.default_rng([evaluation.seed, 1]).integers(1, len(case.classes), len(table))
-    other = ((target.astype(int) + shift) % len(case.classes)).astype(target.dtype)
+    shift = np.random.default_rng([evaluation.seed, 1]).integers(1, classes, len(table))
+    other = ((target.astype(int) + shift) % classes).astype(target.dtype)
     tables = {
         "original": table,
         "other_object": table.assign(**{world.target: other}),
         "other_cue": table.assign(**{world.cue: (1 - cue.astype(int)).astype(cue.dtype)}),
     }
-    return {name: world.render(edited, size=setting.size) for name, edited in tables.items()}
+    return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
 
 
 @stored("planted-answers")
-def _cue_logits(setting: Setting, images: int, seed: int) -> Arrays:
-    model = load(setting.recipe)
-    with_cue, without = (_cued(setting.use_case, setting.source, images, cue, setting.size, seed) for cue in (1, 0))
+def _cue_logits(setup: PlantedSetup, images: int, seed: int) -> dict[str, np.ndarray]:
+    model = load(setup.recipe)
+    data = setup.data("test", images, strength=0.0, seed=seed)
+    with_cue, without = _cued(data, 1), _cued(data, 0)
     return {
-        "truth": _truth(setting, without),
+        "truth": setup.truth(without),
         "with_cue": training.predict(model, with_cue.images),
         "without": training.predict(model, without.images),
     }
 
 
 @functools.lru_cache(maxsize=2)
-def _cued(use_case: str, source: str, images: int, cue: int, size: int, seed: int) -> Samples:
-    world = world_of(use_case, source, "test")
-    return world.render(world.factors(images, strength=0.0, seed=seed).assign(**{world.cue: cue}), size=size)
+def _cued(data: Drawn, cue: int) -> Samples:
+    world = data.get_world()
+    return world.render(data.table().assign(**{world.cue: cue}), size=data.size)
 
 
 @stored("planted-curves")
-def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruction) -> Arrays:
-    case = USE_CASES[setting.use_case]
-    samples, maps = evaluation.samples(setting), localisation.maps([setting], evaluation)[0]
+def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
+    case = USE_CASES[setup.use_case]
+    samples, maps = evaluation.samples(setup), planted_models.maps([setup], evaluation)[0]
     truth, favoured = maps["truth"], maps["truth"] == case.favoured
     rows = np.concatenate([np.flatnonzero(kind)[: destruction.images] for kind in (favoured, ~favoured)])
     correct = maps["logits"][rows].argmax(axis=1) == truth[rows]
-    model = load(setting.recipe)
+    model = load(setup.recipe)
     model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
@@ -212,10 +190,10 @@ def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruc
     }
     relevance[RANDOM] = None
     relevance[OBJECT] = np.asarray(samples.masks[case.world.regions[0]])[rows].astype(np.float32)
-    relevance[CUE] = cue = _cue_masks(setting, samples, rows)
+    relevance[CUE] = cue = _cue_masks(setup, samples, rows)
     touched = [_regions_touched(mask > 0, destruction.region) for mask in cue]
     arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array(touched)}
-    for order in ORDERS:
+    for order in _ORDERS:
         wanted = relevance[order]
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
@@ -228,9 +206,9 @@ def _curves(setting: Setting, evaluation: EvaluationImages, destruction: Destruc
     return arrays
 
 
-def _cue_masks(setting: Setting, samples: Samples, rows: np.ndarray) -> np.ndarray:
+def _cue_masks(setup: PlantedSetup, samples: Samples, rows: np.ndarray) -> np.ndarray:
     """Where the cue is, float32; nowhere in images without it."""
-    world = USE_CASES[setting.use_case].world
+    world = USE_CASES[setup.use_case].world
     there = samples.labels[world.cue].to_numpy(bool)[rows]
     region = "ball" if "ball" in world.regions else "background"
     return np.asarray(samples.masks[region])[rows].astype(np.float32) * there[:, None, None]
@@ -243,21 +221,17 @@ def _regions_touched(mask: np.ndarray, region: int) -> int:
 
 
 @stored("planted-exchanges")
-def _exchanges(setting: Setting, evaluation: EvaluationImages, destruction: Destruction) -> Arrays:
-    model, samples = load(setting.recipe), exchanged(setting, evaluation)
+def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
+    model, samples = load(setup.recipe), exchanged(setup, evaluation)
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])
     rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)
     images = {name: changed.images for name, changed in samples.items()} | {"noise": noise}
     answers = {name: _outputs(model, destruction.output, pixels) for name, pixels in images.items()}
-    return {"truth": _truth(setting, samples["original"]), **answers}
+    return {"truth": setup.truth(samples["original"]), **answers}
 
 
 def _outputs(model: torch.nn.Module, output: str, images: np.ndarray) -> np.ndarray:
     """(N, classes) probabilities, or logits."""
     logits = training.predict(model, images)
     return np.asarray(softmax(logits, axis=1)) if output == "probability" else logits
-
-
-def _truth(setting: Setting, samples: Samples) -> np.ndarray:
-    return samples.labels[USE_CASES[setting.use_case].world.target].to_numpy(int)

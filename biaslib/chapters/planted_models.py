@@ -1,87 +1,85 @@
-"""Classifiers with a planted bias: cats beside a ball, apples on apple trees, drawn or in photos; through the store."""
+"""Classifiers with a planted bias, drawn or in photos: their training, where they look, and how alike they look."""
 
-from collections.abc import Sequence
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from torch import nn
+import numpy as np
+import pandas as pd
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
 
-from biaslib import models
+from biaslib import attribution, metrics, models, training
+from biaslib.attribution import METHODS, Method
+from biaslib.datasets import fruits360, registry
 from biaslib.errors import BiaslibError
-from biaslib.recipes import Drawn, Recipe, Setup, load_many, target_of_world
+from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
+from biaslib.statistics.detection import Side, flagged
+from biaslib.store import stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
+from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes
 
-SOURCES: Final = ("generated", "photos")
+_Arrays = dict[str, np.ndarray]
+
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
-
-
-@dataclass(frozen=True)
-class UseCase:
-    """A target, and a cue that one class of it is made to be seen with (Schaaf et al. 2021, section 3.1).
-
-    Attributes:
-        world: that draws it.
-        classes: words for the classes, in the order of the logits.
-        favoured: the class with the cue.
-        objects: what relevance is measured on: words -> region and class; on images of that class alone, and where the
-            region is there.
-        small: the regions that the paper extends by half of their area.
-        boxed: whether the paper measures on boxes around the regions instead of on their outlines.
-    """
-
-    world: World
-    classes: tuple[str, ...]
-    favoured: int
-    objects: dict[str, tuple[str, int]]
-    small: tuple[str, ...]
-    boxed: bool
-
-
-USE_CASES: Final = {
-    "pets": UseCase(
-        world=Pets(),
-        classes=("dog", "cat"),
-        favoured=1,
-        objects={"Cat": ("animal", 1), "Dog": ("animal", 0), "Ball": ("ball", 1)},
-        small=("ball",),
-        boxed=True,
-    ),
-    "fruits": UseCase(
-        world=Fruits(),
-        classes=NAMES,
-        favoured=APPLE,
-        objects={name.capitalize(): ("fruit", number) for number, name in enumerate(NAMES)},
-        small=("fruit",),
-        boxed=False,
-    ),
+# what the paper's toolbox computed under the name of the last one
+TOOLBOX: Final = "ε-LRP, toolbox"
+_WITH_TOOLBOX: Final = METHODS | {
+    TOOLBOX: functools.partial(attribution.epsilon_lrp, eps=10.0, rule="toolbox", scaled=True)
+}
+# methods beyond the paper's, by their names in the grad-cam library
+LIBRARY: Final[dict[str, Method]] = {
+    "LayerCAM": attribution.library_cam("LayerCAM"),
+    "Grad-CAM++": attribution.library_cam("GradCAMPlusPlus"),
+    "EigenCAM": attribution.library_cam("EigenCAM"),
 }
 
 
+@dataclass(frozen=True)
+class _UseCase:
+    """A target, and a cue that one class of it is made to be seen with (Schaaf et al. 2021, section 3.1)."""
+
+    world: World
+    classes: tuple[str, ...]  # words, in the order of the logits
+    favoured: int  # the class with the cue
+    objects: dict[str, tuple[str, int]]  # what relevance is measured on -> its region and the class that has it
+    small: tuple[str, ...]  # the regions that the paper extends by half of their area
+    boxed: bool  # whether the paper measures on boxes around the regions instead of on their outlines
+
+
+USE_CASES: Final = {
+    "pets": _UseCase(
+        world=Pets(), classes=("dog", "cat"), favoured=1, small=("ball",), boxed=True,
+        objects={"Cat": ("animal", 1), "Dog": ("animal", 0), "Ball": ("ball", 1)},
+    ),
+    "fruits": _UseCase(
+        world=Fruits(), classes=NAMES, favoured=APPLE, small=("fruit",), boxed=False,
+        objects={name.capitalize(): ("fruit", number) for number, name in enumerate(NAMES)},
+    ),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
-class Setting(Setup):
+class PlantedSetup(Setup):
     """One model and the images it is trained on; the defaults are those of the book's quick runs.
+
+    What is not said here is as `TrainingConfig` has it.
 
     Attributes:
         use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
-        source: of the images: "generated" or "photos" (see `planting.photos`).
-        architecture: a name that `models.build` knows.
+        source: of the images: "generated" or "photos" (see `worlds.photos`).
         weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
         frozen: how many of the first convolutions keep the weights they start with.
         strength: of the bias, in [0, 1]: at 1 as in the paper's biased images, at 0 the cue lies beside half of every
             class. None: no image has the cue, as in the paper's unbiased cats and dogs.
         seed: of the images, the initial weights and the order.
         images: for training.
-        size: of the images, in pixels.
-        epochs: passes over the training images.
-        batch: images a step.
-        optimiser: a name that `TrainingConfig` knows.
-        learning_rate: its peak.
-        momentum: of sgd and rmsprop.
-        schedule: of the learning rate.
         validation: how many images the epoch is chosen by, of the same strength; 0 keeps the last epoch.
         patience: stop after so many epochs without a better validation loss; None never stops.
     """
@@ -108,8 +106,8 @@ class Setting(Setup):
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.use_case not in USE_CASES:
             raise BiaslibError(f"use_case must be {' or '.join(USE_CASES)}, not {self.use_case!r}.")
-        if self.source not in SOURCES:
-            raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {self.source!r}.")
+        if self.source not in ("generated", "photos"):
+            raise BiaslibError(f"source must be generated or photos, not {self.source!r}.")
         if self.seed >= TEST_SEED:
             raise BiaslibError(f"seed must be below {TEST_SEED:,}, where those of test images begin, not {self.seed}.")
 
@@ -130,60 +128,221 @@ class Setting(Setup):
         return replace(target_of_world(data, config), validation=chosen_by)
 
     def data(self, split: str, images: int, *, strength: float | None, seed: int) -> Drawn:
-        """Images of a split ("train", "val" or "test") at a strength, as large as the model's."""
-        return data_of(
-            self.use_case, images, strength=strength, size=self.size, seed=seed, source=self.source, split=split
-        )
+        """Images of the model's size; photos of a split ("train", "val" or "test") differ, drawn ones by seed alone."""
+        photos = None if self.source == "generated" else split
+        return Drawn(world=self.use_case, images=images, strength=strength, size=self.size, seed=seed, photos=photos)
 
-    def samples(self, split: str, images: int, *, strength: float | None, seed: int) -> Samples:
-        """These images, with their masks."""
-        return self.data(split, images, strength=strength, seed=seed).with_masks()
-
-    def world(self, split: str) -> World:
-        """What the images of a split are drawn by."""
-        return world_of(self.use_case, self.source, split)
+    def truth(self, samples: Samples) -> np.ndarray:
+        """(N,) class of each image."""
+        return samples.labels[USE_CASES[self.use_case].world.target].to_numpy(int)
 
 
 def grid(
-    setting: Setting, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
-) -> list[Setting]:
-    """The setting for every architecture and strength with its own and the next count - 1 seeds, in this order."""
+    setup: PlantedSetup, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
+) -> list[PlantedSetup]:
+    """The set-up for every architecture and strength with its own and the next count - 1 seeds, in this order."""
     return [
-        replace(setting, architecture=architecture, strength=strength, seed=setting.seed + number)
+        replace(setup, architecture=architecture, strength=strength, seed=setup.seed + number)
         for architecture in architectures
         for strength in strengths
         for number in range(count)
     ]
 
 
-def trained(settings: Sequence[Setting]) -> list[nn.Module]:
-    """The models of the settings, in their order, trained side by side where the store lacks them."""
-    return load_many([setting.recipe for setting in settings])
+@dataclass(frozen=True, kw_only=True)
+class EvaluationImages:
+    """The images that models are explained on, and what of them is explained."""
+
+    images: int = 120
+    strength: float | None = 1.0  # of their bias; the paper explains all models on biased images
+    explained: str = "predicted"  # class, or the "true" one; the same where only correct predictions are used
+    seed: int = TEST_SEED
+
+    def __post_init__(self) -> None:
+        if self.explained not in ("predicted", "true"):
+            raise BiaslibError(f"explained must be predicted or true, not {self.explained!r}.")
+
+    def samples(self, setup: PlantedSetup) -> Samples:
+        """The images, as large as the model's."""
+        return setup.data("test", self.images, strength=self.strength, seed=self.seed).with_masks()
 
 
-def data_of(
-    use_case: str,
-    images: int,
-    *,
-    strength: float | None,
-    size: int,
-    seed: int,
-    source: str = "generated",
-    split: str = "train",
-) -> Drawn:
-    """Images of a use case at a strength, as `Setting` says it.
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """Where an object is taken to be."""
 
-    Generated images are told apart by their seeds alone, photos by their split first.
+    boxes: bool | None = None  # around the regions; None: as in the paper, for cats, dogs and balls, not for fruits
+    extension: float = 0.5  # of the small objects (balls, fruits), as a share of their area
+    cells: bool = False  # whether coarse maps are enlarged as the squares they are made of, not bilinearly
+
+
+def maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages) -> list[_Arrays]:
+    """Every method's map of every image, as the method gives it: (N, h, w) float32 under the method's name.
+
+    Beside them `logits` (N, classes), `truth` (N,) and `explained` (N,), the class that the maps explain.
     """
-    photos = None if source == "generated" else split
-    return Drawn(world=use_case, images=images, strength=strength, size=size, seed=seed, photos=photos)
+    train.many([setup.recipe for setup in setups])
+    return _maps.many([(setup, evaluation) for setup in setups])
 
 
-def pictures(use_case: str, images: int, **drawn: Any) -> Samples:
-    """The images that `data_of` describes, with their masks."""
-    return data_of(use_case, images, **drawn).with_masks()
+def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *, plain: int) -> list[_Arrays]:
+    """The maps that the paper does not have: by the methods of `LIBRARY`, and by all on so many images without the cue.
+
+    The latter have "plain: " before their method's name; beside them `plain truth` and `plain answers`, (plain,).
+    """
+    return _further_maps.many([(setup, evaluation, plain) for setup in setups])
 
 
-def world_of(use_case: str, source: str, split: str) -> World:
-    """What draws the images of a use case: the generated world, or the photos of a split."""
-    return data_of(use_case, 1, strength=0.0, size=64, seed=0, source=source, split=split).get_world()
+def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
+    """Relevance mass and rank accuracy, a row for each model, image, object and method.
+
+    Columns: `model` (its place among the set-ups), `image`, `object` (an image has those of its own class), `method`,
+    `rma`, `rra` (NaN for a map that is 0 everywhere), `area` (the object's share of the image, which is what a map that
+    knows nothing scores) and `correct` (whether the model is right).
+    """
+    maps(setups, evaluation)
+    tables = _scores.many([(setup, evaluation, outline) for setup in setups])
+    return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
+
+
+def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
+    case = USE_CASES[use_case]
+    truth = samples.labels[case.world.target].to_numpy(int)
+    objects = {}
+    for name, (region, number) in case.objects.items():
+        masks = np.asarray(samples.masks[region])
+        rows = np.flatnonzero((truth == number) & masks.any(axis=(1, 2)))
+        masks = masks[rows]
+        if case.boxed if outline.boxes is None else outline.boxes:
+            masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
+        if region in case.small:
+            masks = metrics.dilate_to_area(masks, share=outline.extension)
+        objects[name] = (rows, masks)
+    return objects
+
+
+def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct: np.ndarray) -> tuple[float, float]:
+    """Mean relevance mass and rank accuracy of one model's maps (N, h, w), over images it is right about; else NaN.
+
+    `rows` (n,) are the images that have the object, `masks` (n, H, W) say where it is, `correct` is (N,).
+    """
+    right = correct[rows]
+    if not right.any():
+        return float("nan"), float("nan")
+    fine = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:])
+    measures = metrics.relevance_mass_accuracy, metrics.relevance_rank_accuracy
+    mass, rank = (_mean(measure(fine, masks[right])) for measure in measures)
+    return mass, rank
+
+
+def stand_ins(source: str) -> dict[str, str]:
+    """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
+    if source == "generated":
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
+        there = fruits360.kinds(registry.root())
+    missing = {kind: word for kind, word in there.items() if word != fruits360.KINDS[kind][0]}
+    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in missing.items()}
+
+
+def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
+    """Maps (N, h, w) averaged down to a grid of (N, cells, cells), float32; a cell need not be whole pixels."""
+    return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
+
+
+def _likeness(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Attention-IoU of two models' maps (N, h, w) on a grid of 8 x 8, which every method's have: (N,) in [0, 1]."""
+    return np.asarray(metrics.attention_iou(pooled(maps, 8), pooled(others, 8)))
+
+
+def reference_likeness(
+    maps: np.ndarray,
+    predicted: np.ndarray,
+    reference_maps: Sequence[np.ndarray],
+    reference_predicted: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Mean likeness of one model's maps to each reference model's, over images to which both give the same answer.
+
+    A map explains an answer: those of two different answers may differ with nothing amiss. Each model has (N, h, w)
+    maps of the same images and (N,) classes that these explain. (m,) in [0, 1]; NaN where no answer is the same.
+    """
+    pairs = zip(reference_maps, reference_predicted, strict=True)
+    return np.array([_mean(np.where(predicted == other, _likeness(maps, theirs), np.nan)) for theirs, other in pairs])
+
+
+def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
+    """Which unbiased models the rule reports for their likeness when each is audited with all others as references.
+
+    The others' values are their likeness among themselves: an odd model that was left in them would lower its limit.
+    `pairs` (m, m): the likeness of each model to each; the diagonal and NaN are left out. (m,) bool. Fewer than four
+    models are refused: an audit would leave one pair, with no spread.
+    """
+    if len(pairs) < 4:
+        raise BiaslibError(f"false alarms of likeness need at least 4 twins, not {len(pairs)}.")
+    apart = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs)
+    reported = []
+    for place, own in enumerate(apart):
+        reference = [_mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
+        reported.append(bool(flagged([_mean(own)], reference, side=side, confidence=confidence)[0]))
+    return np.array(reported)
+
+
+def _mean(values: np.ndarray) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
+
+
+@stored("planted-maps")
+def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
+    return _explained(setup, evaluation, _WITH_TOOLBOX)
+
+
+@stored("planted-looks")
+def _further_maps(setup: PlantedSetup, evaluation: EvaluationImages, plain: int) -> _Arrays:
+    made = _explained(setup, evaluation, LIBRARY)
+    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")
+    bare = _explained(setup, without, METHODS | LIBRARY)
+    return (
+        {name: made[name] for name in LIBRARY}
+        | {f"plain: {name}": bare[name] for name in METHODS | LIBRARY}
+        | {"plain truth": bare["truth"], "plain answers": bare["explained"]}
+    )
+
+
+def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mapping[str, Method]) -> _Arrays:
+    """The maps of one model by these methods, and what `maps` has beside them; inside a worker."""
+    samples, model = evaluation.samples(setup), load(setup.recipe)
+    logits = training.predict(model, samples.images)
+    truth = setup.truth(samples)
+    targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
+    pixels = models.to_tensor(samples.images, model=model)
+    made = {name: method(model, pixels, targets[:, None])[:, 0].numpy() for name, method in methods.items()}
+    return made | {"logits": logits, "truth": truth, "explained": targets}
+
+
+@stored("planted-scores")
+def _scores(setup: PlantedSetup, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
+    """The rows of one model."""
+    made = _maps(setup, evaluation)
+    correct = made["logits"].argmax(axis=1) == made["truth"]
+    tables = []
+    for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), outline).items():
+        for method in _WITH_TOOLBOX:
+            fine = _enlarged(made[method][rows], masks.shape[1:], cells=outline.cells)
+            scored = {
+                "image": rows, "object": name, "method": method,
+                "rma": metrics.relevance_mass_accuracy(fine, masks),
+                "rra": metrics.relevance_rank_accuracy(fine, masks),
+                "area": masks.mean(axis=(1, 2)), "correct": correct[rows],
+            }  # fmt: skip
+            tables.append(pd.DataFrame(scored))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
+    times = size[0] // coarse.shape[1]
+    if not cells or times * coarse.shape[1] != size[0]:
+        return metrics.upsample_maps(coarse, *size)
+    return coarse.repeat(times, axis=1).repeat(times, axis=2)

@@ -21,13 +21,9 @@ from biaslib.statistics import Interval, crossed_interval
 from biaslib.statistics.intervals import percentile_ends
 
 _TRIAL: Final = ["moved", "asked", "pair"]
-COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
+_COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
 _ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
 _SYNTHETIC: Final = "synthetic"
-# of synthetic raters: the typical threshold, around which their own lie by a factor of about 1.5, and the standard
-# deviation of what they see around what is there; both in the unit of the changes
-_THRESHOLD, _NOISE = 0.25, 0.15
-_RESAMPLES: Final = 2000
 _SIDE: Final = 256  # of the pictures in the form, in pixels
 
 
@@ -37,9 +33,8 @@ def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -
     The questions are what images are moved along -> the attributes that raters are asked about. One row a trial:
     `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the left.
     """
-    rows = [
-        (moved, asked, pair) for moved, all_asked in questions.items() for asked in all_asked for pair in range(pairs)
-    ]
+    asked = [(moved, attribute) for moved, attributes in questions.items() for attribute in attributes]
+    rows = [(*question, pair) for question in asked for pair in range(pairs)]
     if not rows:
         raise BiaslibError("There is nothing to ask: give at least one direction, one attribute and one pair.")
     rng = np.random.default_rng(seed)
@@ -69,15 +64,9 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
 
     $$S(\mathrm{Perceive}_{a'} \circ G, d_a) = \mathbb{E}_z\big[\mathrm{Perceive}_{a'}(G(z), G(z + d_a))\big]$$
 
-    Args:
-        ratings: as `read` gives them.
-        confidence: of the intervals; higher where several questions are asked at once.
-        seed: of the intervals.
-
-    Returns:
-        Indexed by `moved` and `asked`, in their order of appearance: `change`, the mean answer, in [-1, 1]; `noticed`,
-        the paper's other option, the share of answers that see any difference, in [0, 1]; both with intervals over
-        raters and pairs (NaN ends with one of either); and the numbers of `raters`, `pairs` and `answers`.
+    Indexed by `moved` and `asked`, in their order of appearance: `change`, the mean answer, in [-1, 1]; `noticed`, the
+    paper's other option, the share of answers that see any difference, in [0, 1]; both with intervals over raters and
+    pairs (NaN ends with one of either); and the numbers of `raters`, `pairs` and `answers`.
     """
     table = _checked(ratings, "the table of ratings")
     if table.empty:
@@ -103,23 +92,17 @@ def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
 
     $$\alpha = 1 - D_o / D_e,$$
 
-    the mean squared difference of two raters of one trial over that of any two answers; trials with one rater are left
-    out. 1: all agree; 0: as by chance; below 0: less than that. The interval is over trials, n is their number. NaN
-    where no trial has two raters, or all answers are the same.
+    the mean squared difference of two raters of one trial over that of any two answers, of trials with two raters or
+    more. 1: all agree; 0: as by chance. The interval is over trials. NaN without such trials, or if all answers agree.
     """
     units = _checked(ratings, "the table of ratings").groupby(_TRIAL, sort=False)["answer"]
-    parts = pd.DataFrame(
-        {"n": units.size(), "sum": units.sum(), "squares": units.agg(lambda answers: (answers**2).sum())}
-    )
-    parts = parts[parts["n"] > 1]
+    parts = units.agg(n="size", sum="sum", squares=lambda answers: (answers**2).sum()).query("n > 1").astype(float)
     if parts.empty:
         return Interval(np.nan, np.nan, np.nan, 0)
     count = len(parts)
-    within = 2 * parts["n"] * (parts["squares"] - parts["sum"] ** 2 / parts["n"]) / (parts["n"] - 1)
-    columns = np.column_stack([parts["n"], parts["sum"], parts["squares"], within]).astype(float)
-    rng = np.random.default_rng(seed)
-    weights = np.vstack([np.ones(count), rng.multinomial(count, np.full(count, 1 / count), _RESAMPLES)])
-    n, total, squares, apart = (weights @ columns).T
+    parts["within"] = 2 * parts["n"] * (parts["squares"] - parts["sum"] ** 2 / parts["n"]) / (parts["n"] - 1)
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), 2000)
+    n, total, squares, apart = (np.vstack([np.ones(count), drawn]) @ parts.to_numpy()).T
     any_two = 2 * (squares - total**2 / n) / (n - 1)
     alphas = 1 - np.divide(apart / n, any_two, out=np.full(len(n), np.nan), where=any_two > 1e-12)
     low, high = percentile_ends(alphas[1:]) if count > 1 else (np.nan, np.nan)
@@ -130,48 +113,30 @@ def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 
     """Ratings that nobody gave, to try a study before it is made: **they say nothing about people**.
 
     A drawn rater sees the change with noise, answers "more" or "less" where it exceeds a threshold of their own, and
-    now and then presses any button. They are called "synthetic-1" and so on.
-
-    Args:
-        changes: one row a trial: `moved`, `asked`, `pair` and `change`, how much of the attribute is truly gained.
-        raters: how many.
-        seed: of everything.
-        lapses: share of answers that look at nothing.
+    presses any button in a share of `lapses`. They are called "synthetic-1" and so on. `changes` has one row a trial:
+    `moved`, `asked`, `pair` and `change`, how much of the attribute is truly gained.
     """
     rng = np.random.default_rng(seed)
     tables = []
     for number in range(raters):
-        threshold = _THRESHOLD * np.exp(rng.normal(0, 0.4))
-        visible = changes["change"].to_numpy(float) + rng.normal(0, _NOISE, len(changes))
+        threshold = 0.25 * np.exp(rng.normal(0, 0.4))  # their own differ by a factor of about 1.5
+        visible = changes["change"].to_numpy(float) + rng.normal(0, 0.15, len(changes))
         answer = np.where(np.abs(visible) > threshold, np.sign(visible), 0)
         lapsed = rng.random(len(changes)) < lapses
         answer[lapsed] = rng.integers(-1, 2, lapsed.sum())
-        tables.append(
-            changes[_TRIAL].assign(
-                rater=f"{_SYNTHETIC}-{number + 1}", swapped=rng.random(len(changes)) < 0.5, answer=answer.astype(int)
-            )
-        )
-    return pd.concat(tables, ignore_index=True)[COLUMNS]
-
-
-def are_synthetic(ratings: pd.DataFrame) -> bool:
-    """Whether any of the ratings was drawn and not given."""
-    return bool(ratings["rater"].str.startswith(_SYNTHETIC).any())
+        swapped = rng.random(len(changes)) < 0.5
+        rater = f"{_SYNTHETIC}-{number + 1}"
+        tables.append(changes[_TRIAL].assign(rater=rater, swapped=swapped, answer=answer.astype(int)))
+    return pd.concat(tables, ignore_index=True)[_COLUMNS]
 
 
 def explained(changes: Sequence[Interval], *, attribute: Interval, target: Interval, margin: float) -> str:
-    """What ratings say of a change of the score along a direction (Denton et al. 2019, section 4.4).
+    """What ratings say of changes of the score along a direction (Denton et al. 2019, section 4.4).
 
-    Args:
-        changes: of the score, of each kind of classifier that was asked.
-        attribute: what raters see of the attribute that the direction is named after.
-        target: what raters see of what the classifiers tell, such as the smile.
-        margin: the largest mean answer about the target that counts as none.
-
-    Returns:
-        "no change" where no kind's score is shown to change; "smile seen" where the target is seen to change; "not
-        seen" where the attribute is not seen to come; "classifier" where it is and the target moves by less than the
-        margin; else "unsure". Undefined intervals show nothing.
+    Raters see the attribute that the direction is named after, and the target that classifiers tell, such as the smile.
+    "no change" where no kind of classifier's score is shown to change; "smile seen" where the target is seen to change;
+    "not seen" where the attribute is not seen to come; "classifier" where it is and the target moves by less than the
+    margin; else "unsure". Undefined intervals show nothing.
     """
     if not any(_leaves_zero(change) for change in changes):
         return "no change"
@@ -183,17 +148,16 @@ def explained(changes: Sequence[Interval], *, attribute: Interval, target: Inter
 
 
 class Session:
-    """One rater's way through a plan of `trials`, answer by answer; what is answered is in the CSV file.
+    """One rater's way through a plan of `trials`; the answers are in a CSV file, so that it can go on any day.
 
-    So it can go on any day. Other raters may share the file. A number is a better name than one that tells who it is.
+    Other raters may share the file. A number is a better name than one that tells who it is.
     """
 
     def __init__(self, plan: pd.DataFrame, *, rater: str, path: Path | str) -> None:
         if not rater.strip() or rater.startswith(_SYNTHETIC):
             raise BiaslibError(f"A rater needs a name that does not begin with {_SYNTHETIC!r}, not {rater!r}.")
         self.plan, self.rater, self.path = plan, rater, Path(path)
-        strangers = self._answered() - set(_keys(plan))
-        if strangers:
+        if self._answered() - set(_keys(plan)):
             raise BiaslibError(f"{self.path.name} holds {rater}'s answers to another plan: take another file or name.")
 
     def left(self) -> pd.DataFrame:
@@ -206,13 +170,12 @@ class Session:
         if word not in _ANSWERS:
             raise BiaslibError(f"An answer is {', '.join(_ANSWERS)}, not {word!r}.")
         with FileLock(f"{self.path}.lock"):
-            left = self.left()
-            if left.empty:
+            row = self.left().head(1)
+            if row.empty:
                 raise BiaslibError(f"{self.rater} has answered all {len(self.plan)} trials.")
-            trial = left.iloc[0]
-            answer = -_ANSWERS[word] if trial["swapped"] else _ANSWERS[word]
-            row = pd.DataFrame([{**trial[[*_TRIAL, "swapped"]], "rater": self.rater, "answer": answer}])
-            table = pd.concat([self._table(), row[COLUMNS]], ignore_index=True)
+            answer = np.where(row["swapped"], -_ANSWERS[word], _ANSWERS[word])
+            row = row.assign(rater=self.rater, answer=answer)[_COLUMNS]
+            table = pd.concat([self._table(), row], ignore_index=True)
             with store.replacing(self.path) as partial:
                 table.to_csv(partial, index=False)
 
@@ -227,8 +190,7 @@ class Session:
 def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
     """A form for a live notebook: two faces, a question and three buttons; an `ipywidgets.VBox`.
 
-    Every answer is written to the session's file before the next pair is shown. The pictures are what is moved ->
-    (pairs, 2, H, W, 3) uint8, each pair the image and the moved one.
+    The pictures are what is moved -> (pairs, 2, H, W, 3) uint8, each pair the image and the moved one.
     """
     import ipywidgets as widgets  # takes a moment, and only a live notebook needs it
 
@@ -270,15 +232,14 @@ def _keys(table: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 
 def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    if missing := [column for column in COLUMNS if column not in table.columns]:
-        raise BiaslibError(f"{name} has no column {missing[0]!r}: ratings have {', '.join(COLUMNS)}.")
-    if table[COLUMNS].isna().any(axis=None) or not table["answer"].isin(_ANSWERS.values()).all():
+    if missing := [column for column in _COLUMNS if column not in table.columns]:
+        raise BiaslibError(f"{name} has no column {missing[0]!r}: ratings have {', '.join(_COLUMNS)}.")
+    if table[_COLUMNS].isna().any(axis=None) or not table["answer"].isin(_ANSWERS.values()).all():
         raise BiaslibError(f"{name} has an answer that is not -1, 0 or 1, or an empty cell: mend or remove its row.")
-    twice = table.duplicated(["rater", *_TRIAL])
-    if twice.any():
-        rater = table[twice].iloc[0]["rater"]
-        raise BiaslibError(f"{name} has two answers of {rater} to one trial: remove one of them.")
-    return table[COLUMNS].astype({"pair": int, "swapped": bool, "answer": int})
+    twice = table[table.duplicated(["rater", *_TRIAL])]
+    if not twice.empty:
+        raise BiaslibError(f"{name} has two answers of {twice['rater'].iloc[0]} to one trial: remove one of them.")
+    return table[_COLUMNS].astype({"pair": int, "swapped": bool, "answer": int})
 
 
 def _leaves_zero(value: Interval) -> bool:

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from biaslib.chapters.detection_matrix import TRUTH, detection_matrix
+from biaslib.chapters.detection_matrix import _TRUTH, detection_matrix
 
 
 def test_the_matrix_has_a_row_for_every_metric_that_was_measured():
@@ -14,7 +14,7 @@ def test_the_matrix_has_a_row_for_every_metric_that_was_measured():
     effects = pd.DataFrame([("birds", s, s**2) for s in (0.0, 0.5, 1.0)], columns=["world", "strength", "effect"])
     (axes,) = detection_matrix(powers, false_positives, effects, images=1000).axes
     words = [text.get_text() for text in axes.texts]
-    assert {TRUTH, "Accuracy gap", "birds", "0", "1"} <= set(words)
+    assert {_TRUTH, "Accuracy gap", "birds", "0", "1"} <= set(words)
     assert "Heatmap score" not in words
     pale, filled = axes.collections
     # three truths, one false positive rate, two powers

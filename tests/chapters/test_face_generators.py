@@ -12,7 +12,7 @@ import torch
 from biaslib import store
 from biaslib.book import project
 from biaslib.chapters import face_generators
-from biaslib.chapters.face_generators import RECIPES, GeneratorSetup, kept, names
+from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, load, record
 from biaslib.errors import BiaslibError
 from biaslib.gan import encoder
 from biaslib.gan import training as gan
@@ -34,26 +34,26 @@ def book(tmp_path, monkeypatch):
     """A book with one recipe, and nothing kept yet."""
     here = project.Project(tmp_path)
     monkeypatch.setattr(project, "find", lambda: here)
-    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": TINY})
+    monkeypatch.setattr(face_generators, "SETUPS", {"tiny": TINY})
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
     return here
 
 
 def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
     whole = face_generators._restored(TINY, face_generators.train.compute(TINY))
-    weights = face_generators.keep("tiny")
-    assert names() == ["tiny"]
+    weights = face_generators.train_for_book("tiny")
+    assert face_generators._names() == ["tiny"]
     assert [path.name for path in sorted(weights.parent.iterdir())] == ["tiny.json", "tiny.safetensors"]
-    found, record = kept("tiny")
+    found, trained = load("tiny"), record("tiny")
     codes = latent_codes(20, 8)
     exact, near = (draw(one.generator, codes) for one in (whole, found))
     assert np.abs(exact.astype(int) - near.astype(int)).mean() < 2
     np.testing.assert_allclose(encoded(found.encoder, exact), encoded(whole.encoder, exact), atol=0.15)
     np.testing.assert_array_equal(found.frames, whole.frames[::4, :8])
     assert list(found.log["images"]) == [16, 32, 48, 64]
-    assert record["command"] == "biaslib grow tiny"
-    assert record["experiment"]["gan"]["images"] == 64
-    assert {"preset", "device", "date", "commit", "seconds"} < set(record)
+    assert trained["command"] == "biaslib grow tiny"
+    assert trained["experiment"]["gan"]["images"] == 64
+    assert {"preset", "device", "date", "commit", "seconds"} < set(trained)
 
 
 class Killed(BaseException):
@@ -78,8 +78,8 @@ def kill_while_the_encoder_trains(start):
 
 @pytest.mark.parametrize(
     "start",
-    [lambda: face_generators.trained([TINY]), lambda: face_generators.keep("tiny")],
-    ids=["trained", "keep"],
+    [lambda: load(TINY), lambda: face_generators.train_for_book("tiny")],
+    ids=["load", "train_for_book"],
 )
 def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator_again(
     book, tmp_path, monkeypatch, in_this_process, start
@@ -119,13 +119,13 @@ def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(
 
 
 def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():
-    assert names() == sorted(RECIPES)
-    assert len(names()) >= 2
+    assert face_generators._names() == sorted(SETUPS)
+    assert len(face_generators._names()) >= 2
     folder = project.find().book / "generators"
     assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 4_000_000
-    for name in names():
-        found, record = kept(name)
-        assert record["experiment"] == json.loads(json.dumps(dataclasses.asdict(RECIPES[name])))
+    for name in face_generators._names():
+        found = load(name)
+        assert record(name)["experiment"] == json.loads(json.dumps(dataclasses.asdict(SETUPS[name])))
         images = draw(found.generator, latent_codes(50, 128))
         assert images.shape == (50, 32, 32, 3)
         assert images.astype(float).std(axis=0).mean() > 20  # faces differ
@@ -141,24 +141,24 @@ def test_the_generator_and_its_encoder_have_one_size():
 
 def test_what_is_not_there_is_said(book):
     with pytest.raises(BiaslibError, match="no generator 'tiny' in book/generators, which holds none"):
-        kept("tiny")
+        load("tiny")
     with pytest.raises(BiaslibError, match="no recipe 'tiniest': choose tiny"):
-        face_generators.keep("tiniest")
+        face_generators.train_for_book("tiniest")
 
 
 def test_a_damaged_generator_is_named(book):
-    weights = face_generators.keep("tiny")
+    weights = face_generators.train_for_book("tiny")
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(BiaslibError, match="tiny is damaged"):
-        kept("tiny")
+        load("tiny")
 
 
 def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypatch):
-    face_generators.keep("tiny")
+    face_generators.train_for_book("tiny")
     edited = replace(TINY, gan=replace(TINY.gan, seed=5))
-    monkeypatch.setattr(face_generators, "RECIPES", {"tiny": edited})
+    monkeypatch.setattr(face_generators, "SETUPS", {"tiny": edited})
     with pytest.raises(BiaslibError, match=r"another recipe.*biaslib grow tiny"):
-        kept("tiny")
+        load("tiny")
 
 
 def test_the_pictures_are_the_worlds():
@@ -184,7 +184,10 @@ def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
         replace(TINY, threads=0)
 
 
-def test_generators_have_a_name_for_readers():
-    assert [face_generators.said(name) for name in ("faces-0", "faces-1", "grown here")] == [
-        "generator 1", "generator 2", "grown here",
-    ]  # fmt: skip
+def test_the_generators_of_a_page_are_the_books_or_one_that_is_grown(monkeypatch):
+    assert face_generators.named_generators() == {"generator 1": "faces-0", "generator 2": "faces-1"}
+    (grown,) = face_generators.named_generators(60_000, seed=3).values()
+    assert grown == face_generators.quick(60_000, seed=3)
+    monkeypatch.setattr(face_generators, "_names", list)
+    with pytest.raises(BiaslibError, match="restore them from git"):
+        face_generators.named_generators()

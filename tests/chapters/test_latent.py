@@ -11,16 +11,16 @@ from scipy.special import expit
 from biaslib import training
 from biaslib.chapters import latent
 from biaslib.chapters.attribute_models import trained
-from biaslib.chapters.face_generators import Trained
+from biaslib.chapters.face_generators import FaceGenerator, load
 from biaslib.chapters.latent import (
-    UNLABELLED_FACTORS,
+    _UNLABELLED_FACTORS,
+    CodeRequest,
+    NuisanceRegressor,
     attribute_classifiers,
     attribute_probabilities,
-    code_request,
     directions,
     labelled_codes,
     leaked,
-    nuisance_regressor,
 )
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
@@ -74,8 +74,8 @@ def test_directions_are_balanced_on_smiles_and_the_clan():
 
 
 def test_factors_are_read_from_faces_they_were_not_fitted_on():
-    regressor = nuisance_regressor(size=32, count=1500)
-    assert list(regressor.r2.index) == list(UNLABELLED_FACTORS)
+    regressor = NuisanceRegressor(size=32, count=1500)
+    assert list(regressor.r2.index) == list(_UNLABELLED_FACTORS)
     assert regressor.r2["skin"] > 0.95
     assert regressor.r2["backdrop"] > 0.95
     table = Faces().factors(200, strength=0.0, seed=9, detail=1.0)
@@ -91,8 +91,8 @@ def test_factors_are_read_from_faces_they_were_not_fitted_on():
 
 
 def test_factors_that_noise_hides_are_left_out_and_regressors_refuse_other_sizes():
-    regressor = nuisance_regressor(size=8, count=300)
-    assert len(regressor.factors) < len(UNLABELLED_FACTORS)  # poses are less than a pixel here
+    regressor = NuisanceRegressor(size=8, count=300)
+    assert len(regressor.factors) < len(_UNLABELLED_FACTORS)  # poses are less than a pixel here
     with pytest.raises(BiaslibError, match="read from 8 px"):
         regressor(np.zeros((1, 16, 16, 3), np.uint8))
 
@@ -158,7 +158,8 @@ def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
 
 
 def test_codes_are_labelled_by_what_attribute_classifiers_see(generator):
-    codes, labels, images = latent._generated_faces(generator, [Judge()], 40, 3)
+    networks = FaceGenerator(generator, None, np.zeros(0), pd.DataFrame(), np.zeros(8))
+    codes, labels, images = latent._generated_faces(networks, [Judge()], 40, 3)
     np.testing.assert_array_equal(codes, latent_codes(40, 8, seed=3))
     np.testing.assert_array_equal(images, draw(generator, codes))
     light = training.predict(Judge(), images)[:, 0] >= 0
@@ -170,8 +171,8 @@ def test_codes_are_labelled_by_what_attribute_classifiers_see(generator):
 def test_encoded_faces_keep_their_true_labels(generator):
     torch.manual_seed(1)
     encoder = Encoder(latent=8, size=8, widths=(4,)).eval()
-    networks = Trained(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
-    codes, labels, images = latent._encoded_faces(networks, 8, 30, 2)
+    networks = FaceGenerator(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
+    codes, labels, images = latent._encoded_faces(networks, 30, 2)
     table = Faces().factors(30, strength=STRENGTH, seed=2, detail=1.0)
     pd.testing.assert_frame_equal(labels, table[list(Faces.attributes)].astype(bool))
     np.testing.assert_array_equal(images, Faces().render(table, size=8).images)
@@ -179,17 +180,17 @@ def test_encoded_faces_keep_their_true_labels(generator):
 
 
 def test_unlabelled_factors_are_columns_beside_the_labels():
-    regressor = nuisance_regressor(size=16)
+    regressor = NuisanceRegressor(size=16)
     assert regressor.factors
-    codes, labels = labelled_codes(code_request(TINY, [JUDGE], way="generated", count=20))
+    codes, labels = labelled_codes(CodeRequest(TINY, [JUDGE], way="generated", count=20))
     assert list(labels.columns) == [*Faces.attributes, *regressor.factors]
-    images = draw(latent.generator_of(TINY).generator, codes)
+    images = draw(load(TINY).generator, codes)
     np.testing.assert_array_equal(labels[regressor.factors], regressor(images) > 0)
 
 
 def test_codes_of_both_ways_come_from_the_store(monkeypatch):
-    generator = latent.generator_of(TINY)
-    ways = {way: code_request(TINY, [JUDGE], way=way, count=40, seed=3) for way in ("encoded", "generated")}
+    generator = load(TINY)
+    ways = {way: CodeRequest(TINY, [JUDGE], way=way, count=40, seed=3) for way in ("encoded", "generated")}
     found = {way: labelled_codes(asked) for way, asked in ways.items()}
     monkeypatch.setattr(latent, "_encoded_faces", None)
     monkeypatch.setattr(latent, "_generated_faces", None)
@@ -200,7 +201,7 @@ def test_codes_of_both_ways_come_from_the_store(monkeypatch):
         assert list(labels)[: len(Faces.attributes)] == list(Faces.attributes)
         unlabelled = list(labels)[len(Faces.attributes) :]
         assert unlabelled
-        assert set(unlabelled) <= set(UNLABELLED_FACTORS)
+        assert set(unlabelled) <= set(_UNLABELLED_FACTORS)
     np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=8_000_003))
     table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)[list(Faces.attributes)].astype(bool)
     pd.testing.assert_frame_equal(found["encoded"][1][list(Faces.attributes)], table)
@@ -214,15 +215,15 @@ def smiles(generator, codes):
 
 
 def test_classifiers_do_not_count_where_faces_have_labels_of_their_own():
-    assert code_request(TINY, [JUDGE], way="encoded", count=4) == code_request(TINY, [], way="encoded", count=4)
-    assert code_request(TINY, [JUDGE], way="generated", count=4) != code_request(TINY, [], way="generated", count=4)
+    assert CodeRequest(TINY, [JUDGE], way="encoded", count=4) == CodeRequest(TINY, [], way="encoded", count=4)
+    assert CodeRequest(TINY, [JUDGE], way="generated", count=4) != CodeRequest(TINY, [], way="generated", count=4)
     with pytest.raises(BiaslibError, match="count must be at least 1, not 0"):
-        code_request(TINY, [JUDGE], way="encoded", count=0)
+        CodeRequest(TINY, [JUDGE], way="encoded", count=0)
     with pytest.raises(BiaslibError, match="way must be encoded or generated, not 'drawn'"):
-        code_request(TINY, [JUDGE], way="drawn", count=4)
+        CodeRequest(TINY, [JUDGE], way="drawn", count=4)
 
 
 def test_codes_of_another_training_of_a_generator_are_others():
     other = dataclasses.replace(TINY, gan=dataclasses.replace(TINY.gan, seed=1))
-    asked = [code_request(one, [], way="encoded", count=4) for one in (TINY, other)]
-    assert asked[0].weights != asked[1].weights
+    asked = [CodeRequest(one, [], way="encoded", count=4) for one in (TINY, other)]
+    assert asked[0].fingerprint() != asked[1].fingerprint()

@@ -12,7 +12,7 @@ from biaslib import training
 from biaslib.chapters import attribute_models, face_generators, latent_audit
 from biaslib.chapters.attention import EvaluationFaces
 from biaslib.chapters.attribute_models import Experiment
-from biaslib.chapters.latent import BALANCED_ON, audit_directions, code_request
+from biaslib.chapters.latent import BALANCED_ON, CodeRequest, audit_directions
 from biaslib.chapters.latent_audit import (
     STEP,
     DirectionAudit,
@@ -56,7 +56,7 @@ def test_an_audit_asks_every_model_about_every_face_along_every_direction(found)
     assert found.before.shape == (2, 10)
     assert found.along.shape == (2, 2, 3, 10)
     assert found.random.shape == (2, 3, 3, 10)
-    generator = face_generators.trained([TINY])[0].generator
+    generator = face_generators.load(TINY).generator
     models = attribute_models.trained(list(MODELS))
     codes = latent_codes(10, 32, seed=2_000_000)
 
@@ -85,7 +85,7 @@ def test_orthogonal_directions_differ_from_those_as_fitted(found):
 
 
 def test_audit_directions_are_those_of_the_audit(found):
-    same = audit_directions(code_request(TINY, [JUDGE], way="encoded", count=800), AUDIT.attributes)
+    same = audit_directions(CodeRequest(TINY, [JUDGE], way="encoded", count=800), AUDIT.attributes)
     np.testing.assert_allclose(same.vectors, found.vectors, atol=1e-6)
     np.testing.assert_allclose(found.controls @ same.named.T, 0, atol=1e-6)
     assert len(same.named) >= len(AUDIT.attributes) + len(BALANCED_ON)
@@ -222,13 +222,3 @@ def test_a_line_up_has_a_kind_for_each_tie_and_one_for_none():
 def test_a_line_up_that_cannot_be_compared_is_refused(change, message):
     with pytest.raises(BiaslibError, match=message):
         latent_audit.line_up(**TIES | change)
-
-
-def test_the_audited_generators_are_the_books_or_one_that_is_grown(monkeypatch):
-    names = latent_audit.face_generators.names()
-    assert list(latent_audit.audited_generators().values()) == list(names)
-    (grown,) = latent_audit.audited_generators(60_000, seed=3).values()
-    assert grown == latent_audit.face_generators.quick(60_000, seed=3)
-    monkeypatch.setattr(latent_audit.face_generators, "names", list)
-    with pytest.raises(BiaslibError, match="restore them from git"):
-        latent_audit.audited_generators()

@@ -8,25 +8,23 @@ from scipy.special import softmax
 
 from biaslib import metrics, recipes, training
 from biaslib.attribution import METHODS
-from biaslib.chapters import planted_models
-from biaslib.chapters.localisation import EvaluationImages
 from biaslib.chapters.perturbation import (
+    _ORDERS,
     CUE,
     OBJECT,
-    ORDERS,
     RANDOM,
-    Curves,
     Destruction,
+    _Curves,
     cue_logits,
     curves,
     exchanged,
     exchanges,
 )
-from biaslib.chapters.planted_models import USE_CASES, Setting
+from biaslib.chapters.planted_models import USE_CASES, EvaluationImages, PlantedSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect
 
-TINY = Setting(images=64, size=32, epochs=1)
+TINY = PlantedSetup(images=64, size=32, epochs=1)
 FEW = EvaluationImages(images=20)
 SHORT = Destruction(images=8, steps=6, region=4)
 
@@ -43,7 +41,7 @@ def test_curves_are_those_of_the_metric_for_correct_answers_alone(use_case):
     np.testing.assert_array_equal(found.favoured, truth[rows] == case.favoured)
     logits = training.predict(model, samples.images[rows])
     np.testing.assert_array_equal(found.correct, logits.argmax(axis=1) == truth[rows])
-    assert set(found.orders) == set(ORDERS) == {*METHODS, RANDOM, OBJECT, CUE}
+    assert set(found.orders) == set(_ORDERS) == {*METHODS, RANDOM, OBJECT, CUE}
     for order, values in found.orders.items():
         there = found.correct & found.favoured if order == CUE else found.correct
         assert values.shape == (len(rows), 7)
@@ -112,7 +110,7 @@ def test_everything_is_the_destructions_noise_in_its_output():
 def test_the_fall_at_the_step_that_ends_the_cue():
     values = np.array([[0.9, 0.7, 0.6, 0.1], [0.8, 0.3, 0.2, 0.2], [0.9, 0.8, 0.5, 0.4], [np.nan] * 4])
     regions = np.array([2, 1, 4, 0])
-    found = Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
+    found = _Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
     np.testing.assert_allclose(found, [0.3, 0.5, np.nan, np.nan])
 
 
@@ -144,6 +142,6 @@ def test_answers_with_and_without_the_cue_are_the_causal_effect_and_every_test_s
     )  # fmt: skip
     np.testing.assert_allclose(found.effect, effect, atol=1e-6)
     for strength in (None, 0.5, 1.0):
-        test = planted_models.pictures(use_case, 24, strength=strength, size=32, seed=77)
+        test = setting.data("test", 24, strength=strength, seed=77).samples()
         expected = training.predict(model, test.images).argmax(axis=1) == test.labels[case.world.target].to_numpy(int)
         np.testing.assert_array_equal(found.correct(strength), expected)

@@ -1,36 +1,47 @@
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+"""Models with a planted bias, what their maps lie on, and how like each other the maps are."""
+
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from biaslib import models, recipes, training
+from biaslib import attribution, metrics, models, recipes, training
+from biaslib.attribution import METHODS
 from biaslib.chapters import planted_models
 from biaslib.chapters.perturbation import cue_logits
-from biaslib.chapters.planted_models import USE_CASES, Setting
+from biaslib.chapters.planted_models import (
+    LIBRARY,
+    TOOLBOX,
+    USE_CASES,
+    EvaluationImages,
+    Outline,
+    PlantedSetup,
+    further_maps,
+    likeness_false_positives,
+    maps,
+    mass_and_rank,
+    pooled,
+    reference_likeness,
+    regions,
+)
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
-from biaslib.store import fingerprint, parallel
+from biaslib.statistics.detection import false_positives, prediction_limit
+from biaslib.store import fingerprint
 
-TINY = Setting(images=64, size=32, epochs=1)
+TINY = PlantedSetup(images=64, size=32, epochs=1)
+FEW = EvaluationImages(images=10)
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """A process of its own for each of a few tiny models would take longer than the models."""
-
-    @contextmanager
-    def here(scheduler=None):
-        with ThreadPoolExecutor(1) as executor:
-            yield executor, 1
-
-    monkeypatch.setattr(parallel, "workers", here)
+def pictures(use_case, images, *, strength, seed):
+    return replace(TINY, use_case=use_case).data("train", images, strength=strength, seed=seed).with_masks()
 
 
 def test_one_setting_one_model_and_each_field_that_makes_another():
-    again, other = planted_models.trained([TINY, replace(TINY, seed=1)])
-    image = planted_models.pictures("pets", 4, strength=0.0, size=32, seed=5).images
+    again, other = recipes.load_many([TINY.recipe, replace(TINY, seed=1).recipe])
+    image = pictures("pets", 4, strength=0.0, seed=5).images
     np.testing.assert_array_equal(training.predict(recipes.load(TINY.recipe), image), training.predict(again, image))
     assert (training.predict(again, image) != training.predict(other, image)).any()
     assert not again.training
@@ -57,7 +68,7 @@ def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
     assert (seen["config"].keep, seen["config"].patience) == ("best", 2)
     chosen_by, targets = seen["validation"]
     assert len(chosen_by) == len(targets) == 8
-    training_images = planted_models.pictures("pets", 64, strength=1.0, size=32, seed=0).images
+    training_images = pictures("pets", 64, strength=1.0, seed=0).images
     assert not any((chosen_by.images == image).all((1, 2, 3)).any() for image in training_images)
     recipes.train.compute(TINY.recipe)
     assert (seen["config"].keep, seen["validation"]) == ("last", None)
@@ -90,10 +101,7 @@ def test_other_photos_or_weights_are_another_model(tmp_path, monkeypatch):
 @pytest.mark.parametrize("use_case", list(USE_CASES))
 def test_images_have_the_cue_where_their_strength_puts_it(use_case):
     case = USE_CASES[use_case]
-    drawn = {
-        strength: planted_models.pictures(use_case, 40, strength=strength, size=16, seed=3).labels
-        for strength in (None, 0.0, 1.0)
-    }
+    drawn = {strength: pictures(use_case, 40, strength=strength, seed=3).labels for strength in (None, 0.0, 1.0)}
     favoured = drawn[1.0][case.world.target].to_numpy(int) == case.favoured
     np.testing.assert_array_equal(drawn[1.0][case.world.cue], favoured)
     assert not drawn[None][case.world.cue].any()
@@ -104,8 +112,154 @@ def test_images_have_the_cue_where_their_strength_puts_it(use_case):
 
 def test_what_cannot_be_is_said():
     with pytest.raises(BiaslibError, match="use_case must be pets or fruits, not 'birds'"):
-        Setting(use_case="birds")
+        PlantedSetup(use_case="birds")
     with pytest.raises(BiaslibError, match="source must be generated or photos"):
-        Setting(source="drawings")
+        PlantedSetup(source="drawings")
     with pytest.raises(BiaslibError, match="seed must be below 10,000"):
-        Setting(seed=10_000)
+        PlantedSetup(seed=10_000)
+
+
+def test_likeness_is_attention_iou_on_a_common_grid():
+    rng = np.random.default_rng(2)
+    coarse = rng.random((5, 8, 8)).astype(np.float32)
+    fine = coarse.repeat(4, axis=1).repeat(4, axis=2)
+    np.testing.assert_allclose(planted_models._likeness(fine, coarse), 1, atol=1e-6)
+    other = rng.random((5, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(planted_models._likeness(fine, other), metrics.attention_iou(coarse, other), atol=1e-6)
+    assert np.isnan(planted_models._likeness(np.zeros_like(coarse), other)).all()
+
+
+def test_only_maps_of_the_same_answer_are_compared():
+    rng = np.random.default_rng(3)
+    maps, theirs = rng.random((2, 4, 8, 8)).astype(np.float32)
+    answers = np.array([0, 1, 1, 0])
+    found = reference_likeness(maps, answers, [theirs, theirs, theirs], [answers, np.array([0, 0, 1, 1]), 1 - answers])
+    each = planted_models._likeness(maps, theirs)
+    np.testing.assert_allclose(found[:2], [each.mean(), each[[0, 2]].mean()])
+    assert np.isnan(found[2])
+
+
+def test_an_odd_twin_does_not_lower_its_own_limit():
+    pairs = np.full((4, 4), 0.8)
+    pairs[1, 2] = pairs[2, 1] = 0.81
+    pairs[0, 1:] = pairs[1:, 0] = [0.7, 0.72, 0.5]
+    # by hand: the other three among themselves are 0.805, 0.805 and 0.8, the odd one is 0.64 like them
+    assert prediction_limit([0.805, 0.805, 0.8], side="below") > 0.64
+    assert likeness_false_positives(pairs)[0]
+    # left in, its likeness spreads the others' values so far that nothing is odd
+    apart = np.where(np.eye(4, dtype=bool), np.nan, pairs)
+    assert not false_positives(np.nanmean(apart, axis=1), side="below").any()
+    np.testing.assert_array_equal(
+        likeness_false_positives(pairs + np.diag([9, 9, np.nan, 9])), likeness_false_positives(pairs)
+    )
+    np.testing.assert_array_equal(likeness_false_positives(pairs[::-1, ::-1]), likeness_false_positives(pairs)[::-1])
+    assert not likeness_false_positives(np.full((4, 4), np.nan)).any()
+
+
+def test_two_twins_that_are_left_have_no_spread():
+    with pytest.raises(BiaslibError, match="false alarms of likeness need at least 4 twins, not 3"):
+        likeness_false_positives(np.ones((3, 3)))
+
+
+def test_pooling_takes_any_size():
+    stack = np.arange(2 * 48 * 48, dtype=np.float32).reshape(2, 48, 48)
+    np.testing.assert_allclose(pooled(stack, 16), stack.reshape(2, 16, 3, 16, 3).mean((2, 4)), rtol=1e-6)
+    assert pooled(stack, 32).shape == (2, 32, 32)
+
+
+def test_mass_and_rank_are_means_over_right_answers():
+    maps = np.zeros((3, 4, 4), np.float32)
+    maps[0, 0, 0] = maps[1, 3, 3] = 1
+    masks = np.zeros((2, 4, 4), bool)
+    masks[:, 0, 0] = True
+    rows = np.array([0, 1])
+    assert mass_and_rank(maps, rows, masks, np.array([True, True, True])) == (0.5, 0.5)
+    assert mass_and_rank(maps, rows, masks, np.array([True, False, True])) == (1.0, 1.0)
+    assert np.isnan(mass_and_rank(maps, rows, masks, np.zeros(3, bool))).all()
+    # a map of nothing has no mass anywhere and is left out
+    assert mass_and_rank(maps[[0, 2, 2]], rows, masks, np.ones(3, bool)) == (1.0, 1.0)
+
+
+def test_further_maps_are_the_methods_maps_with_and_without_the_cue():
+    (found,) = further_maps([TINY], FEW, plain=4)
+    assert set(found) == {*LIBRARY, *(f"plain: {name}" for name in METHODS | LIBRARY), "plain truth", "plain answers"}
+    model, samples = recipes.load(TINY.recipe), FEW.samples(TINY)
+    answers = training.predict(model, samples.images).argmax(axis=1)
+    expected = attribution.library_cam("LayerCAM")(model, models.to_tensor(samples.images), answers[:, None])
+    np.testing.assert_allclose(found["LayerCAM"], expected[:, 0].numpy(), rtol=1e-5)
+    plain = replace(FEW, images=4, strength=None, seed=FEW.seed + 1).samples(TINY)
+    assert not plain.labels["ball"].any()
+    np.testing.assert_array_equal(found["plain truth"], plain.labels["cat"].to_numpy(int))
+    said = training.predict(model, plain.images).argmax(axis=1)
+    np.testing.assert_array_equal(found["plain answers"], said)
+    by_hand = attribution.grad_cam(model, models.to_tensor(plain.images), said[:, None])[:, 0].numpy()
+    np.testing.assert_allclose(found["plain: Grad-CAM"], by_hand, rtol=1e-5)
+
+
+def test_maps_are_those_of_the_methods_for_the_explained_class():
+    (found,) = maps([TINY], FEW)
+    model, samples = recipes.load(TINY.recipe), FEW.samples(TINY)
+    np.testing.assert_array_equal(found["explained"], found["logits"].argmax(axis=1))
+    np.testing.assert_array_equal(found["truth"], samples.labels["cat"].to_numpy(int))
+    pixels, targets = models.to_tensor(samples.images), found["explained"][:, None]
+    expected = attribution.integrated_gradients(model, pixels, targets, steps=64)[:, 0].numpy()
+    np.testing.assert_allclose(found["Integrated gradients"], expected, rtol=1e-5)
+    toolbox = attribution.epsilon_lrp(model, pixels, targets, eps=10.0, rule="toolbox", scaled=True)[:, 0].numpy()
+    np.testing.assert_allclose(found[TOOLBOX], toolbox, rtol=1e-5)
+    assert set(planted_models._WITH_TOOLBOX) == {*METHODS, TOOLBOX}
+    (true,) = maps([TINY], replace(FEW, explained="true"))
+    np.testing.assert_array_equal(true["explained"], true["truth"])
+
+
+@pytest.mark.parametrize("use_case", list(USE_CASES))
+def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use_case, monkeypatch):
+    case, outline = USE_CASES[use_case], Outline(boxes=False, extension=0.0)
+    samples = FEW.samples(replace(TINY, use_case=use_case))
+    truth = samples.labels[case.world.target].to_numpy(int)
+    region = next(region for region, number in case.objects.values() if number == case.favoured)
+    made = {name: np.ones((10, 4, 4), np.float32) for name in planted_models._WITH_TOOLBOX}
+    made["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
+    made["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
+    found = {**made, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
+    monkeypatch.setattr(planted_models, "_maps", lambda *_: found)
+    table = planted_models._scores.compute((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
+    exact = table.loc["Integrated gradients"]
+    on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
+    np.testing.assert_allclose(on_it[["rma", "rra"]], 1)
+    flat = table.loc["Grad-CAM"]
+    np.testing.assert_allclose(flat["rma"], flat["area"], rtol=1e-5)
+    np.testing.assert_allclose(flat["rra"], flat["area"], rtol=1e-5)
+    assert table.loc["Score-CAM", ["rma", "rra"]].isna().all(axis=None)
+    assert table["correct"].all()
+    assert set(table["object"]) == set(case.objects)
+
+
+def test_objects_are_boxed_and_extended_as_asked():
+    samples = pictures("pets", 30, strength=1.0, seed=1)
+    plain = regions("pets", samples, Outline(boxes=False, extension=0.0))
+    boxed = regions("pets", samples, Outline())
+    cats = np.flatnonzero(samples.labels["cat"])
+    np.testing.assert_array_equal(boxed["Cat"][0], cats)
+    np.testing.assert_array_equal(boxed["Ball"][0], cats)
+    np.testing.assert_array_equal(plain["Ball"][1], samples.masks["ball"][cats])
+    for mask, box in zip(plain["Cat"][1], boxed["Cat"][1], strict=True):
+        down, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        assert box[down[0] : down[-1] + 1, across[0] : across[-1] + 1].all()
+        assert box.sum() == (np.ptp(down) + 1) * (np.ptp(across) + 1)
+    unextended = regions("pets", samples, Outline(extension=0.0))
+    np.testing.assert_allclose(boxed["Ball"][1].sum((1, 2)), 1.5 * unextended["Ball"][1].sum((1, 2)), atol=0.5)
+    np.testing.assert_array_equal(boxed["Cat"][1], unextended["Cat"][1])
+    fruits = pictures("fruits", 10, strength=1.0, seed=1)
+    outlined = regions("fruits", fruits, Outline(extension=0.0))
+    np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
+
+
+def test_coarse_maps_are_enlarged_bilinearly_or_as_cells():
+    coarse = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
+    np.testing.assert_array_equal(planted_models._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
+    np.testing.assert_allclose(planted_models._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
+
+
+def test_the_predicted_or_the_true_class_is_explained():
+    with pytest.raises(BiaslibError, match="explained must be predicted or true"):
+        EvaluationImages(explained="both")

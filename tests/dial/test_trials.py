@@ -18,7 +18,7 @@ def test_a_trial_says_how_its_model_is_trained(world):
 
 def test_models_are_those_that_the_other_chapters_train():
     for trial, setup in (
-        (Trial(world="pets", strength=1.0, seed=2), planted_models.Setting(use_case="pets", seed=2)),
+        (Trial(world="pets", strength=1.0, seed=2), planted_models.PlantedSetup(use_case="pets", seed=2)),
         (Trial(world="scenes", strength=0.5, seed=1), scene_models.SceneSetup(seed=1)),
         (Trial(world="faces", strength=0.3), attribute_models.Experiment(strength=0.3)),
     ):

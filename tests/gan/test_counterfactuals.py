@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_named(painter):
 
 
 def test_images_do_not_depend_on_the_number_of_threads():
-    generator = face_generators.kept("faces-0")[0].generator
+    generator = face_generators.load("faces-0").generator
     codes = latent_codes(37, generator.latent)  # no multiple of a batch
     one, two = (parallel.on_threads(threads, draw, generator, codes) for threads in (1, 2))
     np.testing.assert_array_equal(one, two)

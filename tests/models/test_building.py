@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 from biaslib import attribution, models, training
-from biaslib.chapters import attribute_models, face_models, planted_models
+from biaslib.chapters import attribute_models, planted_models
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
@@ -190,8 +190,7 @@ def test_imagenet_weights_are_named_with_their_tag() -> None:
     for described in (
         training.TrainingConfig,
         attribute_models.Experiment,
-        planted_models.Setting,
-        face_models.HairSetup,
+        planted_models.PlantedSetup,
     ):
         assert described(architecture="resnet18", weights="imagenet").architecture == f"resnet18.{tag}"
         assert described(architecture="resnet18").architecture == "resnet18"

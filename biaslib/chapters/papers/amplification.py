@@ -13,8 +13,7 @@ import pandas as pd
 import scipy.special
 import scipy.stats
 
-from biaslib.chapters import face_models
-from biaslib.chapters.face_models import HairSetup, Outcome
+from biaslib.chapters.attribute_models import HairOutcome, HairSetup, hair_outcomes
 from biaslib.chapters.papers import scenes
 from biaslib.datasets import celeba, published, registry
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
@@ -107,7 +106,7 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict
     Raises:
         BiaslibError: where CelebA's files are missing or damaged.
     """
-    outcomes = face_models.outcomes([HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
+    outcomes = hair_outcomes([HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
     train, test = outcomes[0].train, outcomes[0].test
     with parallel.workers() as (executor, _):
         predictions = (test, *(outcome.predicted for outcome in outcomes))
@@ -228,7 +227,7 @@ def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFr
     return table.reset_index()
 
 
-def _quality(outcomes: Sequence[Outcome], seed: int) -> pd.DataFrame:
+def _quality(outcomes: Sequence[HairOutcome], seed: int) -> pd.DataFrame:
     test = outcomes[0].test
     width = test.attributes.shape[1]
     truth = np.column_stack([test.attributes, np.eye(len(HAIR))[test.groups]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslib.chapters.localisation import METHODS
+from biaslib.attribution import METHODS
 from biaslib.chapters.papers import reported
 from biaslib.chapters.perturbation import RANDOM
 
