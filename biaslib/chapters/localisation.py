@@ -20,7 +20,7 @@ from biaslib.recipes import load, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import Side, flagged
 from biaslib.store import stored
-from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes
+from biaslib.worlds.photos import boxes_of_masks, masks_of_boxes
 
 Arrays = dict[str, np.ndarray]
 # what the paper's toolbox computed under the name of the last one

@@ -6,15 +6,12 @@ import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
+    Frame,
     Number,
-    box,
-    circle,
     clouds,
     colour_along,
     column,
     coverage,
-    ellipse,
-    limb,
     mix,
     noise,
     paint,
@@ -145,7 +142,7 @@ def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Fiel
     canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
     for i in range(4):
         middle = column(chance[:, 4 + i]), column(0.8 * chance[:, 9 + i])
-        disc = circle(x, y, middle, column(0.05 + 0.06 * chance[:, 14 + i]))
+        disc = Frame(x, y).circle(middle, column(0.05 + 0.06 * chance[:, 14 + i]))
         paint(canvas, mix(sky, leaf * 1.5, 0.3), 0.45 * ramp(disc, 0.012, -0.012))
     for layer in range(5):
         if layer in (1, 3):
@@ -165,8 +162,8 @@ def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Fiel
 def _bough(canvas: Field, chance: np.ndarray, x: Field, y: Field, pixel: float, thick: float) -> None:
     """A bough across the picture, with a twig."""
     left, right = column(0.15 + 0.8 * chance[:, 0]), column(0.05 + 0.8 * chance[:, 1])
-    bough, _ = limb(x, y, (-0.1, left), (1.1, right), (1.7 * thick, thick))
-    twig, _ = limb(x, y, (0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
+    bough, _ = Frame(x, y).limb((-0.1, left), (1.1, right), (1.7 * thick, thick))
+    twig, _ = Frame(x, y).limb((0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
     bark = rgb((0.36, 0.27, 0.20))
     upper = y - mix(left, right, x)
     for part in (twig, bough):
@@ -251,14 +248,14 @@ def _lay_dish(
         dx, dy = x - centre[0], y - centre[1]
         size = column(0.36 + 0.08 * chance[rows, 1])
         if colours is _GLAZES:
-            outline, below = circle(dx, dy, (0.0, 0.0), size), circle(dx, dy, _MOVED, size)
+            outline, below = Frame(dx, dy).circle((0.0, 0.0), size), Frame(dx, dy).circle(_MOVED, size)
             well = outline + 0.085
             slope = np.clip(5.0 * (dx + dy), -1.0, 1.0)
             light = 1.06 - 0.10 * (dx + dy) - 0.20 * ramp(np.abs(well), 0.022, 0.0) * slope
             light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
         else:
             half = size * 1.06, size * 0.90
-            outline, below = box(dx, dy, (0.0, 0.0), half, 0.06), box(dx, dy, _MOVED, half, 0.06)
+            outline, below = Frame(dx, dy).box((0.0, 0.0), half, 0.06), Frame(dx, dy).box(_MOVED, half, 0.06)
             grain = noise(seeds[rows], 91, x, y, (4, 60))
             rim = ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * (dx + dy), -1, 1)
             light = 0.92 + 0.20 * (grain - 0.5) - 0.16 * rim
@@ -278,7 +275,8 @@ def behind_fruits(table: Mapping[str, np.ndarray], x: Field, y: Field) -> Field:
         part = backdrop(seeds, table["tone"][rows], x, y)
         _lay_dish(part, seeds, table["dish"][rows], middle, x, y)
         reach = column(table["scale"][rows])
-        under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
+        below = middle[0] + 0.05, middle[1] + 0.06
+        under = Frame(x, y).ellipse(below, (reach * 1.15, reach * 1.05), column(0.0 * seeds))
         part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
         canvas[rows] = part
     return canvas

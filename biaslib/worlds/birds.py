@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import bird_drawing
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import (
     Field,
     clouds,
@@ -23,16 +23,14 @@ from biaslib.worlds.drawing import (
     to_uint8,
     uniform,
 )
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, draw_factors
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
 _ATTRIBUTES = {"waterbird": CHOICE, "background": CHOICE}
 _BIRD = {
-    "plumage": Factor(0, len(bird_drawing.PLUMAGES) - 1, whole=True),
-    "tone": SHARE,
-    "shade": SHARE,
+    "plumage": Factor(0, 7, whole=True),
+    **dict.fromkeys(("tone", "shade"), SHARE),
     "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
     "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
     "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
@@ -50,10 +48,10 @@ class Birds(DrawnWorld):
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
 
-    * the bird: `plumage` (0-7, in the order of `bird_drawing.PLUMAGES`; the first four are mostly landbirds'),
-      `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture), `scale` (its length),
-      `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and girth), `bill_tone`,
-      `wing_bar`, `bird_seed` (feathers);
+    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal,
+      7 coot: mostly waterbirds'), `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture),
+      `scale` (its length), `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and
+      girth), `bill_tone`, `wing_bar`, `bird_seed` (feathers);
     * the scene, of either kind: `season` (palette), `light`, `horizon`, `haze`, `cast` (tint), `scene_seed` (layout).
 
     Every column but `plumage` is independent of the target, and none depends on the strength except `background`.

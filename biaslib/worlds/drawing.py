@@ -64,72 +64,71 @@ def ramp(value: Field, low: Number, high: Number) -> Field:
     return t * t * (3.0 - 2.0 * t)
 
 
-# Shapes: signed distances, negative inside.
+class Frame:
+    """The pixels in a thing's own coordinates, and their signed distances to shapes in these, negative inside."""
 
+    def __init__(self, u: Field, v: Field) -> None:
+        """Takes the coordinates of the pixels across the thing (u) and downwards (v)."""
+        self.u, self.v = u, v
 
-def ellipse(x: Field, y: Field, centre: Point, radii: Point, angle: Field) -> Field:
-    """Distance to an ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    dx, dy = x - centre[0], y - centre[1]
-    u = (dx * cos + dy * sin) / radii[0]
-    v = (dy * cos - dx * sin) / radii[1]
-    k = np.sqrt(u * u + v * v)
-    u /= radii[0]
-    v /= radii[1]
-    return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
+    def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
+        """An ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
+        cos, sin = np.cos(angle), np.sin(angle)
+        dx, dy = self.u - centre[0], self.v - centre[1]
+        u = (dx * cos + dy * sin) / radii[0]
+        v = (dy * cos - dx * sin) / radii[1]
+        k = np.sqrt(u * u + v * v)
+        u /= radii[0]
+        v /= radii[1]
+        return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
 
+    def oval(self, centre: Point, radii: Point) -> Field:
+        """An upright ellipse, as `ellipse` without an angle, and faster."""
+        across, down = 1.0 / radii[0], 1.0 / radii[1]
+        a, b = (self.u - centre[0]) * across, (self.v - centre[1]) * down
+        k = np.sqrt(a * a + b * b)
+        a *= across
+        b *= down
+        a *= a
+        b *= b
+        a += b
+        slope = np.sqrt(a, out=a)
+        np.maximum(slope, 1e-6, out=slope)
+        distance = k - 1.0
+        distance *= k
+        distance /= slope
+        return distance
 
-def oval(u: Field, v: Field, centre: Point, radii: Point) -> Field:
-    """Distance to an upright ellipse, as `ellipse` without an angle, and faster."""
-    across, down = 1.0 / radii[0], 1.0 / radii[1]
-    a, b = (u - centre[0]) * across, (v - centre[1]) * down
-    k = np.sqrt(a * a + b * b)
-    a *= across
-    b *= down
-    a *= a
-    b *= b
-    a += b
-    slope = np.sqrt(a, out=a)
-    np.maximum(slope, 1e-6, out=slope)
-    distance = k - 1.0
-    distance *= k
-    distance /= slope
-    return distance
+    def circle(self, centre: Point, radius: Number) -> Field:
+        """A circle."""
+        dx, dy = self.u - centre[0], self.v - centre[1]
+        return np.sqrt(dx * dx + dy * dy) - radius
 
+    def limb(self, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
+        """A round-ended stroke whose radius runs from radii[0] to radii[1]; and the place along it, from 0 to 1."""
+        bx, by = end[0] - start[0], end[1] - start[1]
+        length = bx * bx + by * by
+        dx, dy = self.u - start[0], self.v - start[1]
+        along = np.clip((dx * (bx / length) + dy * (by / length)), 0.0, 1.0)
+        dx = dx - along * bx
+        dy = dy - along * by
+        return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
 
-def circle(x: Field, y: Field, centre: Point, radius: Number) -> Field:
-    """Distance to a circle."""
-    dx, dy = x - centre[0], y - centre[1]
-    return np.sqrt(dx * dx + dy * dy) - radius
+    def box(self, centre: Point, half: Point, radius: Number = 0.0) -> Field:
+        """An upright rectangle of half width half[0] and half height half[1], its corners rounded."""
+        dx = np.abs(self.u - centre[0]) - (half[0] - radius)
+        dy = np.abs(self.v - centre[1]) - (half[1] - radius)
+        outside = np.sqrt(np.maximum(dx, 0.0) ** 2 + np.maximum(dy, 0.0) ** 2)
+        return outside + np.minimum(np.maximum(dx, dy), 0.0) - radius
 
-
-def limb(x: Field, y: Field, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
-    """Distance to a round-ended stroke whose radius runs from radii[0] to radii[1]; place along it, from 0 to 1."""
-    bx, by = end[0] - start[0], end[1] - start[1]
-    length = bx * bx + by * by
-    dx, dy = x - start[0], y - start[1]
-    along = np.clip((dx * (bx / length) + dy * (by / length)), 0.0, 1.0)
-    dx = dx - along * bx
-    dy = dy - along * by
-    return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
-
-
-def box(x: Field, y: Field, centre: Point, half: Point, radius: Number = 0.0) -> Field:
-    """Distance to an upright rectangle of half width half[0] and half height half[1], its corners rounded."""
-    dx = np.abs(x - centre[0]) - (half[0] - radius)
-    dy = np.abs(y - centre[1]) - (half[1] - radius)
-    outside = np.sqrt(np.maximum(dx, 0.0) ** 2 + np.maximum(dy, 0.0) ** 2)
-    return outside + np.minimum(np.maximum(dx, dy), 0.0) - radius
-
-
-def polygon(x: Field, y: Field, corners: Sequence[tuple[float, float]]) -> Field:
-    """Distance to a convex polygon, its corners clockwise on the screen; too small outside its corners."""
-    distance = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf, np.float32)
-    for (ax, ay), (bx, by) in zip(corners, [*corners[1:], corners[0]], strict=True):
-        length = float(np.hypot(bx - ax, by - ay))
-        across, down = (by - ay) / length, (ax - bx) / length
-        np.maximum(distance, x * across + y * down - (ax * across + ay * down), out=distance)
-    return distance
+    def polygon(self, corners: Sequence[tuple[float, float]]) -> Field:
+        """A convex polygon, its corners clockwise on the screen; too small outside its corners."""
+        distance = np.full(np.broadcast_shapes(self.u.shape, self.v.shape), -np.inf, np.float32)
+        for (ax, ay), (bx, by) in zip(corners, [*corners[1:], corners[0]], strict=True):
+            length = float(np.hypot(bx - ax, by - ay))
+            across, down = (by - ay) / length, (ax - bx) / length
+            np.maximum(distance, self.u * across + self.v * down - (ax * across + ay * down), out=distance)
+        return distance
 
 
 def join(a: Field, b: Field, blend: Number) -> Field:

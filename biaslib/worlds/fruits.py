@@ -6,9 +6,20 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import DrawnWorld
-from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
+from biaslib.worlds.drawing import (
+    Daylight,
+    Field,
+    column,
+    grid,
+    join,
+    mix,
+    ramp,
+    rgb,
+    rows_of_each,
+    to_uint8,
+    uniform,
+)
 from biaslib.worlds.sketch import Place, Sketch
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")

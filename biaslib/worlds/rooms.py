@@ -6,7 +6,7 @@ import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
-    box,
+    Frame,
     clouds,
     colour_along,
     column,
@@ -70,7 +70,7 @@ def _painted(table: _Table, x: Field, y: Field) -> Field:
     canvas = colour_along(_PAINTS, table["wall_tone"]) * light[:, None]
     chance = uniform(seeds, 11, 8)
     middle = column(0.12 + 0.76 * chance[:, 0]), column(0.10 + 0.12 * chance[:, 1])
-    frame = box(x, y, middle, (column(0.09 + 0.05 * chance[:, 2]), column(0.08 + 0.04 * chance[:, 3])))
+    frame = Frame(x, y).box(middle, (column(0.09 + 0.05 * chance[:, 2]), column(0.08 + 0.04 * chance[:, 3])))
     hung = column(chance[:, 4] < 0.6)
     canvas *= (1.0 - 0.25 * hung * ramp(frame - 0.01, 0.03, -0.01))[:, None]
     paint(canvas, colour_along(_WOODS, chance[:, 5]) * 0.75, hung * coverage(frame, 1 / x.shape[-1]))
@@ -100,7 +100,7 @@ def _window(table: _Table, x: Field, y: Field) -> Field:
     light = 0.90 + 0.10 * (clouds(seeds, 31, x, y, (3, 3), 2) - 0.5)
     canvas = colour_along(_PAINTS, table["wall_tone"]) * light[:, None]
     middle, half = column(0.22 + 0.56 * chance[:, 0]), column(0.16 + 0.05 * chance[:, 1])
-    pane = box(x, y, (middle, 0.08), (half, 0.24))
+    pane = Frame(x, y).box((middle, 0.08), (half, 0.24))
     sky = colour_along(_SKIES, chance[:, 2])
     view = mix(sky, rgb((0.97, 0.97, 0.95)), ramp(clouds(seeds, 32, x, y, (4, 6), 2), 0.5, 0.75)[:, None])
     hills = 0.24 - 0.12 * noise(seeds, 33, x, 0 * y, (7, 1))

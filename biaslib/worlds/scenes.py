@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds import toys
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, grid, rows_of_each, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.sketch import Place, Sketch
-from biaslib.worlds.things import THINGS
+from biaslib.worlds.things import THINGS, draw_robot
 
-Dial = Literal["strength", "singles", "pairs", "triples"]
+_Dial = Literal["strength", "singles", "pairs", "triples"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Association:
 
     objects: tuple[str, ...]
     rates: tuple[float, ...]
-    dial: Dial | None
+    dial: _Dial | None
     weight: float
     sign: int
 
@@ -149,8 +147,7 @@ class Scenes(DrawnWorld):
             singles: the dial of the further single objects, in [0, 1]; None: as `strength`.
             pairs: the dial of the pairs, likewise.
             triples: the dial of the triple, likewise.
-            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: for each picture
-                another one between .12 and .5.
+            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: drawn from .12 to .5.
 
         Raises:
             BiaslibError: an argument out of range.
@@ -168,8 +165,7 @@ class Scenes(DrawnWorld):
             )
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
-        table = {"maker": maker.astype(np.int8)}
-        table |= draw_factors(_NUISANCES, n, rng)
+        table = {"maker": maker.astype(np.int8)} | draw_factors(_NUISANCES, n, rng)
         if robot_size is not None:
             table["robot_size"] = np.full(n, robot_size, np.float32)
         for number, association in enumerate(ASSOCIATIONS):
@@ -194,7 +190,7 @@ class Scenes(DrawnWorld):
                 draw(sketch)
                 sketch.put(canvas, region_index, rows, number)
         sketch = Sketch(robot, table["robot_seed"], size)
-        toys.robot(sketch, table["maker"])
+        draw_robot(sketch, table["maker"])
         sketch.put(canvas, region_index, np.arange(len(canvas)), 0)
         return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
@@ -207,11 +203,7 @@ def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.nda
 
 
 def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
-    """Presence of a set's objects, (k, n).
-
-    All but the last are independent; the last one's chance given the others follows from the formula, whose smaller
-    sets are independent.
-    """
+    """Presence of a set's objects, (k, n): all but the last are independent, its chance follows from the formula."""
     rates = np.array(association.rates)[:, None]
     chance = rng.random((len(rates), len(maker)))
     scale = np.maximum(rates, 1 - rates)
@@ -224,10 +216,7 @@ def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.r
 
 
 def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:
-    """Where every thing would lie, (n, 15, 3): x, y and its turn in radians; and where the robot lies.
-
-    The robot has a block of two by two slots, the things are spread over the other ones.
-    """
+    """Where every thing would lie, (n, 15, 3): x, y and its turn in radians; and where the robot lies."""
     chance = uniform(seeds, 1, 4)
     across = np.floor(chance[:, 0] * (_COLUMNS - 1))
     down = np.floor(chance[:, 1] * (_ROWS - 1))

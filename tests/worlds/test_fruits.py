@@ -7,8 +7,8 @@ import pytest
 from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import backdrops
+from biaslib.worlds.base import validated
 from biaslib.worlds.drawing import column, grid
-from biaslib.worlds.factors import validated
 from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _FRUITS, _SCENE, APPLE, NAMES, _lay_fruits
 
 WORLD = worlds.get("fruits")
