@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from biaslib.errors import BiaslibError
-
-Head = Callable[[torch.Tensor], torch.Tensor]
+from biaslib.models import to_tensor
 
 _MOST_DIFFERENCE = 5e-5  # of two logits
 
@@ -59,6 +58,16 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int 
     return chosen.long()
 
 
+def batches(
+    model: nn.Module, images: Any, targets: torch.Tensor, batch: int, dtype: torch.dtype | None = None
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Some images at a time as the model takes them (or in `dtype`), with their targets, where the model computes."""
+    like = next(model.parameters(), torch.zeros(()))
+    for start in range(0, len(images), batch):
+        pixels = to_tensor(images[start : start + batch], like.device, model=model)
+        yield pixels.to(dtype or like.dtype), targets[start : start + batch].to(like.device)
+
+
 def check_outputs(targets: torch.Tensor, logits: torch.Tensor) -> None:
     """Refuses targets that the logits (n, outputs) do not have."""
     if targets.min() < 0 or targets.max() >= logits.shape[1]:
@@ -74,7 +83,7 @@ def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
+def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
     if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
         raise BiaslibError(
@@ -98,11 +107,8 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
 
     Batch normalisations with fixed statistics are folded into the convolutions that feed them, and the weights lie in
     channels-last order, which suits convolutions better. Which normalisation follows which convolution is seen in a
-    forward pass, not guessed from their names, and the copy is used only if its logits are those of the model.
-
-    Args:
-        model: in evaluation mode.
-        pixels: images as the model takes them, to try the copy with.
+    forward pass, and the copy is used only if it gives images as the model takes them the logits of the model, which is
+    in evaluation mode.
     """
     with torch.no_grad():
         expected = logits_of(model, pixels)
@@ -110,7 +116,8 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
             copied = copy.deepcopy(model)
             for convolution, normalisation, name in normalised_convolutions(copied, pixels):
                 _fold(convolution, normalisation)
-                copied.set_submodule(name, _what_remains(normalisation))
+                # nothing remains, or the activation, which timm keeps inside some of its normalisations
+                copied.set_submodule(name, nn.Sequential(*normalisation.children()))
             copied = copied.to(memory_format=torch.channels_last)
             found = logits_of(copied, pixels)
         except (RuntimeError, TypeError, AttributeError):  # cannot be copied, or reads what is gone
@@ -162,8 +169,3 @@ def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
         bias = bias + normalisation.bias
     convolution.weight = nn.Parameter((like * factor[:, None, None, None]).to(like.dtype), requires_grad=False)
     convolution.bias = nn.Parameter(bias.to(like.dtype), requires_grad=False)
-
-
-def _what_remains(normalisation: nn.BatchNorm2d) -> nn.Module:
-    """Nothing; or the activation, which timm keeps inside some of its normalisations."""
-    return nn.Sequential(*normalisation.children())

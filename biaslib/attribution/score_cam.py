@@ -7,7 +7,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from biaslib.attribution._models import check_outputs, checked_targets, fold_batchnorm, logits_of, split, unchanged
+from biaslib.attribution._models import (
+    batches,
+    check_outputs,
+    checked_targets,
+    fold_batchnorm,
+    logits_of,
+    split,
+    unchanged,
+)
 from biaslib.models import cached_batch, to_tensor
 
 
@@ -49,22 +57,21 @@ def score_cam(
             without a map.
     """
     chosen = checked_targets(images, targets, batch)
-    like = next(model.parameters(), torch.zeros(()))
     if batch is None:
-        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if like.device.type == "cpu" else 64
+        on_cpu = next(model.parameters(), torch.zeros(())).device.type == "cpu"
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if on_cpu else 64
     fast: nn.Module | None = None
     maps = []
     with unchanged(model), torch.no_grad():
-        for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
+        for pixels, indices in batches(model, images, chosen, batch):
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:
                 check_outputs(chosen, head(features[:1].clone()))
                 fast = fold_batchnorm(model, pixels[:2])
-            for image, channels, wanted in zip(pixels, features, chosen[start : start + batch], strict=True):
+            for image, channels, wanted in zip(pixels, features, indices, strict=True):
                 scores = _masked_scores(fast, image, channels, batch)
-                weights = scores[:, wanted.to(like.device)].softmax(0)  # (C, T)
+                weights = scores[:, wanted].softmax(0)  # (C, T)
                 maps.append(torch.einsum("ct,chw->thw", weights, channels).relu().float().cpu())
     return torch.stack(maps)
 

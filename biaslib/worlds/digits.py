@@ -31,10 +31,10 @@ _UNMATCHED = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], bool)
 class Scans:
     """Handwritten digits, white on black."""
 
-    images: np.ndarray  # (N, H, W) uint8
-    digits: np.ndarray  # (N,) 0 to 9
-    train: np.ndarray  # numbers of the scans to draw training images from
-    test: np.ndarray  # numbers of those for testing; none is in both
+    images: np.ndarray  #: (N, H, W) uint8
+    digits: np.ndarray  #: (N,) 0 to 9
+    train: np.ndarray  #: numbers of the scans to draw training images from
+    test: np.ndarray  #: numbers of those for testing; none is in both
 
 
 class Digits(DrawnWorld):
@@ -105,10 +105,9 @@ class Digits(DrawnWorld):
         """
         table = self._plain(n, strength, seed, split, blur, worn)
         rng = np.random.default_rng([seed, 1])
-        for group in (False, True):
+        for group, sign in ((False, -1), (True, 1)):
             rows = rng.permutation(np.flatnonzero(table["group"] == group))
-            share = (1 + strength) / 2 if group else (1 - strength) / 2
-            matched = 4 * round(share * len(rows) / 4)
+            matched = 4 * round((1 + sign * strength) / 2 * len(rows) / 4)
             for part, patterns in ((rows[:matched], _MATCHED), (rows[matched:], _UNMATCHED)):
                 table.loc[part, list(CORNERS)] = patterns[np.arange(len(part)) % 4].astype(np.int8)
         return table

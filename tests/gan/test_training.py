@@ -9,7 +9,7 @@ import torch
 from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.gan import training
-from biaslib.gan.training import GanConfig, as_pixels, gradient_penalty, grow, r1_penalty
+from biaslib.gan.training import GanConfig, _r1_penalty, as_pixels, gradient_penalty, grow
 from biaslib.training import DamagedCheckpointWarning
 from tests.damage import DAMAGES
 
@@ -51,7 +51,7 @@ def test_the_penalty_of_a_unit_slope_is_zero():
     assert gradient_penalty(linear, real, fake, shares).item() == pytest.approx(0, abs=1e-6)
     steep = gradient_penalty(lambda images: linear(images, 3.0), real, fake, shares)
     assert steep.item() == pytest.approx(4, rel=1e-4)
-    assert r1_penalty(lambda images: linear(images, 3.0), real).item() == pytest.approx(9, rel=1e-4)
+    assert _r1_penalty(lambda images: linear(images, 3.0), real).item() == pytest.approx(9, rel=1e-4)
 
 
 def test_the_penalty_is_taken_between_real_and_generated_images():

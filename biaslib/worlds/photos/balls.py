@@ -52,8 +52,7 @@ def places(
         seed: >= 0.
         radius: smallest and largest radius, in shares of the picture's side.
         gap: what stays free around the ball, up to `occupied` and up to the frame, a share of the side.
-        floor: the ball's middle lies below this share of the height where even the smallest ball finds room there,
-            and anywhere else where not: most things lie on the ground.
+        floor: the ball's middle lies below this share of the height if even the smallest ball finds room there.
 
     Returns:
         a row a picture: `ball_kind` (as the column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size`
@@ -73,18 +72,11 @@ def places(
 
 
 def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
-    """A ball for every picture whose object nobody has outlined: in the plainest of its four corners.
+    """A ball for every picture (N, S, S, 3) uint8 whose object nobody has outlined: in the plainest of its corners.
 
-    A guess, not a promise: the chapter on planted biases counts how often such a place touches an outlined animal.
-
-    Args:
-        images: (N, S, S, 3) uint8.
-        seed: >= 0; a row depends on it, its number and its own picture.
-        radius: smallest and largest radius, in shares of the picture's side.
-
-    Returns:
-        a row a picture, as `places` gives it. Plain is where the mean gradient of the brightness under the ball is
-        smallest.
+    Plain is where the mean gradient of the brightness under the ball is smallest. A guess, not a promise: the chapter
+    on planted biases counts how often such a place touches an outlined animal. A row is as `places` gives it and
+    depends on the seed, its number and its own picture.
 
     Raises:
         BiaslibError: for pictures that are not square, or numbers out of range.
@@ -104,12 +96,9 @@ def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, flo
 
 
 def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a ball in every picture, with the picture's brightness and a soft shadow under it.
+    """Draws a ball in every picture (N, S, S, 3) uint8, with the picture's brightness and a soft shadow under it.
 
-    Args:
-        images: (N, S, S, 3) uint8.
-        table: N rows of `_COLUMNS`.
-        keep: (N, S, S) bool, on which no shadow falls, such as the animals.
+    The table has a row a picture, as `places` gives it. No shadow falls on what to keep, (N, S, S) bool.
 
     Returns:
         the pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from
@@ -155,7 +144,7 @@ def insert_balls(
         samples: square photos with a mask of the object (`masks_of_boxes` makes masks from boxes).
         where: (N,) which photos get a ball.
         beside: the mask that no ball may touch.
-        seed: >= 0; the same seed puts the same ball in the same photo, whichever others get one.
+        seed: the same seed puts the same ball in the same photo, whichever others get one.
         radius: see `places`.
 
     Returns:

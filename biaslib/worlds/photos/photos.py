@@ -1,4 +1,4 @@
-"""The two data sets of Schaaf et al. (2021) made of photos, as worlds: their bias is a dial, a row can be edited."""
+"""The two data sets of Schaaf et al. (2021) made of photos, as worlds; cut-outs of one photo laid on another."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from biaslib.worlds.fruits import APPLE, NAMES
 from biaslib.worlds.photos import balls
 
 # Data sets with cats and dogs; only the first has their outlines.
-PETS = ("pets", "cat-and-dog")
+_PETS = ("pets", "cat-and-dog")
 # Schaaf et al. 2021, section 3.1
 PAPER_FRUITS = {"train": 1810, "val": 604, "test": 810}
 
@@ -49,11 +49,11 @@ class PetPhotos(DrawnWorld):
     frame; photos without room for one are left out, with and without a ball alike. Where none is (cat-and-dog), it lies
     in the plainest corner: good enough to train on, not to measure with, and such photos bring no mask of the animal.
 
-    Columns of the table: `source` (its place in `PETS`) and `photo` (row of that data set's split), `cat` (bool, of
-    that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do not
-    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half of
-    them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not every
-    photo is outlined. Without a ball every pixel is the photo's own.
+    Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
+    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do
+    not depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
+    of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
+    every photo is outlined. Without a ball every pixel is the photo's own.
 
     Attributes:
         left_out: how many photos of the split have no room for a ball.
@@ -78,35 +78,32 @@ class PetPhotos(DrawnWorld):
 
         Args:
             split: "train", "val" or "test"; no photo is in two.
-            photos: some of `PETS`; None: both for training and validation, as the paper mixes two sources, and only
-                the outlined ones for the test.
+            photos: some of "pets" and "cat-and-dog"; None: both for training and validation, as the paper mixes two
+                sources, and only the outlined ones for the test.
             root: folder of all datasets.
             radius: see `photos.places`.
 
         Raises:
             BiaslibError: for unknown photos; as `datasets.load` and `photos.places` do.
         """
-        sources = PETS[: 1 if split == "test" else None] if photos is None else tuple(photos)
-        if not sources or set(sources) - set(PETS):
-            raise BiaslibError(f"photos must be some of {', '.join(PETS)}, not {', '.join(sources) or 'none'}.")
+        sources = _PETS[: 1 if split == "test" else None] if photos is None else tuple(photos)
+        if not sources or set(sources) - set(_PETS):
+            raise BiaslibError(f"photos must be some of {', '.join(_PETS)}, not {', '.join(sources) or 'none'}.")
         self._split, self._root, self._sources = split, root, sources
         tables = []
         for source in sources:
             loaded = datasets.load(source, split, size=_PLACES, root=root)
             if "animal" in loaded.masks:
-                occupied = np.asarray(loaded.masks["animal"])
-                table = balls.places(occupied, radius=radius)
+                table = balls.places(loaded.masks["animal"], radius=radius)
             else:
                 table = balls.plain_corners(loaded.images, radius=radius)
-            table.insert(0, "source", np.int8(PETS.index(source)))
-            table.insert(1, "photo", np.arange(len(table)))
-            table.insert(2, "cat", loaded.labels["cat"])
-            tables.append(table)
+            own = {"source": np.int8(_PETS.index(source)), "photo": np.arange(len(table)), "cat": loaded.labels["cat"]}
+            tables.append(pd.DataFrame(own).join(table))
         table = pd.concat(tables, ignore_index=True)
         free = table["ball_x"].notna()
         self._table = table[free].reset_index(drop=True)
         self.left_out = int((~free).sum())
-        self.counts = {source: int((self._table["source"] == PETS.index(source)).sum()) for source in sources}
+        self.counts = {source: int((self._table["source"] == _PETS.index(source)).sum()) for source in sources}
 
     def __len__(self) -> int:
         """How many photos can be drawn: as many cats as dogs."""
@@ -132,10 +129,10 @@ class PetPhotos(DrawnWorld):
         return replace(samples, masks={name: mask for name, mask in samples.masks.items() if name == self.cue})
 
     def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-        table = validated(factors, {"source": Factor(0, len(PETS) - 1, whole=True), "photo": _ROW, "ball": CHOICE})
+        table = validated(factors, {"source": CHOICE, "photo": _ROW, "ball": CHOICE})
         images = np.empty((len(factors), size, size, 3), np.uint8)
         animal, cat, there = np.zeros(images.shape[:3], bool), np.zeros(len(factors), bool), table["ball"] == 1
-        for source, rows in rows_of_each(table["source"], PETS):
+        for source, rows in rows_of_each(table["source"], _PETS):
             part = _rows(datasets.load(source, self._split, size=size, root=self._root), table["photo"][rows], "photo")
             images[rows], cat[rows] = part.images, part.labels["cat"]
             animal[rows] = part.masks.get("animal", False)
@@ -214,14 +211,9 @@ def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
-    """Boxes as masks of square pictures.
+    """Boxes (N, 4) as masks (N, size, size) bool of square pictures: every pixel that the box touches.
 
-    Args:
-        boxes: (N, 4) left, top, right, bottom as shares of the picture's sides.
-        size: height and width of the masks in pixels.
-
-    Returns:
-        (N, size, size) bool: every pixel that the box touches.
+    A box is left, top, right, bottom as shares of the picture's sides.
 
     Raises:
         BiaslibError: for another shape, or a box that is empty, NaN or not inside its picture.
@@ -243,13 +235,9 @@ def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
 
 
 def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
-    """The smallest box around each mask.
+    """The smallest box around each mask (N, H, W) bool; NaN where it is empty.
 
-    Args:
-        masks: (N, H, W) bool.
-
-    Returns:
-        (N, 4) float64: left, top, right, bottom as shares of the picture's sides; NaN where the mask is empty.
+    Boxes are (N, 4) float64: left, top, right, bottom as shares of the picture's sides.
     """
     masks = np.asarray(masks, bool)
     boxes = np.full((len(masks), 4), np.nan)
@@ -263,15 +251,11 @@ def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
 def paste(
     pictures: np.ndarray, masks: np.ndarray, backgrounds: np.ndarray, table: pd.DataFrame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a mask shows of one picture, cut out and laid on another.
+    """What masks (N, h, w) bool show of pictures (N, h, w, 3) uint8, cut out and laid on others (N, S, S, 3) uint8.
 
-    Args:
-        pictures: (N, h, w, 3) uint8.
-        masks: (N, h, w) bool, what is cut out of each.
-        backgrounds: (N, S, S, 3) uint8.
-        table: N rows: `x`, `y` (where the middle of the cut-out's box comes to lie) and `scale` (half the longer side
-            of that box before it is turned), in shares of the side of the background; `turn` (clockwise, in
-            radians); `mirror` (1: left and right change places).
+    A row of the table holds `x`, `y` (where the middle of the cut-out's box comes to lie) and `scale` (half the longer
+    side of that box before it is turned), in shares of the side of the background; `turn` (clockwise, in radians);
+    `mirror` (1: left and right change places).
 
     Returns:
         the pictures (N, S, S, 3) uint8, and (N, S, S) bool where the cut-out covers more than half of a pixel. Where
@@ -283,10 +267,8 @@ def paste(
     """
     size = balls.check_square(backgrounds)
     if masks.shape != pictures.shape[:3] or masks.dtype != np.bool_:
-        raise BiaslibError(
-            f"masks must be bool of shape {pictures.shape[:3]}, as the pictures are, not {masks.dtype} of shape "
-            f"{masks.shape}."
-        )
+        wanted, given = f"bool of shape {pictures.shape[:3]}", f"{masks.dtype} of shape {masks.shape}"
+        raise BiaslibError(f"masks must be {wanted}, as the pictures are, not {given}.")
     if not len(pictures) == len(backgrounds) == len(table):
         raise BiaslibError(
             f"{len(pictures)} cut-outs, {len(backgrounds)} backgrounds and {len(table)} rows: give one of each."
