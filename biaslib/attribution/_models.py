@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[tor
             "forward_head, as the models of biaslib.models.build have."
         )
     features = model.forward_features(pixels)
-    if not isinstance(features, torch.Tensor) or features.ndim != 4:
+    if getattr(features, "ndim", 0) != 4:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise BiaslibError(
             f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
@@ -127,7 +127,7 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     return copied if same else model
 
 
-def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
+def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[Any, Any, str]]:
     """The normalisations whose input is what a convolution has just put out: convolution, normalisation, its name."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[nn.Module, list[torch.Tensor]] = {}
@@ -149,16 +149,14 @@ def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tupl
     # a layer that runs twice would be folded for one of its two uses only
     once = {id(outputs[0]): module for module, outputs in made.items() if len(outputs) == 1}
     return [
-        (cast(nn.Conv2d, once[id(inputs[0])]), cast(nn.BatchNorm2d, module), names[module])
+        (once[id(inputs[0])], module, names[module])
         for module, inputs in taken.items()
         if len(inputs) == 1 and id(inputs[0]) in once and module.running_mean is not None
     ]
 
 
-def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
+def _fold(convolution: nn.Conv2d, normalisation: Any) -> None:
     like = convolution.weight
-    assert normalisation.running_mean is not None
-    assert normalisation.running_var is not None
     factor = (normalisation.running_var.double() + normalisation.eps).rsqrt()
     if normalisation.weight is not None:
         factor = factor * normalisation.weight

@@ -45,13 +45,13 @@ def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> n
 
 def relevance(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, rule: str, eps: float) -> torch.Tensor:
     """(n, T, 3, H, W) of each pixel's colours in each target's logit, through a prepared model."""
-    return (_by_rule if rule == "epsilon" else _by_toolbox)(model, pixels, targets, eps)
-
-
-def _by_rule(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    pixels = pixels.clone().requires_grad_()
+    if rule == "toolbox":
+        with torch.enable_grad():
+            logits = logits_of(model, pixels.clone())
+            return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
     stabiliser = min(eps, _STABILISER)
     composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
-    pixels = pixels.clone().requires_grad_()
     with composite.context(model) as registered, torch.enable_grad():
         with _RelevanceMode(registered, stabiliser):
             logits = logits_of(registered, pixels * 1)
@@ -64,13 +64,6 @@ def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
     if isinstance(layer, AvgPool):
         return Norm(stabiliser)
     return Epsilon(eps) if isinstance(layer, Linear) else None
-
-
-def _by_toolbox(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
-    pixels = pixels.clone().requires_grad_()
-    with torch.enable_grad():
-        logits = logits_of(model, pixels.clone())
-        return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
 
 
 def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -115,8 +108,7 @@ class _RelevanceMode(TorchFunctionMode):
 
     def __init__(self, model: nn.Module, stabiliser: float) -> None:
         super().__init__()
-        self.model = model
-        self.stabiliser = stabiliser
+        self.model, self.stabiliser = model, stabiliser
         self.inside = 0
         self.seen: set[nn.Module] = set()
         self.hooks: list[Any] = []
@@ -231,8 +223,7 @@ class _ToolboxActivation(nn.Module):
 
     def __init__(self, activation: nn.Module, eps: float) -> None:
         super().__init__()
-        self.activation = activation
-        self.eps = eps
+        self.activation, self.eps = activation, eps
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """The nonlinearity itself; only its gradient differs."""

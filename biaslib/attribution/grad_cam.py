@@ -30,8 +30,7 @@ def grad_cam(
     them for all targets at once. The maps are raw: not scaled, not resized.
 
     Args:
-        model: as `biaslib.models.build` makes them, with timm's `forward_features` and `forward_head`. It comes back
-            as it was: no hook, the same modes, gradients untouched, even after an error.
+        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         absolute: explain $|y_t|$, as for an attribute whose absence is a decision too (Serianni et al. 2025,
@@ -42,8 +41,7 @@ def grad_cam(
         (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
 
     Raises:
-        BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
-            without a map.
+        BiaslibError: images or targets of a wrong shape, a target the model lacks, or a model without a map.
     """
     chosen = checked_targets(images, targets, batch)
     maps = []

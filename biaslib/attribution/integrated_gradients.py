@@ -32,8 +32,7 @@ def integrated_gradients(
     there. `completeness_gap` measures what is missing. All targets share the forward passes.
 
     Args:
-        model: as `biaslib.models.build` makes them, or any module that maps images to logits. It comes back as it
-            was: no hook, the same modes, gradients untouched, even after an error.
+        model: any module that maps images to logits; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         steps: how many points of the way from the baseline to the image are looked at, at least 2.
@@ -46,8 +45,7 @@ def integrated_gradients(
         (N, T, H, W) float32 on the CPU, >= 0, squared shares summed over colours; signed (N, T, 3, H, W).
 
     Raises:
-        BiaslibError: for images, targets or a baseline of a wrong shape, a target the model does not have, or fewer
-            than two steps.
+        BiaslibError: images, targets or a baseline of a wrong shape, a target the model lacks, fewer than two steps.
     """
     if steps < 2:
         raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")

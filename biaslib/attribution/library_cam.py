@@ -69,11 +69,10 @@ class _Map(nn.Module):
 
 
 class _Divided(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.map = _Map(model)
+        self.map, self.head = _Map(model), model.forward_head
         self.channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
-        self.head: Any = model.forward_head
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features = self.map(images) * 1  # a head may begin with a change in place

@@ -38,12 +38,11 @@ def score_cam(
     is 0 everywhere has a mask of 0; of one that is the same everywhere but not 0, rounding decides what the mask is,
     as in the grad-cam library. The maps are raw: not scaled, not resized.
 
-    One forward pass a channel and image serves all targets. It goes through a copy of the model with its batch
-    normalisations folded away; channels that are 0 everywhere share one pass.
+    One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
+    folded away; channels that are 0 everywhere share one pass.
 
     Args:
-        model: as `biaslib.models.build` makes them, with timm's `forward_features` and `forward_head`. It comes back
-            as it was, even after an error.
+        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         batch: how many (masked) images go through the model at once; bounds the memory. None: on a CPU as many as
@@ -53,8 +52,7 @@ def score_cam(
         (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
 
     Raises:
-        BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
-            without a map.
+        BiaslibError: images or targets of a wrong shape, a target the model lacks, or a model without a map.
     """
     chosen = checked_targets(images, targets, batch)
     if batch is None:

@@ -115,13 +115,10 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
 
 
 def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Each vector with its projection onto the span of the others taken out, of length 1 again.
+    """Each vector (R, d) with its projection onto the span of others (K, d) taken out, of length 1 again.
 
-    What `orthogonalised` does to directions, done to the random directions that they are compared with.
-
-    Args:
-        vectors: (R, d), none of length 0; R may be 0.
-        onto: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
+    What `orthogonalised` does to directions, done to the random directions that they are compared with. No vector is of
+    length 0; K < d, and with K = 0 the vectors come back as they are, at length 1.
 
     Raises:
         BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.

@@ -127,7 +127,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
     return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
 
 
-def gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     r"""How far the critic's slope is from 1 between real and generated images (Gulrajani et al. 2017, eq. 3).
 
     $$\mathbb{E}\big[(\lVert \nabla_{\hat x} D(\hat x) \rVert_2 - 1)^2\big],
@@ -263,7 +263,7 @@ class _Run:
     def _penalty(self, judged: _Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         if self.config.loss == "r1":
             return _r1_penalty(judged, real)
-        return gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
+        return _gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
 
     def save(self, path: Path) -> None:
         state = {name: getattr(self, name).state_dict() for name in self._networks}

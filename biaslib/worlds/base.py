@@ -107,20 +107,13 @@ class World(Protocol):
     same pixels, so an edited table is an exact counterfactual:
     `world.render(factors.assign(background=1 - factors.background))` changes the background and leaves every pixel
     that the object fully covers as it was; at its soft edge, a pixel blends both and changes by the background's share.
-
-    Attributes:
-        name: the name that `worlds.get` knows.
-        target: the column a classifier is trained to predict.
-        cue: the column that is spuriously tied to the target.
-        attributes: every labelled column, target and cue among them.
-        regions: the names of the masks.
     """
 
-    name: str
-    target: str
-    cue: str
-    attributes: tuple[str, ...]
-    regions: tuple[str, ...]
+    name: str  #: that `worlds.get` knows
+    target: str  #: the column a classifier is trained to predict
+    cue: str  #: the column that is spuriously tied to the target
+    attributes: tuple[str, ...]  #: every labelled column, target and cue among them
+    regions: tuple[str, ...]  #: the names of the masks
 
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """N rows, one an image; P(cue agrees with target) = (1 + strength) / 2, strength in [0, 1]."""

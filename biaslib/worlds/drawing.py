@@ -14,7 +14,6 @@ import numpy as np
 Field = np.ndarray
 Number = Field | float
 Point = tuple[Number, Number]
-Colours = Sequence[tuple[float, float, float]]
 _T = TypeVar("_T")
 
 _CHUNK_PIXELS = 2**17  # about 0.5 MB a field: a handful of them stay in the processor's cache
@@ -173,27 +172,22 @@ def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
     return high
 
 
-def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int]) -> Field:
+def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 1) -> Field:
     """Smooth random texture in [0, 1], (n, H, W), with about cells[0] x cells[1] bumps across the unit square.
 
-    The coordinates are x (n or 1, 1, W) and y (n or 1, H, 1); those outside [0, 1] repeat the border.
+    More octaves, each twice as fine and .55 as strong as the one before, make clouds, foliage, stone. The coordinates
+    are x (n or 1, 1, W) and y (n or 1, H, 1); those outside [0, 1] repeat the border.
     """
-    columns, rows = cells
-    knots = uniform(seeds, stream, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
-    lines = _interpolate(knots, y[:, :, 0] * rows)  # (n, columns + 1, H)
-    return _interpolate(np.ascontiguousarray(lines.swapaxes(1, 2)), x[:, 0, :] * columns)
-
-
-def clouds(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 3) -> Field:
-    """Noise summed over `octaves`, each twice as fine and .55 as strong, in [0, 1]: clouds, foliage, stone."""
-    total = noise(seeds, stream, x, y, cells)
-    weight, norm = 1.0, 1.0
-    for octave in range(1, octaves):
-        weight *= 0.55
+    total: Field = np.zeros((), np.float32)
+    weight, norm = 1.0, 0.0
+    for octave in range(octaves):
+        columns, rows = cells[0] << octave, cells[1] << octave
+        knots = uniform(seeds, stream + 97 * octave, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
+        lines = _interpolate(knots, y[:, :, 0] * rows)  # (n, columns + 1, H)
+        total = total + weight * _interpolate(np.ascontiguousarray(lines.swapaxes(1, 2)), x[:, 0, :] * columns)
         norm += weight
-        total += weight * noise(seeds, stream + 97 * octave, x, y, (cells[0] << octave, cells[1] << octave))
-    total *= 1.0 / norm
-    return total
+        weight *= 0.55
+    return total * (1.0 / norm)
 
 
 # Layers.
@@ -204,7 +198,7 @@ def rgb(values: object) -> Field:
     return np.asarray(values, dtype=np.float32).reshape(-1, 3, 1, 1)
 
 
-def colour_along(palette: Colours, at: np.ndarray) -> Field:
+def colour_along(palette: Sequence[tuple[float, float, float]], at: np.ndarray) -> Field:
     """The colour at `at` (n,) in [0, 1] along evenly spaced colours, (n, 3, 1, 1)."""
     knots = np.linspace(0.0, 1.0, len(palette))
     return rgb(np.stack([np.interp(at, knots, channel) for channel in np.array(palette).T], axis=-1))

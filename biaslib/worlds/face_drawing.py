@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, Frame, join, mix, ramp, rgb
+from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
 # From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
@@ -22,9 +22,9 @@ _IRIS = np.array(
     ],
     np.float32,
 )  # fmt: skip
-_LIPSTICK: Colours = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
-_ROSE: Colours = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
-_TEAL: Colours = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
+_LIPSTICK = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
+_ROSE = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
+_TEAL = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
 _EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435

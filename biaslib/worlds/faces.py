@@ -25,17 +25,11 @@ from biaslib.worlds.sketch import FACE_REGIONS, Sheet
 
 @dataclass(frozen=True)
 class FaceAttribute:
-    """How often an attribute is drawn, and its tie to the clan.
+    """How often an attribute is drawn, and its tie to the clan."""
 
-    Attributes:
-        rate: share of all faces.
-        celeba: its correlation (MCC) with `Male` over all 202,599 images as annotated in CelebA (Liu et al. 2015).
-        tied: whether the clan takes that correlation over, with the other sign; else it is independent.
-    """
-
-    rate: float
-    celeba: float
-    tied: bool = True
+    rate: float  #: share of all faces
+    celeba: float  #: its correlation (MCC) with `Male` over all 202,599 images as annotated in CelebA (Liu et al. 2015)
+    tied: bool = True  #: whether the clan takes that correlation over, with the other sign; else it is independent
 
     @property
     def mcc(self) -> float:

@@ -29,9 +29,9 @@ _COATS = np.array(
     ],
     np.float32,
 )  # fmt: skip
-# How far an animal of size 1 reaches from its middle: behind it, in front of it, up, by pose; and its size in a pose.
-REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
-SIZES = np.array([1.0, 0.82, 0.82], np.float32)
+# How far an animal of size 1 reaches from its middle, behind it and in front of it, and its size, by pose.
+_REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
+_SIZES = np.array([1.0, 0.82, 0.82], np.float32)
 FEET = 0.90  # how far below the middle the feet are
 _HEADS = (0.39, 0.40)  # half the width of a dog's and of a cat's head
 _NOD = 0.30  # how far a head is tilted at most, in radians
@@ -101,6 +101,14 @@ def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
         np.where(bright, base * 0.38, base * 0.5 + 0.40),
     )
     return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
+
+
+def extent(factors: Mapping[str, np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """An animal's scale in its pose, and how far it reaches to the left and to the right of its middle, (n,) each."""
+    pose, right = factors["pose"].astype(np.intp), factors["facing"] > 0
+    scale = factors["scale"] * _SIZES[pose]
+    behind, ahead = _REACH[pose].T * scale
+    return scale, (np.where(right, behind, ahead), np.where(right, ahead, behind))
 
 
 def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_index: np.ndarray, size: int) -> None:

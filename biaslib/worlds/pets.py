@@ -8,19 +8,8 @@ import pandas as pd
 
 from biaslib.worlds import pet_drawing, rooms
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import (
-    Daylight,
-    Field,
-    Frame,
-    column,
-    grid,
-    mix,
-    ramp,
-    rgb,
-    rows_of_each,
-    to_uint8,
-)
-from biaslib.worlds.pet_drawing import FEET, REACH, SIZES
+from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8
+from biaslib.worlds.pet_drawing import FEET, extent
 from biaslib.worlds.sketch import Place, Sketch, Upright
 
 _WHITE, _INK = rgb((0.97, 0.97, 0.95)), rgb((0.10, 0.10, 0.12))
@@ -205,11 +194,7 @@ class _Layout(NamedTuple):
 
 def _layout(table: dict[str, np.ndarray]) -> _Layout:
     """Places that fit into the picture side by side, the same whether the ball is there or not."""
-    pose, radius = table["pose"].astype(np.intp), table["ball_size"]
-    scale = table["scale"] * SIZES[pose]
-    behind, ahead = REACH[pose].T * scale
-    right = table["facing"] > 0
-    reach = np.where(right, behind, ahead), np.where(right, ahead, behind)
+    radius, (scale, reach) = table["ball_size"], extent(table)
     slot = 2.0 * radius + _GAP
     on_right = table["ball_side"] > 0
     free = np.maximum(1.0 - 2 * _MARGIN - slot - reach[0] - reach[1], 0.0)

@@ -28,19 +28,14 @@ class Association:
     Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
     base rate, whatever the dial. One object alone (k = 1) is an ordinary association.
 
-    Attributes:
-        objects: the set.
-        rates: base rate p of each.
-        dial: which of the dials moves it; None: independent of everything (a control).
-        weight: $|\tau_g|$ when the dial is at 1.
-        sign: +1: the product is higher with maker 0, -1: with maker 1. A third maker has $\tau = 0$.
+    A third maker has $\tau = 0$.
     """
 
-    objects: tuple[str, ...]
-    rates: tuple[float, ...]
-    dial: _Dial | None
-    weight: float
-    sign: int
+    objects: tuple[str, ...]  #: the set
+    rates: tuple[float, ...]  #: base rate p of each
+    dial: _Dial | None  #: which of the dials moves it; None: independent of everything (a control)
+    weight: float  #: $|\tau_g|$ when the dial is at 1
+    sign: int  #: +1: the product is higher with maker 0, -1: with maker 1
 
 
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
@@ -92,7 +87,7 @@ class Scenes(DrawnWorld):
     * `robot_size` (height, a share of the picture's side), `robot_seed` (its colours);
     * `layout_seed` (which slot each thing has, how it is turned, where the robot lies: the same whatever is present),
       `things_seed` (colours and shapes of the things);
-    * `table_top` (0-4, in the order of `backdrops.TABLE_TOPS`), `table_tone`, `table_seed`, `light` ([0, 1]).
+    * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
     None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
     is empty where the thing is absent; `table` is the rest.
@@ -178,7 +173,7 @@ class Scenes(DrawnWorld):
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
         canvas = np.empty((len(region_index), size, size, 3), np.float32)
-        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS.values()):
+        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS):
             canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
         places, robot = _layout(table["layout_seed"], table["robot_size"])
         for name, (draw, scale) in THINGS.items():

@@ -5,13 +5,13 @@ A sketch is a patch for one thing: its middle is the origin, v points to its foo
 A sheet is a whole picture, or a window of it, in a face's coordinates; its layers are laid down one by one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, Frame, Number, column, coverage, grid, paint, rgb, uniform
+from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -71,7 +71,7 @@ class Sketch(Frame):
         """The thing's own random numbers in [0, 1), each (n, 1, 1)."""
         return [column(values) for values in uniform(self.seeds, 1, count).T]
 
-    def pick(self, palette: Colours, stream: int = 2) -> Field:
+    def pick(self, palette: Sequence[tuple[float, float, float]], stream: int = 2) -> Field:
         """One of the colours for each thing, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade, *tint = uniform(self.seeds, stream, 5).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
@@ -259,7 +259,7 @@ class Sheet(Frame):
         """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
         return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
-    def pick(self, palette: Colours, seed: str, stream: int) -> Field:
+    def pick(self, palette: Sequence[tuple[float, float, float]], seed: str, stream: int) -> Field:
         """One of the colours for each face, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade = uniform(self.table[seed], stream, 2).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]

@@ -107,7 +107,7 @@ def test_noise_agrees_with_one_pixel_at_a_time(per_picture):
 
 def test_clouds_stay_in_range_and_vary():
     x, y = drawing.grid(64)
-    field = drawing.clouds(np.arange(20), 1, x, y, (4, 4), 3)
+    field = drawing.noise(np.arange(20), 1, x, y, (4, 4), 3)
     assert field.shape == (20, 64, 64)
     assert field.min() >= 0
     assert field.max() <= 1

@@ -55,9 +55,8 @@ class PetPhotos(DrawnWorld):
     of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
     every photo is outlined. Without a ball every pixel is the photo's own.
 
-    Attributes:
-        left_out: how many photos of the split have no room for a ball.
-        counts: how many photos of each source are used at most.
+    `left_out` says how many photos of the split have no room for a ball, `counts` how many of each source are used at
+    most.
     """
 
     name = "pet photos"
@@ -67,29 +66,21 @@ class PetPhotos(DrawnWorld):
     regions: tuple[str, ...] = ("animal", "ball", "background")
 
     def __init__(
-        self,
-        split: str,
-        *,
-        photos: Sequence[str] | None = None,
-        root: str | os.PathLike[str] | None = None,
-        radius: tuple[float, float] = balls.RADIUS,
+        self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
     ) -> None:
         """Finds a place for a ball in every photo of the split.
 
         Args:
-            split: "train", "val" or "test"; no photo is in two.
-            photos: some of "pets" and "cat-and-dog"; None: both for training and validation, as the paper mixes two
-                sources, and only the outlined ones for the test.
+            split: "train", "val" or "test"; no photo is in two. The test has outlined photos only; the others mix both
+                sources, as the paper does.
             root: folder of all datasets.
             radius: see `photos.places`.
 
         Raises:
-            BiaslibError: for unknown photos; as `datasets.load` and `photos.places` do.
+            BiaslibError: as `datasets.load` and `photos.places` do.
         """
-        sources = _PETS[: 1 if split == "test" else None] if photos is None else tuple(photos)
-        if not sources or set(sources) - set(_PETS):
-            raise BiaslibError(f"photos must be some of {', '.join(_PETS)}, not {', '.join(sources) or 'none'}.")
-        self._split, self._root, self._sources = split, root, sources
+        sources = _PETS[: 1 if split == "test" else None]
+        self._split, self._root = split, root
         tables = []
         for source in sources:
             loaded = datasets.load(source, split, size=_PLACES, root=root)
