@@ -50,7 +50,7 @@ def _plain(images, steps):
         fake = generator(torch.randn(BATCH, generator.latent)).detach()
         answers = critic(real)
         loss = critic(fake).mean() - answers.mean() + 1e-3 * answers.square().mean()
-        loss = loss + 10 * training.gradient_penalty(critic, real, fake, torch.rand(BATCH))
+        loss = loss + 10 * training._gradient_penalty(critic, real, fake, torch.rand(BATCH))
         of_critic.zero_grad()
         loss.backward()
         of_critic.step()

@@ -26,7 +26,7 @@ from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Objective
 from biaslib.worlds.base import World
-from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
+from biaslib.worlds.photos import FruitPhotos, PetPhotos
 
 State = dict[str, torch.Tensor]
 Options = tuple[tuple[str, Any], ...]

@@ -42,7 +42,7 @@ from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
 from biaslib.mitigation import resampling, subsampling
 from biaslib.statistics import crossed, detection, proportions
-from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
+from biaslib.worlds.photos import FruitPhotos, PetPhotos
 
 FILE = Path(__file__).with_name("golden.json")
 PLACES, SIGNIFICANT = 12, 7  # of a float result: how many of its values are kept, in how many digits

@@ -3,15 +3,14 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from biaslib.errors import BiaslibError
-
-Head = Callable[[torch.Tensor], torch.Tensor]
+from biaslib.models import to_tensor
 
 _MOST_DIFFERENCE = 5e-5  # of two logits
 
@@ -59,6 +58,16 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int 
     return chosen.long()
 
 
+def batches(
+    model: nn.Module, images: Any, targets: torch.Tensor, batch: int, dtype: torch.dtype | None = None
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Some images at a time as the model takes them (or in `dtype`), with their targets, where the model computes."""
+    like = next(model.parameters(), torch.zeros(()))
+    for start in range(0, len(images), batch):
+        pixels = to_tensor(images[start : start + batch], like.device, model=model)
+        yield pixels.to(dtype or like.dtype), targets[start : start + batch].to(like.device)
+
+
 def check_outputs(targets: torch.Tensor, logits: torch.Tensor) -> None:
     """Refuses targets that the logits (n, outputs) do not have."""
     if targets.min() < 0 or targets.max() >= logits.shape[1]:
@@ -74,7 +83,7 @@ def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
+def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
     if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
         raise BiaslibError(
@@ -82,7 +91,7 @@ def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Head]:
             "forward_head, as the models of biaslib.models.build have."
         )
     features = model.forward_features(pixels)
-    if not isinstance(features, torch.Tensor) or features.ndim != 4:
+    if getattr(features, "ndim", 0) != 4:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise BiaslibError(
             f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
@@ -98,11 +107,8 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
 
     Batch normalisations with fixed statistics are folded into the convolutions that feed them, and the weights lie in
     channels-last order, which suits convolutions better. Which normalisation follows which convolution is seen in a
-    forward pass, not guessed from their names, and the copy is used only if its logits are those of the model.
-
-    Args:
-        model: in evaluation mode.
-        pixels: images as the model takes them, to try the copy with.
+    forward pass, and the copy is used only if it gives images as the model takes them the logits of the model, which is
+    in evaluation mode.
     """
     with torch.no_grad():
         expected = logits_of(model, pixels)
@@ -110,7 +116,8 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
             copied = copy.deepcopy(model)
             for convolution, normalisation, name in normalised_convolutions(copied, pixels):
                 _fold(convolution, normalisation)
-                copied.set_submodule(name, _what_remains(normalisation))
+                # nothing remains, or the activation, which timm keeps inside some of its normalisations
+                copied.set_submodule(name, nn.Sequential(*normalisation.children()))
             copied = copied.to(memory_format=torch.channels_last)
             found = logits_of(copied, pixels)
         except (RuntimeError, TypeError, AttributeError):  # cannot be copied, or reads what is gone
@@ -120,7 +127,7 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     return copied if same else model
 
 
-def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[nn.Conv2d, nn.BatchNorm2d, str]]:
+def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[Any, Any, str]]:
     """The normalisations whose input is what a convolution has just put out: convolution, normalisation, its name."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[nn.Module, list[torch.Tensor]] = {}
@@ -142,16 +149,14 @@ def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tupl
     # a layer that runs twice would be folded for one of its two uses only
     once = {id(outputs[0]): module for module, outputs in made.items() if len(outputs) == 1}
     return [
-        (cast(nn.Conv2d, once[id(inputs[0])]), cast(nn.BatchNorm2d, module), names[module])
+        (once[id(inputs[0])], module, names[module])
         for module, inputs in taken.items()
         if len(inputs) == 1 and id(inputs[0]) in once and module.running_mean is not None
     ]
 
 
-def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
+def _fold(convolution: nn.Conv2d, normalisation: Any) -> None:
     like = convolution.weight
-    assert normalisation.running_mean is not None
-    assert normalisation.running_var is not None
     factor = (normalisation.running_var.double() + normalisation.eps).rsqrt()
     if normalisation.weight is not None:
         factor = factor * normalisation.weight
@@ -162,8 +167,3 @@ def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
         bias = bias + normalisation.bias
     convolution.weight = nn.Parameter((like * factor[:, None, None, None]).to(like.dtype), requires_grad=False)
     convolution.bias = nn.Parameter(bias.to(like.dtype), requires_grad=False)
-
-
-def _what_remains(normalisation: nn.BatchNorm2d) -> nn.Module:
-    """Nothing; or the activation, which timm keeps inside some of its normalisations."""
-    return nn.Sequential(*normalisation.children())

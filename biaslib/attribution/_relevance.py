@@ -17,10 +17,8 @@ from biaslib.errors import BiaslibError
 
 _REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
 _KNOWN = (AvgPool, BatchNorm, Linear, MaxPool, nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
-_SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.add_}
-_SUMS |= {torch.Tensor.__iadd__}
-_PRODUCTS = {torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.Tensor.mul_}
-_PRODUCTS |= {torch.Tensor.__imul__}
+_SUMS = {torch.add, *(getattr(torch.Tensor, name) for name in ("add", "add_", "__add__", "__radd__", "__iadd__"))}
+_PRODUCTS = {torch.mul, *(getattr(torch.Tensor, name) for name in ("mul", "mul_", "__mul__", "__rmul__", "__imul__"))}
 _MEANS = {torch.mean, torch.Tensor.mean}
 _SHAPES = {"flatten", "view", "reshape", "view_as", "clone", "contiguous", "permute", "squeeze", "unsqueeze", "detach"}
 _SHAPES |= {"requires_grad_", "to", "double", "__get__", "dropout", "pad"}
@@ -40,20 +38,20 @@ def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> n
         _merge_normalisations(copied, pixels)
     else:
         for name, module in list(copied.named_modules(remove_duplicate=False)):
-            if _ToolboxActivation.knows(module):
+            if type(module).__name__ in ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus"):
                 copied.set_submodule(name, _ToolboxActivation(module, eps))
     return copied
 
 
 def relevance(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, rule: str, eps: float) -> torch.Tensor:
     """(n, T, 3, H, W) of each pixel's colours in each target's logit, through a prepared model."""
-    return (_by_rule if rule == "epsilon" else _by_toolbox)(model, pixels, targets, eps)
-
-
-def _by_rule(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
+    pixels = pixels.clone().requires_grad_()
+    if rule == "toolbox":
+        with torch.enable_grad():
+            logits = logits_of(model, pixels.clone())
+            return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
     stabiliser = min(eps, _STABILISER)
     composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
-    pixels = pixels.clone().requires_grad_()
     with composite.context(model) as registered, torch.enable_grad():
         with _RelevanceMode(registered, stabiliser):
             logits = logits_of(registered, pixels * 1)
@@ -66,13 +64,6 @@ def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
     if isinstance(layer, AvgPool):
         return Norm(stabiliser)
     return Epsilon(eps) if isinstance(layer, Linear) else None
-
-
-def _by_toolbox(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, eps: float) -> torch.Tensor:
-    pixels = pixels.clone().requires_grad_()
-    with torch.enable_grad():
-        logits = logits_of(model, pixels.clone())
-        return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
 
 
 def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -117,8 +108,7 @@ class _RelevanceMode(TorchFunctionMode):
 
     def __init__(self, model: nn.Module, stabiliser: float) -> None:
         super().__init__()
-        self.model = model
-        self.stabiliser = stabiliser
+        self.model, self.stabiliser = model, stabiliser
         self.inside = 0
         self.seen: set[nn.Module] = set()
         self.hooks: list[Any] = []
@@ -231,17 +221,9 @@ class _Mean(torch.autograd.Function):
 class _ToolboxActivation(nn.Module):
     """A nonlinearity whose gradient is out / (in + eps sign(in)) (DeepExplain's epsilon-LRP)."""
 
-    names = ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus")
-
     def __init__(self, activation: nn.Module, eps: float) -> None:
         super().__init__()
-        self.activation = activation
-        self.eps = eps
-
-    @classmethod
-    def knows(cls, module: nn.Module) -> bool:
-        """Whether the toolbox has its own gradient for this nonlinearity."""
-        return type(module).__name__ in cls.names
+        self.activation, self.eps = activation, eps
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """The nonlinearity itself; only its gradient differs."""

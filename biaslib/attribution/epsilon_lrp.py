@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import check_outputs, checked_targets, logits_of, unchanged
+from biaslib.attribution._models import batches, check_outputs, checked_targets, logits_of, unchanged
 from biaslib.errors import BiaslibError
-from biaslib.models import to_tensor
 
 
 def epsilon_lrp(
@@ -69,17 +68,14 @@ def epsilon_lrp(
     from biaslib.attribution import _relevance
 
     chosen = checked_targets(images, targets, batch)
-    like = next(model.parameters(), torch.zeros(()))
     maps = []
     with unchanged(model):
         prepared: nn.Module | None = None
-        for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device, model=model).double()
+        for pixels, wanted in batches(model, images, chosen, batch, torch.float64):
             if prepared is None:
                 prepared = _relevance.prepared(model, pixels[:1], rule, eps)
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(prepared, pixels[:1]))
-            wanted = chosen[start : start + batch].to(like.device)
             relevance = _relevance.relevance(prepared, pixels, wanted, rule, eps)
             maps.append(_finished(relevance, signed, scaled).cpu())
     return torch.cat(maps)

@@ -1,13 +1,14 @@
 """Grad-CAM for many targets at the price of one forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import Head, check_outputs, checked_targets, split, unchanged
-from biaslib.models import to_tensor
+from biaslib.attribution._models import batches, check_outputs, checked_targets, split, unchanged
+
+_Head = Callable[[torch.Tensor], torch.Tensor]
 
 
 def grad_cam(
@@ -29,8 +30,7 @@ def grad_cam(
     them for all targets at once. The maps are raw: not scaled, not resized.
 
     Args:
-        model: as `biaslib.models.build` makes them, with timm's `forward_features` and `forward_head`. It comes back
-            as it was: no hook, the same modes, gradients untouched, even after an error.
+        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         absolute: explain $|y_t|$, as for an attribute whose absence is a decision too (Serianni et al. 2025,
@@ -41,23 +41,19 @@ def grad_cam(
         (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
 
     Raises:
-        BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
-            without a map.
+        BiaslibError: images or targets of a wrong shape, a target the model lacks, or a model without a map.
     """
     chosen = checked_targets(images, targets, batch)
-    like = next(model.parameters(), torch.zeros(()))
     maps = []
     with unchanged(model):
-        for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device, model=model)
+        for pixels, wanted in batches(model, images, chosen, batch):
             # in this memory order convolutions are about a fifth faster on a CPU
-            pixels = pixels.to(like.dtype, memory_format=torch.channels_last)
-            features, head = split(model, pixels)
-            maps.append(_maps(features, head, chosen[start : start + batch].to(like.device), absolute))
+            features, head = split(model, pixels.to(memory_format=torch.channels_last))
+            maps.append(_maps(features, head, wanted, absolute))
     return torch.cat(maps)
 
 
-def _maps(features: torch.Tensor, head: Head, targets: torch.Tensor, absolute: bool) -> torch.Tensor:
+def _maps(features: torch.Tensor, head: _Head, targets: torch.Tensor, absolute: bool) -> torch.Tensor:
     mean = features.mean((2, 3), keepdim=True)
     with torch.no_grad():
         logits = head(features.clone())  # a head may begin with an activation in place
@@ -79,7 +75,7 @@ def _maps(features: torch.Tensor, head: Head, targets: torch.Tensor, absolute: b
     return torch.cat(maps, dim=1)
 
 
-def _sees_only_the_mean(head: Head, mean: torch.Tensor, logits: torch.Tensor) -> bool:
+def _sees_only_the_mean(head: _Head, mean: torch.Tensor, logits: torch.Tensor) -> bool:
     try:
         with torch.no_grad():
             pooled = head(mean.clone())

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import check_outputs, checked_targets, fold_batchnorm, logits_of, unchanged
+from biaslib.attribution._models import batches, check_outputs, checked_targets, fold_batchnorm, logits_of, unchanged
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 
@@ -32,8 +32,7 @@ def integrated_gradients(
     there. `completeness_gap` measures what is missing. All targets share the forward passes.
 
     Args:
-        model: as `biaslib.models.build` makes them, or any module that maps images to logits. It comes back as it
-            was: no hook, the same modes, gradients untouched, even after an error.
+        model: any module that maps images to logits; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         steps: how many points of the way from the baseline to the image are looked at, at least 2.
@@ -46,24 +45,21 @@ def integrated_gradients(
         (N, T, H, W) float32 on the CPU, >= 0, squared shares summed over colours; signed (N, T, 3, H, W).
 
     Raises:
-        BiaslibError: for images, targets or a baseline of a wrong shape, a target the model does not have, or fewer
-            than two steps.
+        BiaslibError: images, targets or a baseline of a wrong shape, a target the model lacks, fewer than two steps.
     """
     if steps < 2:
         raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
     chosen = checked_targets(images, targets, batch)
-    like = next(model.parameters(), torch.zeros(()))
     fast: nn.Module | None = None
     shares = []
     with unchanged(model):
-        for index in range(len(images)):
-            pixels = to_tensor(images[index : index + 1], like.device, model=model).to(like.dtype)
+        for index, (pixels, wanted) in enumerate(batches(model, images, chosen, 1)):
             base = _baseline(baseline, model, index, len(images), pixels)
             if fast is None:
                 with torch.no_grad():
                     check_outputs(chosen, logits_of(model, pixels))
                 fast = fold_batchnorm(model, pixels)
-            mean = _mean_gradients(fast, pixels, base, chosen[index].tolist(), steps, batch)
+            mean = _mean_gradients(fast, pixels, base, wanted[0].tolist(), steps, batch)
             share = (mean * (pixels - base)).float().cpu()
             shares.append(share if signed else share.square().sum(1))
     return torch.stack(shares)
@@ -82,13 +78,8 @@ def completeness_gap(
 
     $$\mathrm{gap} = \frac{\big|\sum_p a_p - (y_t(x) - y_t(x'))\big|}{|y_t(x) - y_t(x')|}$$
 
-    Args:
-        model: the model that was explained; it comes back as it was.
-        images: the images that were explained.
-        targets: the targets that were explained.
-        shares: (N, T, 3, H, W) from `integrated_gradients(..., signed=True)`.
-        baseline: the baseline that was used.
-        batch: how many images go through the model at once.
+    Shares are (N, T, 3, H, W) from `integrated_gradients(..., signed=True)`; model, images, targets and baseline are
+    those that were explained. `batch` images go through the model at once.
 
     Returns:
         (N, T) float32, >= 0; NaN where image and baseline have the same logit, because then there is nothing to share.
@@ -102,17 +93,15 @@ def completeness_gap(
             f"shares must be {(*chosen.shape, 3)} x height x width, not {tuple(shares.shape)}: "
             "call integrated_gradients with signed=True."
         )
-    like = next(model.parameters(), torch.zeros(()))
     differences = []
     with unchanged(model), torch.no_grad():
-        for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
-            rows = range(start, start + len(pixels))
-            base = torch.cat([_baseline(baseline, model, row, len(images), pixels[:1]) for row in rows])
+        rows = iter(range(len(images)))
+        for pixels, wanted in batches(model, images, chosen, batch):
+            bases = [_baseline(baseline, model, next(rows), len(images), pixels[:1]) for _ in pixels]
             logits = logits_of(model, pixels)
             check_outputs(chosen, logits)
-            difference = (logits - logits_of(model, base)).cpu()
-            differences.append(difference.gather(1, chosen[start : start + batch].cpu()))
+            difference = logits - logits_of(model, torch.cat(bases))
+            differences.append(difference.gather(1, wanted).cpu())
     difference = torch.cat(differences).double()
     gap = (shares.double().sum((2, 3, 4)) - difference).abs() / difference.abs()
     return gap.where(difference != 0, torch.nan).float()

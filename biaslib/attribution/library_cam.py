@@ -8,31 +8,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import check_outputs, checked_targets, split, unchanged
+from biaslib.attribution._models import batches, check_outputs, checked_targets, split, unchanged
 from biaslib.errors import BiaslibError
-from biaslib.models import to_tensor
 
-NAMES = (
-    "AblationCAM",
-    "EigenCAM",
-    "EigenGradCAM",
-    "FEM",
-    "GradCAM",
-    "GradCAMElementWise",
-    "GradCAMPlusPlus",
-    "HiResCAM",
-    "KPCA_CAM",
-    "LayerCAM",
-    "RandomCAM",
-    "ScoreCAM",
-    "SegEigenCAM",
-    "XGradCAM",
-)
-
-Cam = Callable[..., torch.Tensor]
+_NAMES = (
+    "AblationCAM", "EigenCAM", "EigenGradCAM", "FEM", "GradCAM", "GradCAMElementWise", "GradCAMPlusPlus", "HiResCAM",
+    "KPCA_CAM", "LayerCAM", "RandomCAM", "ScoreCAM", "SegEigenCAM", "XGradCAM",
+)  # fmt: skip
 
 
-def library_cam(name: str) -> Cam:
+def library_cam(name: str) -> Callable[..., torch.Tensor]:
     """A class activation map of the grad-cam library as a function of this package.
 
     Args:
@@ -47,8 +32,8 @@ def library_cam(name: str) -> Cam:
     Raises:
         BiaslibError: for a name the library does not have.
     """
-    if name not in NAMES:
-        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(NAMES)}.")
+    if name not in _NAMES:
+        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_NAMES)}.")
 
     def method(
         model: nn.Module,
@@ -58,16 +43,13 @@ def library_cam(name: str) -> Cam:
         batch: int = 8,
     ) -> torch.Tensor:
         chosen = checked_targets(images, targets, batch)
-        like = next(model.parameters(), torch.zeros(()))
         maps = []
         with unchanged(model):
             divided = _Divided(copy.deepcopy(model)) if hasattr(model, "forward_features") else model
-            for start in range(0, len(images), batch):
-                pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
+            for pixels, wanted in batches(model, images, chosen, batch):
                 features, head = split(model, pixels[:1])
                 with torch.no_grad():
                     check_outputs(chosen, head(features.clone()))
-                wanted = chosen[start : start + batch]
                 maps.append(torch.stack([_raw(name, divided, pixels, column) for column in wanted.T], 1))
         return torch.cat(maps)
 
@@ -87,11 +69,10 @@ class _Map(nn.Module):
 
 
 class _Divided(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.map = _Map(model)
+        self.map, self.head = _Map(model), model.forward_head
         self.channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
-        self.head: Any = model.forward_head
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features = self.map(images) * 1  # a head may begin with a change in place

@@ -7,7 +7,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from biaslib.attribution._models import check_outputs, checked_targets, fold_batchnorm, logits_of, split, unchanged
+from biaslib.attribution._models import (
+    batches,
+    check_outputs,
+    checked_targets,
+    fold_batchnorm,
+    logits_of,
+    split,
+    unchanged,
+)
 from biaslib.models import cached_batch, to_tensor
 
 
@@ -30,12 +38,11 @@ def score_cam(
     is 0 everywhere has a mask of 0; of one that is the same everywhere but not 0, rounding decides what the mask is,
     as in the grad-cam library. The maps are raw: not scaled, not resized.
 
-    One forward pass a channel and image serves all targets. It goes through a copy of the model with its batch
-    normalisations folded away; channels that are 0 everywhere share one pass.
+    One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
+    folded away; channels that are 0 everywhere share one pass.
 
     Args:
-        model: as `biaslib.models.build` makes them, with timm's `forward_features` and `forward_head`. It comes back
-            as it was, even after an error.
+        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
         images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
         targets: indices of logits, (T,) for all images or (N, T) for each its own.
         batch: how many (masked) images go through the model at once; bounds the memory. None: on a CPU as many as
@@ -45,26 +52,24 @@ def score_cam(
         (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
 
     Raises:
-        BiaslibError: for images or targets of a wrong shape, a target the model does not have, or a model
-            without a map.
+        BiaslibError: images or targets of a wrong shape, a target the model lacks, or a model without a map.
     """
     chosen = checked_targets(images, targets, batch)
-    like = next(model.parameters(), torch.zeros(()))
     if batch is None:
-        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if like.device.type == "cpu" else 64
+        on_cpu = next(model.parameters(), torch.zeros(())).device.type == "cpu"
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if on_cpu else 64
     fast: nn.Module | None = None
     maps = []
     with unchanged(model), torch.no_grad():
-        for start in range(0, len(images), batch):
-            pixels = to_tensor(images[start : start + batch], like.device, model=model).to(like.dtype)
+        for pixels, indices in batches(model, images, chosen, batch):
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:
                 check_outputs(chosen, head(features[:1].clone()))
                 fast = fold_batchnorm(model, pixels[:2])
-            for image, channels, wanted in zip(pixels, features, chosen[start : start + batch], strict=True):
+            for image, channels, wanted in zip(pixels, features, indices, strict=True):
                 scores = _masked_scores(fast, image, channels, batch)
-                weights = scores[:, wanted.to(like.device)].softmax(0)  # (C, T)
+                weights = scores[:, wanted].softmax(0)  # (C, T)
                 maps.append(torch.einsum("ct,chw->thw", weights, channels).relu().float().cpu())
     return torch.stack(maps)
 

@@ -23,7 +23,7 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
-from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes
+from biaslib.worlds.photos import boxes_of_masks, masks_of_boxes
 
 _Arrays = dict[str, np.ndarray]
 

@@ -1,16 +1,21 @@
-"""Images drawn along directions of a latent space, and what classifiers say of them."""
+"""Images drawn along directions of a latent space: what classifiers say of them, how far they are from real ones.
+
+A generator is in evaluation mode, codes are (N, latent), directions (A, latent) of length 1, and `predict` is a
+classifier: uint8 images (M, size, size, 3) -> scores (M,) or (M, T).
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 
+from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Generator
 from biaslib.gan.training import as_pixels
 
-Predict = Callable[[np.ndarray], np.ndarray]
+_Predict = Callable[[np.ndarray], np.ndarray]
 
 _BATCH: Final = 32  # more images at once leave a CPU's cache
 _WHOLE: Final = 16  # a batch of no multiple of it is rounded differently by another number of threads
@@ -29,8 +34,7 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.
         BiaslibError: for codes of another length than the generator's.
     """
     place = next(generator.parameters()).device
-    given = torch.from_numpy(np.ascontiguousarray(codes, np.float32))
-    parts = given.split(batch)
+    parts = torch.from_numpy(np.ascontiguousarray(codes, np.float32)).split(batch)
     filled = [torch.cat([part, part[:1].expand(-len(part) % _WHOLE, -1)]) for part in parts]
     drawn = [as_pixels(generator(part.to(place))) for part in filled]
     return np.concatenate([images[: len(part)] for images, part in zip(drawn, parts, strict=True)])
@@ -39,11 +43,7 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.
 def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float]) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
-    Args:
-        generator: in evaluation mode.
-        codes: (N, latent).
-        direction: (latent,), of length 1. A step of 1 turns a code of 128 normal numbers by about 5 degrees.
-        steps: lambda, how far.
+    A step of 1 along a direction of length 1 turns a code of 128 normal numbers by about 5 degrees.
 
     Returns:
         (steps, N, size, size, 3) uint8.
@@ -61,39 +61,21 @@ def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, st
 
 
 def scores_along(
-    predict: Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
+    predict: _Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
 ) -> np.ndarray:
-    """What classifiers say along each direction.
-
-    Args:
-        predict: uint8 images (M, size, size, 3) -> scores (M,) or (M, T).
-        generator: in evaluation mode.
-        codes: (N, latent).
-        directions: (A, latent), of length 1.
-        steps: lambda, how far along each.
-
-    Returns:
-        (A, steps, N) or (A, steps, N, T) scores.
-    """
-    found = []
+    """What classifiers say along each direction: (A, steps, N) or (A, steps, N, T) scores."""
+    scores = []
     for direction in directions:
         images = traversal(generator, codes, direction, steps)
-        scores = np.asarray(predict(images.reshape(-1, *images.shape[2:])))
-        found.append(scores.reshape(len(steps), len(codes), *scores.shape[1:]))
-    return np.stack(found)
+        answers = np.asarray(predict(images.reshape(-1, *images.shape[2:])))
+        scores.append(answers.reshape(len(steps), len(codes), *answers.shape[1:]))
+    return np.stack(scores)
 
 
 def leakage(
-    predict: Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
+    predict: _Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
-    """What changes along each direction, as attribute classifiers see it, from -step to +step.
-
-    Args:
-        predict: uint8 images (M, size, size, 3) -> probabilities (M, T) of T attributes.
-        generator: in evaluation mode.
-        codes: (N, latent).
-        directions: (A, latent), of length 1.
-        step: how far to either side.
+    """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
 
     Returns:
         (A, T, N) change of each probability on each code, in [-1, 1]. A direction that changes its own attribute alone
@@ -104,16 +86,12 @@ def leakage(
 
 
 def consistency(
-    predict: Predict, generator: Generator, codes: np.ndarray, *, between: int = 5, seed: int = 0
+    predict: _Predict, generator: Generator, codes: np.ndarray, *, between: int = 5, seed: int = 0
 ) -> np.ndarray:
     """Whether images between two of one class are of that class too (Denton et al. 2019, section 5).
 
-    Args:
-        predict: uint8 images (M, size, size, 3) -> probabilities (M,), of which 0.5 is a yes.
-        generator: in evaluation mode.
-        codes: (N, latent); pairs are drawn among those of one predicted class.
-        between: codes on each line, evenly spaced, without its ends.
-        seed: of the pairs.
+    Pairs are drawn, from the seed, among the codes of one predicted class: a probability of 0.5 is a yes. `between`
+    codes lie evenly on the line of each pair, without its ends.
 
     Returns:
         (pairs, between) bool: whether the answer is that of the ends.
@@ -132,3 +110,51 @@ def consistency(
     inside = first[:, None] + shares * (last - first)[:, None]
     found = np.asarray(predict(draw(generator, inside.reshape(-1, codes.shape[1])))) >= 0.5
     return np.asarray(found.reshape(len(pairs), between) == answers[pairs[:, :1]])
+
+
+def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
+    r"""The Fréchet distance between normal distributions fitted to two sets of features (Heusel et al. 2017, eq. 6).
+
+    $$\lVert \mu_a - \mu_b \rVert^2
+      + \operatorname{tr}\big(\Sigma_a + \Sigma_b - 2 (\Sigma_a \Sigma_b)^{1/2}\big)$$
+
+    With features of Inception it is the FID; with others it has another unit and compares with itself alone. It falls
+    with the number of images although nothing gets better, so only sets of one size are to be compared.
+
+    The sets are (N, d) and (M, d), N and M > 1. The distance is at least 0, in the squared unit of the features; it is
+    0 for equal means and covariances.
+
+    Raises:
+        BiaslibError: for sets of one image, other shapes, or features that are not finite.
+    """
+    for features in (a, b):
+        if np.ndim(features) != 2 or len(features) < 2 or np.shape(features)[1] != np.shape(a)[1]:
+            raise BiaslibError(
+                f"Features must be (N, d) of at least 2 images and of one d, not {np.shape(a)} and {np.shape(b)}."
+            )
+        if not np.isfinite(features).all():
+            raise BiaslibError("Features must be finite: leave images whose features are not out.")
+    of_a, of_b = (np.cov(np.asarray(features, float), rowvar=False).reshape(np.shape(a)[1], -1) for features in (a, b))
+    apart = np.mean(a, axis=0, dtype=float) - np.mean(b, axis=0, dtype=float)
+    # the product's own root is that of a symmetric matrix with the same eigenvalues, which cannot turn complex
+    half = _root(of_a)
+    shared = np.sqrt(np.clip(np.linalg.eigvalsh(half @ of_b @ half), 0, None)).sum()
+    return float(max(0.0, apart @ apart + np.trace(of_a) + np.trace(of_b) - 2 * shared))
+
+
+@torch.inference_mode()
+def features(model: Any, images: np.ndarray, *, batch: int = 256) -> np.ndarray:
+    """The features that a classifier's last layer sees: its map, averaged over the places, (N, channels) float32.
+
+    The model has timm's `forward_features` and is in evaluation mode; images are (N, size, size, 3) uint8.
+    """
+    place = next(model.parameters()).device
+    starts = range(0, len(images), batch)
+    parts = [models.to_tensor(images[start : start + batch], place, model=model) for start in starts]
+    return torch.cat([model.forward_features(part).float().mean(dim=(2, 3)) for part in parts]).cpu().numpy()
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    """The symmetric square root of a covariance."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)

@@ -21,17 +21,11 @@ _HELD_OUT: Final = 0.2  # of the codes, on which the accuracy is measured
 
 @dataclass(frozen=True)
 class Direction:
-    """An attribute vector.
+    """An attribute vector."""
 
-    Attributes:
-        vector: (d,) of length 1; along it the attribute comes.
-        accuracy: of the linear classifier on codes that it was not fitted on, with its interval over these codes.
-        n: how many codes with the attribute, and as many without, it was fitted and tested on.
-    """
-
-    vector: np.ndarray
-    accuracy: Interval
-    n: int
+    vector: np.ndarray  #: (d,) of length 1; along it the attribute comes
+    accuracy: Interval  #: of the linear classifier on codes that it was not fitted on
+    n: int  #: how many codes with the attribute, and as many without, it was fitted and tested on
 
 
 def attribute_direction(
@@ -84,7 +78,7 @@ def attribute_direction(
     model.fit(codes[rows[~tested]] / scale, has[rows[~tested]])
     right = model.predict(codes[rows[tested]] / scale) == has[rows[tested]]
     accuracy = interval(right.astype(float), seed=seed, bounds=(0.0, 1.0))
-    return Direction(unit(model.coef_[0]), accuracy, len(rows) // 2)
+    return Direction(_unit(model.coef_[0]), accuracy, len(rows) // 2)
 
 
 def check_movable(attribute: str) -> None:
@@ -104,11 +98,7 @@ def check_movable(attribute: str) -> None:
 def orthogonalised(vectors: np.ndarray) -> np.ndarray:
     """Each vector without what it shares with any of the others, of length 1 again (Shen et al. 2020, section 3.3).
 
-    Args:
-        vectors: (A, d).
-
-    Returns:
-        (A, d): row a is at a right angle to all other rows of `vectors`.
+    Vectors are (A, d); row a of the result (A, d) is at a right angle to all their other rows.
 
     Raises:
         BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
@@ -120,18 +110,15 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
         left = vector - others.T @ shared
         if np.linalg.norm(left) < 1e-6 * np.linalg.norm(vector):
             raise BiaslibError(f"Direction {number} is a mixture of the others: leave one of them out.")
-        rows.append(unit(left))
+        rows.append(_unit(left))
     return np.stack(rows)
 
 
 def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Each vector with its projection onto the span of the others taken out, of length 1 again.
+    """Each vector (R, d) with its projection onto the span of others (K, d) taken out, of length 1 again.
 
-    What `orthogonalised` does to directions, done to the random directions that they are compared with.
-
-    Args:
-        vectors: (R, d), none of length 0; R may be 0.
-        onto: (K, d), K < d; with K = 0 the vectors come back as they are, at length 1.
+    What `orthogonalised` does to directions, done to the random directions that they are compared with. No vector is of
+    length 0; K < d, and with K = 0 the vectors come back as they are, at length 1.
 
     Raises:
         BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
@@ -156,7 +143,7 @@ def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def unit(vector: np.ndarray) -> np.ndarray:
+def _unit(vector: np.ndarray) -> np.ndarray:
     """The vector at length 1."""
     length = np.linalg.norm(vector)
     if not length > 0:

@@ -21,21 +21,13 @@ _CHECKPOINTS: Final = 20  # in a whole training
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """How an encoder is trained, on images that the generator draws on the way.
+    """How an encoder is trained, on images that the generator draws on the way."""
 
-    Attributes:
-        widths: channels after each halving of the image, down to 4 pixels.
-        images: how many are drawn in all.
-        batch: images a step.
-        learning_rate: its peak, of Adam with one cycle.
-        seed: of the initial weights and the codes.
-    """
-
-    widths: tuple[int, ...] = (48, 96, 128)
-    images: int = 60_000
-    batch: int = 64
-    learning_rate: float = 2e-3
-    seed: int = 0
+    widths: tuple[int, ...] = (48, 96, 128)  #: channels after each halving of the image, down to 4 pixels
+    images: int = 60_000  #: how many are drawn in all
+    batch: int = 64  #: images a step
+    learning_rate: float = 2e-3  #: its peak, of Adam with one cycle
+    seed: int = 0  #: of the initial weights and the codes
 
 
 class Encoder(nn.Module):
@@ -58,11 +50,8 @@ class Encoder(nn.Module):
             )
         layers: list[nn.Module] = []
         for before, width in zip((3, *widths), widths, strict=False):
-            layers += [
-                nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False),
-                nn.BatchNorm2d(width),
-                nn.LeakyReLU(0.2),
-            ]
+            convolution = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Sequential(
             nn.Flatten(), nn.Linear(widths[-1] * 16, 256), nn.LeakyReLU(0.2), nn.Linear(256, latent)
@@ -74,10 +63,9 @@ class Encoder(nn.Module):
 
 
 def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
-    """Trains an encoder on pairs of codes and the images drawn from them, by the distance between the codes.
+    """Trains an encoder on pairs of codes and the images drawn from them, by the distance between normalised codes.
 
-    The generator normalises its codes, so their lengths cannot be seen in an image: the distance is between normalised
-    codes.
+    The generator normalises its codes, so their lengths cannot be seen in an image.
 
     Args:
         generator: in evaluation mode; it is left as it is.
@@ -136,19 +124,12 @@ class _Run:
         self.step += 1
 
     def save(self, path: Path) -> None:
-        state = {
-            "encoder": self.encoder.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "rate": self.rate.state_dict(),
-            "random": torch.get_rng_state(),
-            "step": self.step,
-        }
-        save_checkpoint(state, path)
+        state = {name: getattr(self, name).state_dict() for name in ("encoder", "optimiser", "rate")}
+        save_checkpoint(state | {"random": torch.get_rng_state(), "step": self.step}, path)
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.encoder.load_state_dict(state["encoder"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.rate.load_state_dict(state["rate"])
+        for name in ("encoder", "optimiser", "rate"):
+            getattr(self, name).load_state_dict(state[name])
         torch.set_rng_state(state["random"].cpu())
         self.step = state["step"]
 

@@ -10,12 +10,10 @@ from torch.nn import functional as F
 
 from biaslib.errors import BiaslibError
 
-WIDTHS: Final = (128, 96, 64, 32)  # channels at 4, 8, 16 and 32 pixels
-LATENT: Final = 128
 _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, its layer gives back
 
 
-class EqualizedLinear(nn.Module):
+class _EqualizedLinear(nn.Module):
     r"""A linear layer; weights from N(0, 1), scaled at run time by $gain / \sqrt{inputs}$ (Karras et al., sec. 4.1)."""
 
     def __init__(self, inputs: int, outputs: int, *, gain: float = 1.0) -> None:
@@ -29,25 +27,15 @@ class EqualizedLinear(nn.Module):
         return F.linear(features, self.weight * self.scale, self.bias)
 
 
-class EqualizedConv(nn.Module):
-    """A convolution that keeps the size, or doubles it, scaled at run time as `EqualizedLinear` is.
+class _EqualizedConv(nn.Module):
+    """A convolution with an odd kernel that keeps the size, or doubles it, scaled at run time as the linear layer is.
 
-    Args:
-        inputs: channels in.
-        outputs: channels out.
-        kernel: an odd number of pixels.
-        gain: see `EqualizedLinear`.
-        doubled: whether it reads the features at twice their size, each pixel repeated; for a kernel of 3. What falls
-            on the same pixel is added up before, so that 4 products a pixel do what 9 would.
-
-    Raises:
-        BiaslibError: for another kernel than 3 where doubled.
+    Doubled, it reads the features at twice their size, each pixel repeated; for a kernel of 3. What falls on the same
+    pixel is added up before, so that 4 products a pixel do what 9 would.
     """
 
     def __init__(self, inputs: int, outputs: int, *, kernel: int = 3, gain: float = 1.0, doubled: bool = False) -> None:
         super().__init__()
-        if doubled and kernel != 3:
-            raise BiaslibError(f"A convolution that doubles the size has a kernel of 3, not {kernel}.")
         self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.scale = gain / sqrt(inputs * kernel**2)
@@ -81,18 +69,18 @@ def _with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torc
 
 
 class _Layer(nn.Module):
-    """A convolution, a leaky rectifier and, in the generator, the pixel norm."""
+    """A convolution, a leaky rectifier and, in the generator (`even`), the pixel norm."""
 
     def __init__(
-        self, inputs: int, outputs: int, *, kernel: int = 3, normalised: bool = False, doubled: bool = False
+        self, inputs: int, outputs: int, *, kernel: int = 3, even: bool = False, doubled: bool = False
     ) -> None:
         super().__init__()
-        self.convolution = EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED, doubled=doubled)
-        self.normalised = normalised
+        self.convolution = _EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED, doubled=doubled)
+        self.even = even
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         rectified = F.leaky_relu(self.convolution(features), 0.2)
-        return pixel_norm(rectified) if self.normalised else rectified
+        return pixel_norm(rectified) if self.even else rectified
 
 
 class Generator(nn.Module):
@@ -103,17 +91,15 @@ class Generator(nn.Module):
         widths: channels at each level.
     """
 
-    def __init__(self, *, latent: int = LATENT, widths: Sequence[int] = WIDTHS) -> None:
+    def __init__(self, *, latent: int = 128, widths: Sequence[int]) -> None:
         super().__init__()
         self.latent, self.widths = latent, tuple(widths)
-        self.first = EqualizedLinear(latent, widths[0] * 16, gain=_RECTIFIED / 4)
+        self.first = _EqualizedLinear(latent, widths[0] * 16, gain=_RECTIFIED / 4)
         self.blocks = nn.ModuleList(
-            nn.Sequential(
-                _Layer(before, width, normalised=True, doubled=level > 0), _Layer(width, width, normalised=True)
-            )
+            nn.Sequential(_Layer(before, width, even=True, doubled=level > 0), _Layer(width, width, even=True))
             for level, (before, width) in enumerate(zip((widths[0], *widths), widths, strict=False))
         )
-        self.to_rgb = nn.ModuleList(EqualizedConv(width, 3, kernel=1) for width in widths)
+        self.to_rgb = nn.ModuleList(_EqualizedConv(width, 3, kernel=1) for width in widths)
 
     def forward(self, codes: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
         """(N, latent) -> images (N, 3, size, size), about in [-1, 1], with size = 4 · 2^level.
@@ -142,17 +128,14 @@ class Generator(nn.Module):
         image = self.to_rgb[level](features)
         if level == 0 or alpha == 1:
             return image
-        return torch.lerp(_doubled(self.to_rgb[level - 1](below)), image, alpha)
+        enlarged = F.interpolate(self.to_rgb[level - 1](below), scale_factor=2, mode="nearest")
+        return torch.lerp(enlarged, image, alpha)
 
 
 class Critic(nn.Module):
-    """Images to one number each, larger for what looks real; grows with the generator.
+    """Images to one number each, larger for what looks real; grows with the generator, whose widths it has."""
 
-    Args:
-        widths: channels at each level, those of the generator.
-    """
-
-    def __init__(self, *, widths: Sequence[int] = WIDTHS) -> None:
+    def __init__(self, *, widths: Sequence[int]) -> None:
         super().__init__()
         self.widths = tuple(widths)
         self.from_rgb = nn.ModuleList(_Layer(3, width, kernel=1) for width in widths)
@@ -161,8 +144,8 @@ class Critic(nn.Module):
             nn.Sequential(_Layer(width + (level == 0), width), _Layer(width, after[level]))
             for level, width in enumerate(widths)
         )
-        self.hidden = EqualizedLinear(widths[0] * 16, widths[0], gain=_RECTIFIED)
-        self.last = EqualizedLinear(widths[0], 1)
+        self.hidden = _EqualizedLinear(widths[0] * 16, widths[0], gain=_RECTIFIED)
+        self.last = _EqualizedLinear(widths[0], 1)
 
     def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
         """(N, 3, size, size) -> (N,); level and alpha as the generator's."""
@@ -185,7 +168,3 @@ def _checked_level(level: int | None, levels: int) -> int:
     if not 0 <= chosen < levels:
         raise BiaslibError(f"The network has levels 0 to {levels - 1}, not {level}.")
     return chosen
-
-
-def _doubled(images: torch.Tensor) -> torch.Tensor:
-    return F.interpolate(images, scale_factor=2, mode="nearest")

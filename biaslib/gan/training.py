@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from biaslib import models, store
 from biaslib.errors import BiaslibError
-from biaslib.gan.networks import LATENT, WIDTHS, Critic, Generator
+from biaslib.gan.networks import Critic, Generator
 from biaslib.store import fingerprint
 from biaslib.training.checkpoints import resumed, save_checkpoint
 from biaslib.training.steps import autocast
@@ -23,50 +23,34 @@ from biaslib.training.steps import autocast
 _Answers = Callable[[torch.Tensor], torch.Tensor]
 
 _LOSSES: Final = ("wgan-gp", "r1")
-# shares of the images shown: while a level is faded in, and after that
-_GROWTH: Final = ((0.0, 0.08), (0.08, 0.08), (0.12, 0.14), (0.15, 0.35))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GanConfig:
     """How a generator is grown; the defaults are those of the paper's recipe in a size that two cores can train.
 
-    Attributes:
-        latent: length of a code.
-        widths: channels at 4, 8, 16, ... pixels.
-        growth: for each level the shares of the images shown while it is faded in and after that; they sum to 1.
-        images: how many real images are shown in all, each as often as it comes up.
-        batch: images a step.
-        loss: "wgan-gp" (Gulrajani et al. 2017, with Karras et al.'s drift term) or "r1" (softplus and R1, Mescheder et
-            al. 2018).
-        penalty: the weight of the gradient penalty; 10 for WGAN-GP, 0.5 for R1 with gamma 1.
-        penalty_every: steps from one penalty to the next, which weighs as many times as much.
-        drift: keeps the critic's answers to real images near 0; WGAN-GP only.
-        learning_rate: of both Adam optimisers, with betas 0 and 0.99, which begin anew at every level.
-        decay: the last share of training over which the learning rate falls to 0.
-        average: of the weights, a step: what is left of the old mean. The averaged generator is the result.
-        chunks: checkpoints, and rows of the log.
-        frames: how many fixed codes are drawn after every chunk, to watch the generator grow.
-        precision: float32, bfloat16, or auto.
-        seed: of the initial weights, the order, the codes and the mixtures.
+    The loss is "wgan-gp" (Gulrajani et al. 2017, with Karras et al.'s drift term) or "r1" (softplus and R1, Mescheder
+    et al. 2018). The weight of the gradient penalty is 10 for WGAN-GP and 0.5 for R1 with gamma 1. Both Adam optimisers
+    have betas 0 and 0.99 and begin anew at every level. The generator with averaged weights is the result.
     """
 
-    latent: int = LATENT
-    widths: tuple[int, ...] = WIDTHS
-    growth: tuple[tuple[float, float], ...] = _GROWTH
-    images: int = 240_000
-    batch: int = 16
-    loss: str = "wgan-gp"
-    penalty: float = 10.0
-    penalty_every: int = 1
-    drift: float = 1e-3
-    learning_rate: float = 1e-3
-    decay: float = 0.0
-    average: float = 0.995
-    chunks: int = 40
-    frames: int = 16
-    precision: str = "auto"
-    seed: int = 0
+    latent: int = 128  #: length of a code
+    widths: tuple[int, ...] = (128, 96, 64, 32)  #: channels at 4, 8, 16, ... pixels
+    #: for each level the shares of the images shown while it is faded in and after that; they sum to 1
+    growth: tuple[tuple[float, float], ...] = ((0.0, 0.08), (0.08, 0.08), (0.12, 0.14), (0.15, 0.35))
+    images: int = 240_000  #: how many real images are shown in all, each as often as it comes up
+    batch: int = 16  #: images a step
+    loss: str = "wgan-gp"  #: or "r1"
+    penalty: float = 10.0  #: the weight of the gradient penalty
+    penalty_every: int = 1  #: steps from one penalty to the next, which weighs as many times as much
+    drift: float = 1e-3  #: keeps the critic's answers to real images near 0; WGAN-GP only
+    learning_rate: float = 1e-3  #: of both optimisers
+    decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
+    average: float = 0.995  #: of the weights, a step: what is left of the old mean
+    chunks: int = 40  #: checkpoints, and rows of the log
+    frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
+    precision: str = "auto"  #: float32, bfloat16, or auto
+    seed: int = 0  #: of the initial weights, the order, the codes and the mixtures
 
     def __post_init__(self) -> None:
         if self.loss not in _LOSSES:
@@ -104,19 +88,12 @@ class GanConfig:
 
 @dataclass
 class Grown:
-    """A trained generator.
+    """A trained generator, on the CPU, in evaluation mode."""
 
-    Attributes:
-        generator: with averaged weights, on the CPU, in evaluation mode.
-        critic: as it ended.
-        frames: (chunks, frames, size, size, 3) uint8: the same codes after every chunk, enlarged to the last size.
-        log: one row a chunk: images shown, level, alpha, and the means of the critic's and the generator's losses.
-    """
-
-    generator: Generator
-    critic: Critic
-    frames: np.ndarray
-    log: list[dict[str, float]]
+    generator: Generator  #: with averaged weights
+    critic: Critic  #: as it ended
+    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8: the same codes after every chunk, at the last size
+    log: list[dict[str, float]]  #: a row a chunk: images shown, level, alpha, the mean losses of both networks
 
 
 def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> Grown:
@@ -150,24 +127,20 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
     return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
 
 
-def gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     r"""How far the critic's slope is from 1 between real and generated images (Gulrajani et al. 2017, eq. 3).
 
     $$\mathbb{E}\big[(\lVert \nabla_{\hat x} D(\hat x) \rVert_2 - 1)^2\big],
       \qquad \hat x = \epsilon x + (1 - \epsilon) \tilde x$$
 
-    Args:
-        critic: (N, ...) -> (N,).
-        real: (N, 3, h, w).
-        fake: as many generated images.
-        shares: (N,) of the real image in each mixture, in [0, 1].
+    The critic maps (N, 3, h, w) to (N,); shares (N,) in [0, 1] are those of the real image in each mixture.
     """
     mixed = torch.lerp(fake, real, shares.reshape(-1, *[1] * (real.ndim - 1))).detach().requires_grad_(True)
     slope = _slopes(critic, mixed)
     return (slope.norm(dim=1) - 1).square().mean()
 
 
-def r1_penalty(critic: _Answers, real: torch.Tensor) -> torch.Tensor:
+def _r1_penalty(critic: _Answers, real: torch.Tensor) -> torch.Tensor:
     """The mean squared slope of the critic at real images (Mescheder et al. 2018, eq. 9, without its factor)."""
     return _slopes(critic, real.detach().requires_grad_(True)).square().sum(dim=1).mean()
 
@@ -193,6 +166,7 @@ class _Run:
     step: int = 0
     frames: list[np.ndarray] = field(default_factory=list)
     log: list[dict[str, float]] = field(default_factory=list)
+    _networks: ClassVar = ("generator", "averaged", "critic")
 
     @classmethod
     def start(cls, config: GanConfig) -> "_Run":
@@ -281,32 +255,25 @@ class _Run:
         of_generator.step()
         self.critic.requires_grad_(True)
         with torch.no_grad():
-            pairs = zip(self.averaged.parameters(), self.generator.parameters(), strict=True)
-            for mean, now in pairs:
+            for mean, now in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
                 mean.lerp_(now, 1 - config.average)
         self.step += 1
         return float(critic_loss.detach()), float(loss.detach())
 
     def _penalty(self, judged: _Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         if self.config.loss == "r1":
-            return r1_penalty(judged, real)
-        return gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
+            return _r1_penalty(judged, real)
+        return _gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
 
     def save(self, path: Path) -> None:
-        state = {
-            "generator": self.generator.state_dict(),
-            "averaged": self.averaged.state_dict(),
-            "critic": self.critic.state_dict(),
-            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
-            "chunk": self.chunk,
-            "step": self.step,
-            "frames": [torch.from_numpy(frame) for frame in self.frames],
-            "log": self.log,
-        }
+        state = {name: getattr(self, name).state_dict() for name in self._networks}
+        state |= {name: getattr(self, name) for name in ("chunk", "step", "log")}
+        state["optimisers"] = [optimiser.state_dict() for optimiser in self.optimisers]
+        state["frames"] = [torch.from_numpy(frame) for frame in self.frames]
         save_checkpoint(state, path)
 
     def restore(self, state: dict[str, Any]) -> None:
-        for name in ("generator", "averaged", "critic"):
+        for name in self._networks:
             getattr(self, name).load_state_dict(state[name])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(saved)

@@ -6,15 +6,11 @@ import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
+    Frame,
     Number,
-    box,
-    circle,
-    clouds,
     colour_along,
     column,
     coverage,
-    ellipse,
-    limb,
     mix,
     noise,
     paint,
@@ -60,14 +56,14 @@ def _linen(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """A woven cloth with uneven threads and a soft fold or two; canvas (n, 3, H, W)."""
     warp = noise(seeds, 21, x, y, (80, 3))
     weft = noise(seeds, 22, x, y, (3, 80))
-    fold = clouds(seeds, 23, x, y, (2, 2), 2)
+    fold = noise(seeds, 23, x, y, (2, 2), 2)
     light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (fold - 0.5)
     return colour_along(_LINENS, tone) * light[:, None]
 
 
 def _slate(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """A dark stone with layers; canvas (n, 3, H, W)."""
-    layers = clouds(seeds, 31, x, y, (3, 5), 4)
+    layers = noise(seeds, 31, x, y, (3, 5), 4)
     fine = noise(seeds, 32, x, y, (50, 50))
     step = ramp(np.abs(layers - 0.52), 0.03, 0.0)
     light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (fine - 0.5) + 0.12 * step
@@ -78,7 +74,7 @@ def _painted(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """Upright boards under a worn paint; canvas (n, 3, H, W)."""
     joint, number = _boards(seeds, x, 5)
     brush = noise(seeds, 41, x, y, (60, 3))
-    worn = clouds(seeds, 42, x, y, (5, 3), 3)
+    worn = noise(seeds, 42, x, y, (5, 3), 3)
     light = 0.93 + 0.07 * number + 0.08 * (brush - 0.5)
     light = light * (1.0 - 0.40 * ramp(joint, 0.05, 0.0)) + 0.05 * ramp(joint, 0.10, 0.06) * ramp(joint, 0.04, 0.07)
     canvas = colour_along(_PAINTS, tone) * light[:, None]
@@ -87,7 +83,7 @@ def _painted(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
 
 def _paper(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """A large sheet with a faint square grid; canvas (n, 3, H, W)."""
-    fibre = clouds(seeds, 51, x, y, (24, 24), 2)
+    fibre = noise(seeds, 51, x, y, (24, 24), 2)
     chance = uniform(seeds, 52, 3)
     light = 0.97 + 0.07 * (fibre - 0.5)
     canvas = colour_along(_PAPERS, tone) * light[:, None]
@@ -98,7 +94,7 @@ def _paper(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     return mix(canvas, rgb((0.50, 0.62, 0.74)), (0.38 * line)[:, None])
 
 
-TABLE_TOPS = {"wood": _wood, "linen": _linen, "slate": _slate, "painted": _painted, "paper": _paper}
+TABLE_TOPS = (_wood, _linen, _slate, _painted, _paper)
 
 
 def _scatter(
@@ -141,11 +137,11 @@ def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Fiel
     chance = uniform(seeds, 1, 24)
     leaf, sky = colour_along(_LEAVES, tone), colour_along(_SKIES, chance[:, 0])
     young = mix(leaf, rgb((0.62, 0.68, 0.26)), 0.3)
-    gaps = clouds(seeds, 2, x, y, (3, 3), 2)
+    gaps = noise(seeds, 2, x, y, (3, 3), 2)
     canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
     for i in range(4):
         middle = column(chance[:, 4 + i]), column(0.8 * chance[:, 9 + i])
-        disc = circle(x, y, middle, column(0.05 + 0.06 * chance[:, 14 + i]))
+        disc = Frame(x, y).circle(middle, column(0.05 + 0.06 * chance[:, 14 + i]))
         paint(canvas, mix(sky, leaf * 1.5, 0.3), 0.45 * ramp(disc, 0.012, -0.012))
     for layer in range(5):
         if layer in (1, 3):
@@ -165,8 +161,8 @@ def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Fiel
 def _bough(canvas: Field, chance: np.ndarray, x: Field, y: Field, pixel: float, thick: float) -> None:
     """A bough across the picture, with a twig."""
     left, right = column(0.15 + 0.8 * chance[:, 0]), column(0.05 + 0.8 * chance[:, 1])
-    bough, _ = limb(x, y, (-0.1, left), (1.1, right), (1.7 * thick, thick))
-    twig, _ = limb(x, y, (0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
+    bough, _ = Frame(x, y).limb((-0.1, left), (1.1, right), (1.7 * thick, thick))
+    twig, _ = Frame(x, y).limb((0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
     bark = rgb((0.36, 0.27, 0.20))
     upper = y - mix(left, right, x)
     for part in (twig, bough):
@@ -182,7 +178,7 @@ def _gingham(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     for along, shift in ((x, chance[:, 1]), (y, chance[:, 2])):
         place = along * count + column(shift)
         share = share + 0.5 * ramp(np.abs(np.mod(place, 1.0) - 0.5), 0.22, 0.28)
-    fold = clouds(seeds, 62, x, y, (2, 2), 2)
+    fold = noise(seeds, 62, x, y, (2, 2), 2)
     thread = noise(seeds, 63, x, y, (70, 70))
     cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_CHECKS, tone), (0.85 * share)[:, None])
     return cloth * (0.88 + 0.26 * (fold - 0.5) + 0.08 * thread)[:, None]
@@ -191,7 +187,7 @@ def _gingham(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
 def _meadow(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """Short grass from above, blade over blade; canvas (n, 3, H, W)."""
     green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), column(tone)[:, None])
-    patch = clouds(seeds, 70, x, y, (4, 4), 3)
+    patch = noise(seeds, 70, x, y, (4, 4), 3)
     canvas = green * (0.50 + 0.45 * patch)[:, None]
     _strew(canvas, seeds, 71, x, y, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
     return canvas
@@ -200,7 +196,7 @@ def _meadow(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
 def _straw(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
     """Straw in a market crate, in every direction; canvas (n, 3, H, W)."""
     gold = mix(rgb((0.84, 0.70, 0.42)), rgb((0.70, 0.54, 0.34)), column(tone)[:, None])
-    canvas = gold * (0.46 + 0.40 * clouds(seeds, 80, x, y, (6, 6), 2))[:, None]
+    canvas = gold * (0.46 + 0.40 * noise(seeds, 80, x, y, (6, 6), 2))[:, None]
     _strew(canvas, seeds, 81, x, y, gold, ((7.0, 0.09), (5.5, 0.08), (4.2, 0.06)), (0.0, 3.1416))
     return canvas
 
@@ -223,17 +219,7 @@ def _strew(
         paint(canvas, colour * light[:, None], coverage(distance, cells / x.shape[-1]))
 
 
-BACKDROPS = {
-    "wood": _wood,
-    "linen": _linen,
-    "slate": _slate,
-    "painted": _painted,
-    "gingham": _gingham,
-    "meadow": _meadow,
-    "straw": _straw,
-}
-
-
+BACKDROPS = (_wood, _linen, _slate, _painted, _gingham, _meadow, _straw)
 _MOVED = (0.018, 0.028)  # where the shadow of a dish lies, away from the light
 
 
@@ -251,14 +237,14 @@ def _lay_dish(
         dx, dy = x - centre[0], y - centre[1]
         size = column(0.36 + 0.08 * chance[rows, 1])
         if colours is _GLAZES:
-            outline, below = circle(dx, dy, (0.0, 0.0), size), circle(dx, dy, _MOVED, size)
+            outline, below = Frame(dx, dy).circle((0.0, 0.0), size), Frame(dx, dy).circle(_MOVED, size)
             well = outline + 0.085
             slope = np.clip(5.0 * (dx + dy), -1.0, 1.0)
             light = 1.06 - 0.10 * (dx + dy) - 0.20 * ramp(np.abs(well), 0.022, 0.0) * slope
             light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
         else:
             half = size * 1.06, size * 0.90
-            outline, below = box(dx, dy, (0.0, 0.0), half, 0.06), box(dx, dy, _MOVED, half, 0.06)
+            outline, below = Frame(dx, dy).box((0.0, 0.0), half, 0.06), Frame(dx, dy).box(_MOVED, half, 0.06)
             grain = noise(seeds[rows], 91, x, y, (4, 60))
             rim = ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * (dx + dy), -1, 1)
             light = 0.92 + 0.20 * (grain - 0.5) - 0.16 * rim
@@ -273,12 +259,13 @@ def behind_fruits(table: Mapping[str, np.ndarray], x: Field, y: Field) -> Field:
     tree = table["tree"] == 1
     if tree.any():
         canvas[tree] = _apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
-    for backdrop, rows in rows_of_each(np.where(tree, len(BACKDROPS), table["backdrop"]), BACKDROPS.values()):
+    for backdrop, rows in rows_of_each(np.where(tree, len(BACKDROPS), table["backdrop"]), BACKDROPS):
         seeds, middle = table["scene_seed"][rows], (column(table["x"][rows]), column(table["y"][rows]))
         part = backdrop(seeds, table["tone"][rows], x, y)
         _lay_dish(part, seeds, table["dish"][rows], middle, x, y)
         reach = column(table["scale"][rows])
-        under = ellipse(x, y, (middle[0] + 0.05, middle[1] + 0.06), (reach * 1.15, reach * 1.05), column(0.0 * seeds))
+        below = middle[0] + 0.05, middle[1] + 0.06
+        under = Frame(x, y).ellipse(below, (reach * 1.15, reach * 1.05), column(0.0 * seeds))
         part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
         canvas[rows] = part
     return canvas

@@ -1,20 +1,18 @@
 """One bird a picture, shaded and feathered: songbirds that stand and waterbirds that float."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
+    Frame,
     Point,
-    circle,
     colour_along,
     column,
     coverage,
-    ellipse,
     join,
-    limb,
     mix,
     paint,
     ramp,
@@ -23,7 +21,7 @@ from biaslib.worlds.drawing import (
 )
 
 # Colours of (back, belly, breast, wing, head), the first four seen mostly on landbirds, the others on waterbirds.
-PLUMAGES: dict[str, tuple[tuple[float, float, float], ...]] = {
+_PLUMAGES = {
     "robin": ((0.46, 0.35, 0.25), (0.90, 0.84, 0.74), (0.86, 0.43, 0.18), (0.38, 0.29, 0.21), (0.45, 0.33, 0.22)),
     "sparrow": ((0.56, 0.39, 0.23), (0.86, 0.78, 0.65), (0.76, 0.63, 0.48), (0.42, 0.27, 0.16), (0.50, 0.30, 0.18)),
     "cardinal": ((0.68, 0.17, 0.14), (0.86, 0.38, 0.26), (0.82, 0.24, 0.16), (0.46, 0.14, 0.13), (0.80, 0.17, 0.13)),
@@ -36,7 +34,7 @@ PLUMAGES: dict[str, tuple[tuple[float, float, float], ...]] = {
 _BILLS = ((0.20, 0.18, 0.17), (0.88, 0.46, 0.12), (0.95, 0.76, 0.26))
 
 
-class _Bird:
+class _Bird(Frame):
     """The numbers a bird is drawn from, each (n, 1, 1), and the pixels in its own frame.
 
     In that frame the bird looks to the right, its body's middle is the origin and about one unit long.
@@ -50,8 +48,8 @@ class _Bird:
         angle = 0.2 * f["tilt"]
         across = (x - f["x"]) * ((2.0 * f["facing"] - 1.0) / f["scale"])
         down = (y - f["y"]) / f["scale"]
-        self.x = across * np.cos(angle) + down * np.sin(angle)
-        self.y = down * np.cos(angle) - across * np.sin(angle)
+        self.u = across * np.cos(angle) + down * np.sin(angle)
+        self.v = down * np.cos(angle) - across * np.sin(angle)
         self.pixel = 1.0 / (x.shape[-1] * f["scale"])
 
     def pick(self, water: Field | float, land: Field | float) -> Field:
@@ -59,8 +57,7 @@ class _Bird:
         return np.where(self.water, water, land).astype(np.float32)
 
 
-@dataclass(frozen=True)
-class _Shape:
+class _Shape(NamedTuple):
     """Distances (n, H, W) to the parts, and the places the colours are hung on."""
 
     body: Field
@@ -88,7 +85,7 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
         (shape.bill, colours["bill"], shape.gape[1]),
     ):
         edge = coverage(part, bird.pixel)
-        paint(canvas, colour * (1.06 - 0.5 * (bird.y - lit_at))[:, None], edge * (1.0 - cover))
+        paint(canvas, colour * (1.06 - 0.5 * (bird.v - lit_at))[:, None], edge * (1.0 - cover))
         cover = np.maximum(cover, edge)
     _wing(bird, colours, canvas, factors, chance)
     _eye(bird, canvas, shape)
@@ -97,14 +94,12 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
 
 def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
     """The plumage with this bird's own tone and brightness, and the colour of bill and legs."""
-    palette = np.array(list(PLUMAGES.values()), dtype=np.float32)[np.asarray(factors["plumage"]).astype(np.intp)]
+    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[np.asarray(factors["plumage"]).astype(np.intp)]
     tone = np.asarray(factors["tone"], dtype=np.float32)[:, None] - 0.5
     warmth = tone * np.array([0.16, 0.0, -0.16], dtype=np.float32)
     shade = 0.74 + 0.40 * np.asarray(factors["shade"], dtype=np.float32)[:, None]
-    colours = {
-        name: rgb((palette[:, i] + warmth) * shade)
-        for i, name in enumerate(("back", "belly", "breast", "wing", "head"))
-    }
+    parts = ("back", "belly", "breast", "wing", "head")
+    colours = {name: rgb((palette[:, i] + warmth) * shade) for i, name in enumerate(parts)}
     colours["bill"] = colour_along(_BILLS, factors["bill_tone"])
     return colours
 
@@ -112,15 +107,10 @@ def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
 def _shape(bird: _Bird) -> _Shape:
     """Body with neck and head in one outline; tail, legs and bill each in their own."""
     pick, plump = bird.pick, bird.plump
-    trunk = ellipse(
-        bird.x,
-        bird.y,
-        (pick(-0.04, 0.0), pick(0.06, 0.02)),
-        (pick(0.56, 0.45) + 0.03 * plump, pick(0.235, 0.26) + 0.06 * plump),
-        pick(-0.08, -0.42),
-    )
+    girth = (pick(0.56, 0.45) + 0.03 * plump, pick(0.235, 0.26) + 0.06 * plump)
+    trunk = bird.ellipse((pick(-0.04, 0.0), pick(0.06, 0.02)), girth, pick(-0.08, -0.42))
     # A floating body is cut off by the water it would lie in.
-    trunk = -join(-trunk, pick(0.24, 9.0) - bird.y, 0.12)
+    trunk = -join(-trunk, pick(0.24, 9.0) - bird.v, 0.12)
 
     reach = pick(0.10 + 0.62 * bird.neck, 0.04 + 0.10 * bird.neck)
     head = (pick(0.50 + 0.08 * bird.neck, 0.37), pick(-0.20, -0.24) - reach)
@@ -128,9 +118,9 @@ def _shape(bird: _Bird) -> _Shape:
     bend = (base[0] + pick(0.16, 0.08), mix(base[1], head[1], 0.35))
     back = (head[0] + pick(-0.10, -0.02) * (0.4 + bird.neck), mix(base[1], head[1], 0.75))
     thin = pick(0.115 - 0.035 * bird.neck, 0.17)
-    neck = limb(bird.x, bird.y, base, bend, (thin + 0.05, thin))[0]
-    neck = join(neck, limb(bird.x, bird.y, bend, back, (thin, thin * 0.95))[0], 0.08)
-    neck = join(neck, limb(bird.x, bird.y, back, head, (thin * 0.95, thin * 0.95))[0], 0.06)
+    neck = bird.limb(base, bend, (thin + 0.05, thin))[0]
+    neck = join(neck, bird.limb(bend, back, (thin, thin * 0.95))[0], 0.08)
+    neck = join(neck, bird.limb(back, head, (thin * 0.95, thin * 0.95))[0], 0.06)
     radius = pick(0.135, 0.185) + 0.02 * plump
 
     rump = (pick(-0.42, -0.30), pick(0.00, 0.10))
@@ -138,10 +128,10 @@ def _shape(bird: _Bird) -> _Shape:
     gape = (head[0] + 0.7 * radius, head[1] + pick(0.05, 0.02))
     point = (head[0] + radius + pick(0.15, 0.09) + pick(0.22, 0.11) * bird.bill, gape[1] + pick(0.06, 0.03))
     return _Shape(
-        body=join(join(trunk, neck, 0.14), circle(bird.x, bird.y, head, radius), 0.05),
-        tail=limb(bird.x, bird.y, rump, tip, (pick(0.13, 0.11), pick(0.025, 0.055)))[0],
+        body=join(join(trunk, neck, 0.14), bird.circle(head, radius), 0.05),
+        tail=bird.limb(rump, tip, (pick(0.13, 0.11), pick(0.025, 0.055)))[0],
         legs=_legs(bird),
-        bill=limb(bird.x, bird.y, gape, point, (pick(0.058, 0.068), pick(0.030, 0.006)))[0],
+        bill=bird.limb(gape, point, (pick(0.058, 0.068), pick(0.030, 0.006)))[0],
         head=head,
         head_radius=radius,
         tail_tip=tip,
@@ -152,22 +142,22 @@ def _shape(bird: _Bird) -> _Shape:
 def _legs(bird: _Bird) -> Field:
     """Two thin legs with their toes on the ground; a floating bird's are far out of sight."""
     ground = 0.56
-    legs = np.full_like(bird.x, np.inf)
+    legs = np.full_like(bird.u, np.inf)
     for hip, foot in ((-0.06, -0.02), (0.08, 0.14)):
-        shin = limb(bird.x, bird.y, (hip, 0.20), (foot, ground), (0.030, 0.020))[0]
-        toes = limb(bird.x, bird.y, (foot - 0.06, ground + 0.01), (foot + 0.12, ground + 0.02), (0.016, 0.022))[0]
+        shin = bird.limb((hip, 0.20), (foot, ground), (0.030, 0.020))[0]
+        toes = bird.limb((foot - 0.06, ground + 0.01), (foot + 0.12, ground + 0.02), (0.016, 0.022))[0]
         legs = np.minimum(legs, np.minimum(shin, toes))
     return legs + bird.pick(9.0, 0.0)
 
 
 def _body(bird: _Bird, colours: dict[str, Field], shape: _Shape, chance: np.ndarray) -> Field:
     """Back, belly, breast and hood, round under a light from above, with small feathers."""
-    x, y = bird.x, bird.y
+    x, y = bird.u, bird.v
     low = y - bird.pick(0.05, -0.05) + bird.pick(0.0, 0.28) * x
     canvas = mix(colours["back"], colours["belly"], ramp(low, -0.02, 0.20)[:, None])
-    from_breast = circle(x, y, (bird.pick(0.42, 0.34), bird.pick(0.06, 0.04)), 0.22)
+    from_breast = Frame(x, y).circle((bird.pick(0.42, 0.34), bird.pick(0.06, 0.04)), 0.22)
     paint(canvas, colours["breast"], ramp(from_breast, 0.09, -0.07))
-    from_head = circle(x, y, shape.head, shape.head_radius)
+    from_head = Frame(x, y).circle(shape.head, shape.head_radius)
     paint(canvas, colours["head"], ramp(from_head, 0.07, -0.01))
     round_ = np.clip(shape.body * -6.0, 0.0, 1.0)
     light = 0.70 + 0.34 * np.sqrt(round_)
@@ -186,9 +176,9 @@ def _wing(
     shoulder = (pick(0.18, 0.10), pick(-0.01, -0.02))
     tip = (pick(-0.62, -0.46), pick(-0.09, 0.17))
     wide = pick(0.170, 0.150) + 0.03 * bird.plump
-    edge, along = limb(bird.x, bird.y, shoulder, tip, (wide, 0.035))
+    edge, along = bird.limb(shoulder, tip, (wide, 0.035))
     run = (tip[0] - shoulder[0], tip[1] - shoulder[1])
-    across = ((bird.x - shoulder[0]) * run[1] - (bird.y - shoulder[1]) * run[0]) * (-1.0 / np.hypot(*run))
+    across = ((bird.u - shoulder[0]) * run[1] - (bird.v - shoulder[1]) * run[0]) * (-1.0 / np.hypot(*run))
     under = coverage(edge - 0.035, 0.07 + bird.pixel)
     paint(canvas, colours["wing"] * 0.45, 0.45 * under)
     quills = np.sin(across * 62.0 + along * 5.0 + column(6.28 * chance[:, 2]))
@@ -205,8 +195,8 @@ def _wing(
 def _eye(bird: _Bird, canvas: Field, shape: _Shape) -> None:
     """A dark eye in a pale ring, with the sky's glint in it."""
     centre = (shape.head[0] + 0.34 * shape.head_radius, shape.head[1] - 0.12 * shape.head_radius)
-    distance = circle(bird.x, bird.y, centre, 0.055)
+    distance = bird.circle(centre, 0.055)
     paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * coverage(distance, bird.pixel))
     paint(canvas, rgb((0.04, 0.03, 0.03)), coverage(distance + 0.014, bird.pixel))
-    glint = circle(bird.x, bird.y, (centre[0] + 0.012, centre[1] - 0.016), 0.015)
+    glint = bird.circle((centre[0] + 0.012, centre[1] - 0.016), 0.015)
     paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * coverage(glint, bird.pixel))

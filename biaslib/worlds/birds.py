@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import bird_drawing
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import (
     Field,
-    clouds,
     colour_along,
     column,
     coverage,
@@ -23,16 +22,14 @@ from biaslib.worlds.drawing import (
     to_uint8,
     uniform,
 )
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, draw_factors
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
 _ATTRIBUTES = {"waterbird": CHOICE, "background": CHOICE}
 _BIRD = {
-    "plumage": Factor(0, len(bird_drawing.PLUMAGES) - 1, whole=True),
-    "tone": SHARE,
-    "shade": SHARE,
+    "plumage": Factor(0, 7, whole=True),
+    **dict.fromkeys(("tone", "shade"), SHARE),
     "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
     "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
     "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
@@ -50,10 +47,10 @@ class Birds(DrawnWorld):
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
 
-    * the bird: `plumage` (0-7, in the order of `bird_drawing.PLUMAGES`; the first four are mostly landbirds'),
-      `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture), `scale` (its length),
-      `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and girth), `bill_tone`,
-      `wing_bar`, `bird_seed` (feathers);
+    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal,
+      7 coot: mostly waterbirds'), `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture),
+      `scale` (its length), `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and
+      girth), `bill_tone`, `wing_bar`, `bird_seed` (feathers);
     * the scene, of either kind: `season` (palette), `light`, `horizon`, `haze`, `cast` (tint), `scene_seed` (layout).
 
     Every column but `plumage` is independent of the target, and none depends on the strength except `background`.
@@ -123,7 +120,7 @@ def _forest(table: _Table, x: Field, y: Field) -> Field:
 
     # Behind everything: foliage far away, with the light coming through around one place.
     places = uniform(seeds, 1, 4)
-    foliage = clouds(seeds, 10, x, y, (5, 5))
+    foliage = noise(seeds, 10, x, y, (5, 5), 3)
     sun_x, sun_y = column(places[:, 0]), column(0.1 + 0.35 * places[:, 1])
     glow = np.exp(-5.0 * ((x - sun_x) ** 2 + (y - sun_y) ** 2)) * column(0.45 + 0.5 * table["light"])
     canvas = mix(shade, leaf, ramp(foliage, 0.22, 0.75)[:, None])
@@ -138,7 +135,7 @@ def _forest(table: _Table, x: Field, y: Field) -> Field:
     bushes = floor - 0.10 * noise(seeds, 40, x, np.zeros_like(floor), (9, 1)) + 0.03
     paint(canvas, mix(shade, leaf, 0.25 + 0.45 * foliage[:, None]), coverage(bushes - y, pixel))
     near = np.clip((y - floor) / (1.0 - floor), 0.0, 1.0)
-    litter = clouds(seeds, 41, x, np.sqrt(near), (7, 9), 2)
+    litter = noise(seeds, 41, x, np.sqrt(near), (7, 9), 2)
     ground = mix(mix(soil, leaf, 0.25), soil, near[:, None]) * (0.62 + 0.75 * litter - 0.12 * near)[:, None]
     paint(canvas, ground, coverage(floor + 0.012 - y, 0.03))
     dapple = ramp(noise(seeds, 42, x, np.sqrt(near), (5, 6)), 0.55, 0.8) * near
@@ -177,7 +174,7 @@ def _trunks(
 
 def _canopy(seeds: np.ndarray, stream: int, x: Field, y: Field, depth: float) -> Field:
     """Leaves that hang in from the top, about `depth` low, thinning out downwards."""
-    leaves = clouds(seeds, stream, x, y, (6, 6))
+    leaves = noise(seeds, stream, x, y, (6, 6), 3)
     return ramp(leaves + 1.4 * (depth - y), 0.46, 0.56)
 
 
@@ -192,7 +189,7 @@ def _water(table: _Table, x: Field, y: Field) -> Field:
 
     # The sky, brightest at the sun and the horizon.
     height = np.clip((horizon - y) / horizon, 0.0, 1.0)
-    cumulus = clouds(seeds, 60, x, y * 1.6, (4, 7))
+    cumulus = noise(seeds, 60, x, y * 1.6, (4, 7), 3)
     canvas = mix(sky, zenith, (0.85 * height)[:, None]).repeat(x.shape[-1], axis=-1)
     paint(canvas, rgb((0.97, 0.96, 0.94)), 0.75 * ramp(cumulus, 0.48, 0.78))
     glow = np.exp(-14.0 * (x - sun_x) ** 2) * column(0.25 + 0.6 * table["light"])

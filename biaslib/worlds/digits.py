@@ -13,11 +13,9 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.base import DrawnWorld
-from biaslib.worlds.factors import CHOICE, Factor, balanced_bool, check_draw
+from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, check_draw
 
 Split = Literal["train", "test"]
-
 CORNERS = ("top_left", "bottom_left", "top_right")
 _CLASSES = 10
 # As in MNIST: a digit fills the middle 20 of 28 pixels.
@@ -31,19 +29,12 @@ _UNMATCHED = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], bool)
 
 @dataclass(frozen=True)
 class Scans:
-    """Handwritten digits, white on black.
+    """Handwritten digits, white on black."""
 
-    Attributes:
-        images: (N, H, W) uint8.
-        digits: (N,) 0 to 9.
-        train: numbers of the scans to draw training images from.
-        test: numbers of those for testing; none is in both.
-    """
-
-    images: np.ndarray
-    digits: np.ndarray
-    train: np.ndarray
-    test: np.ndarray
+    images: np.ndarray  #: (N, H, W) uint8
+    digits: np.ndarray  #: (N,) 0 to 9
+    train: np.ndarray  #: numbers of the scans to draw training images from
+    test: np.ndarray  #: numbers of those for testing; none is in both
 
 
 class Digits(DrawnWorld):
@@ -106,7 +97,7 @@ class Digits(DrawnWorld):
             strength: skew of the left corners' pair, in [0, 1].
             seed: >= 0.
             split: which scans to draw from.
-            blur: of all rows, >= 0.
+            blur: of all rows, in [0, 100].
             worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
 
         Raises:
@@ -114,10 +105,9 @@ class Digits(DrawnWorld):
         """
         table = self._plain(n, strength, seed, split, blur, worn)
         rng = np.random.default_rng([seed, 1])
-        for group in (False, True):
+        for group, sign in ((False, -1), (True, 1)):
             rows = rng.permutation(np.flatnonzero(table["group"] == group))
-            share = (1 + strength) / 2 if group else (1 - strength) / 2
-            matched = 4 * round(share * len(rows) / 4)
+            matched = 4 * round((1 + sign * strength) / 2 * len(rows) / 4)
             for part, patterns in ((rows[:matched], _MATCHED), (rows[matched:], _UNMATCHED)):
                 table.loc[part, list(CORNERS)] = patterns[np.arange(len(part)) % 4].astype(np.int8)
         return table
@@ -134,13 +124,8 @@ class Digits(DrawnWorld):
     ) -> pd.DataFrame:
         """Draws n rows whose corners are each skewed to a group of their own, independently of each other.
 
-        Args:
-            n: number of rows, >= 1.
-            shares: for each corner, the share of group 1 among the images where it is white, in [0, 1].
-            seed: >= 0.
-            split: which scans to draw from.
-            blur: of all rows, >= 0.
-            worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
+        `shares` holds for each corner the share of group 1 among the images where it is white, in [0, 1]; the other
+        arguments are those of `factors`.
 
         Raises:
             BiaslibError: an argument out of range.
@@ -190,9 +175,7 @@ class Digits(DrawnWorld):
             raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
         rng = np.random.default_rng(seed)
         group = balanced_bool(n, rng)
-        digit = np.empty(n, np.int8)
-        scan = np.empty(n, np.uint32)
-        scans = self.scans
+        digit, scan, scans = np.empty(n, np.int8), np.empty(n, np.uint32), self.scans
         pool = scans.train if split == "train" else scans.test
         for value in (False, True):
             classes = [c for c in range(_CLASSES) if (c in self.group_one) == value]
@@ -201,13 +184,10 @@ class Digits(DrawnWorld):
         for c in range(_CLASSES):
             rows = np.flatnonzero(digit == c)
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
-        table = pd.DataFrame({"group": group, "digit": digit, "scan": scan})
-        for corner in CORNERS:
-            table[corner] = np.zeros(n, np.int8)
-        table["blur"] = np.float32(blur)
+        table = {"group": group, "digit": digit, "scan": scan} | {name: np.zeros(n, np.int8) for name in CORNERS}
         grey = np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)
-        table["worn"] = rng.permutation(grey).astype(np.int8)
-        return table
+        table |= {"blur": np.full(n, blur, np.float32), "worn": rng.permutation(grey).astype(np.int8)}
+        return pd.DataFrame(table)
 
 
 def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:
@@ -248,10 +228,7 @@ def _small_scans() -> Scans:
     from sklearn.datasets import load_digits  # takes a second to import, and only this source needs it
 
     images, digits = load_digits(return_X_y=True)
-    turn = np.empty(len(digits), np.intp)
-    for c in range(_CLASSES):
-        rows = np.flatnonzero(digits == c)
-        turn[rows] = np.arange(len(rows)) % 3
+    turn = pd.Series(digits).groupby(digits).cumcount().to_numpy() % 3
     pages = np.round(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     frames = np.stack([np.pad(_resized(page, _BOX), _MARGIN) for page in pages])
     return Scans(frames, digits.astype(np.int8), np.flatnonzero(turn < 2), np.flatnonzero(turn == 2))

@@ -14,7 +14,6 @@ import numpy as np
 Field = np.ndarray
 Number = Field | float
 Point = tuple[Number, Number]
-Colours = Sequence[tuple[float, float, float]]
 _T = TypeVar("_T")
 
 _CHUNK_PIXELS = 2**17  # about 0.5 MB a field: a handful of them stay in the processor's cache
@@ -64,72 +63,71 @@ def ramp(value: Field, low: Number, high: Number) -> Field:
     return t * t * (3.0 - 2.0 * t)
 
 
-# Shapes: signed distances, negative inside.
+class Frame:
+    """The pixels in a thing's own coordinates, and their signed distances to shapes in these, negative inside."""
 
+    def __init__(self, u: Field, v: Field) -> None:
+        """Takes the coordinates of the pixels across the thing (u) and downwards (v)."""
+        self.u, self.v = u, v
 
-def ellipse(x: Field, y: Field, centre: Point, radii: Point, angle: Field) -> Field:
-    """Distance to an ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    dx, dy = x - centre[0], y - centre[1]
-    u = (dx * cos + dy * sin) / radii[0]
-    v = (dy * cos - dx * sin) / radii[1]
-    k = np.sqrt(u * u + v * v)
-    u /= radii[0]
-    v /= radii[1]
-    return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
+    def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
+        """An ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
+        cos, sin = np.cos(angle), np.sin(angle)
+        dx, dy = self.u - centre[0], self.v - centre[1]
+        u = (dx * cos + dy * sin) / radii[0]
+        v = (dy * cos - dx * sin) / radii[1]
+        k = np.sqrt(u * u + v * v)
+        u /= radii[0]
+        v /= radii[1]
+        return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
 
+    def oval(self, centre: Point, radii: Point) -> Field:
+        """An upright ellipse, as `ellipse` without an angle, and faster."""
+        across, down = 1.0 / radii[0], 1.0 / radii[1]
+        a, b = (self.u - centre[0]) * across, (self.v - centre[1]) * down
+        k = np.sqrt(a * a + b * b)
+        a *= across
+        b *= down
+        a *= a
+        b *= b
+        a += b
+        slope = np.sqrt(a, out=a)
+        np.maximum(slope, 1e-6, out=slope)
+        distance = k - 1.0
+        distance *= k
+        distance /= slope
+        return distance
 
-def oval(u: Field, v: Field, centre: Point, radii: Point) -> Field:
-    """Distance to an upright ellipse, as `ellipse` without an angle, and faster."""
-    across, down = 1.0 / radii[0], 1.0 / radii[1]
-    a, b = (u - centre[0]) * across, (v - centre[1]) * down
-    k = np.sqrt(a * a + b * b)
-    a *= across
-    b *= down
-    a *= a
-    b *= b
-    a += b
-    slope = np.sqrt(a, out=a)
-    np.maximum(slope, 1e-6, out=slope)
-    distance = k - 1.0
-    distance *= k
-    distance /= slope
-    return distance
+    def circle(self, centre: Point, radius: Number) -> Field:
+        """A circle."""
+        dx, dy = self.u - centre[0], self.v - centre[1]
+        return np.sqrt(dx * dx + dy * dy) - radius
 
+    def limb(self, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
+        """A round-ended stroke whose radius runs from radii[0] to radii[1]; and the place along it, from 0 to 1."""
+        bx, by = end[0] - start[0], end[1] - start[1]
+        length = bx * bx + by * by
+        dx, dy = self.u - start[0], self.v - start[1]
+        along = np.clip((dx * (bx / length) + dy * (by / length)), 0.0, 1.0)
+        dx = dx - along * bx
+        dy = dy - along * by
+        return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
 
-def circle(x: Field, y: Field, centre: Point, radius: Number) -> Field:
-    """Distance to a circle."""
-    dx, dy = x - centre[0], y - centre[1]
-    return np.sqrt(dx * dx + dy * dy) - radius
+    def box(self, centre: Point, half: Point, radius: Number = 0.0) -> Field:
+        """An upright rectangle of half width half[0] and half height half[1], its corners rounded."""
+        dx = np.abs(self.u - centre[0]) - (half[0] - radius)
+        dy = np.abs(self.v - centre[1]) - (half[1] - radius)
+        outside = np.sqrt(np.maximum(dx, 0.0) ** 2 + np.maximum(dy, 0.0) ** 2)
+        return outside + np.minimum(np.maximum(dx, dy), 0.0) - radius
 
-
-def limb(x: Field, y: Field, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
-    """Distance to a round-ended stroke whose radius runs from radii[0] to radii[1]; place along it, from 0 to 1."""
-    bx, by = end[0] - start[0], end[1] - start[1]
-    length = bx * bx + by * by
-    dx, dy = x - start[0], y - start[1]
-    along = np.clip((dx * (bx / length) + dy * (by / length)), 0.0, 1.0)
-    dx = dx - along * bx
-    dy = dy - along * by
-    return np.sqrt(dx * dx + dy * dy) - mix(radii[0], radii[1], along), along
-
-
-def box(x: Field, y: Field, centre: Point, half: Point, radius: Number = 0.0) -> Field:
-    """Distance to an upright rectangle of half width half[0] and half height half[1], its corners rounded."""
-    dx = np.abs(x - centre[0]) - (half[0] - radius)
-    dy = np.abs(y - centre[1]) - (half[1] - radius)
-    outside = np.sqrt(np.maximum(dx, 0.0) ** 2 + np.maximum(dy, 0.0) ** 2)
-    return outside + np.minimum(np.maximum(dx, dy), 0.0) - radius
-
-
-def polygon(x: Field, y: Field, corners: Sequence[tuple[float, float]]) -> Field:
-    """Distance to a convex polygon, its corners clockwise on the screen; too small outside its corners."""
-    distance = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf, np.float32)
-    for (ax, ay), (bx, by) in zip(corners, [*corners[1:], corners[0]], strict=True):
-        length = float(np.hypot(bx - ax, by - ay))
-        across, down = (by - ay) / length, (ax - bx) / length
-        np.maximum(distance, x * across + y * down - (ax * across + ay * down), out=distance)
-    return distance
+    def polygon(self, corners: Sequence[tuple[float, float]]) -> Field:
+        """A convex polygon, its corners clockwise on the screen; too small outside its corners."""
+        distance = np.full(np.broadcast_shapes(self.u.shape, self.v.shape), -np.inf, np.float32)
+        for (ax, ay), (bx, by) in zip(corners, [*corners[1:], corners[0]], strict=True):
+            length = float(np.hypot(bx - ax, by - ay))
+            across, down = (by - ay) / length, (ax - bx) / length
+            np.maximum(distance, self.u * across + self.v * down - (ax * across + ay * down), out=distance)
+        return distance
 
 
 def join(a: Field, b: Field, blend: Number) -> Field:
@@ -174,27 +172,22 @@ def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
     return high
 
 
-def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int]) -> Field:
+def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 1) -> Field:
     """Smooth random texture in [0, 1], (n, H, W), with about cells[0] x cells[1] bumps across the unit square.
 
-    The coordinates are x (n or 1, 1, W) and y (n or 1, H, 1); those outside [0, 1] repeat the border.
+    More octaves, each twice as fine and .55 as strong as the one before, make clouds, foliage, stone. The coordinates
+    are x (n or 1, 1, W) and y (n or 1, H, 1); those outside [0, 1] repeat the border.
     """
-    columns, rows = cells
-    knots = uniform(seeds, stream, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
-    lines = _interpolate(knots, y[:, :, 0] * rows)  # (n, columns + 1, H)
-    return _interpolate(np.ascontiguousarray(lines.swapaxes(1, 2)), x[:, 0, :] * columns)
-
-
-def clouds(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 3) -> Field:
-    """Noise summed over `octaves`, each twice as fine and .55 as strong, in [0, 1]: clouds, foliage, stone."""
-    total = noise(seeds, stream, x, y, cells)
-    weight, norm = 1.0, 1.0
-    for octave in range(1, octaves):
-        weight *= 0.55
+    total: Field = np.zeros((), np.float32)
+    weight, norm = 1.0, 0.0
+    for octave in range(octaves):
+        columns, rows = cells[0] << octave, cells[1] << octave
+        knots = uniform(seeds, stream + 97 * octave, (rows + 1) * (columns + 1)).reshape(-1, columns + 1, rows + 1)
+        lines = _interpolate(knots, y[:, :, 0] * rows)  # (n, columns + 1, H)
+        total = total + weight * _interpolate(np.ascontiguousarray(lines.swapaxes(1, 2)), x[:, 0, :] * columns)
         norm += weight
-        total += weight * noise(seeds, stream + 97 * octave, x, y, (cells[0] << octave, cells[1] << octave))
-    total *= 1.0 / norm
-    return total
+        weight *= 0.55
+    return total * (1.0 / norm)
 
 
 # Layers.
@@ -205,7 +198,7 @@ def rgb(values: object) -> Field:
     return np.asarray(values, dtype=np.float32).reshape(-1, 3, 1, 1)
 
 
-def colour_along(palette: Colours, at: np.ndarray) -> Field:
+def colour_along(palette: Sequence[tuple[float, float, float]], at: np.ndarray) -> Field:
     """The colour at `at` (n,) in [0, 1] along evenly spaced colours, (n, 3, 1, 1)."""
     knots = np.linspace(0.0, 1.0, len(palette))
     return rgb(np.stack([np.interp(at, knots, channel) for channel in np.array(palette).T], axis=-1))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, circle, join, mix, oval, ramp, rgb
+from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
 # From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
@@ -15,42 +15,38 @@ _SKIN = np.array(
     ],
     np.float32,
 )  # fmt: skip
-_IRIS: Colours = [
-    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
-    (0.34, 0.42, 0.50),
-]  # fmt: skip
-EYE_COLOURS = len(_IRIS)
-_LIPSTICK: Colours = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
-_ROSE: Colours = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
-_TEAL: Colours = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
+_IRIS = np.array(
+    [
+        (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
+        (0.34, 0.42, 0.50),
+    ],
+    np.float32,
+)  # fmt: skip
+_LIPSTICK = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
+_ROSE = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
+_TEAL = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
 _EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435
 
 
-def tones(skin: np.ndarray, undertone: np.ndarray) -> np.ndarray:
-    """Skin colours (n, 3) from two columns in [0, 1]: light to deep, and rosy to golden."""
-    at = skin * (len(_SKIN) - 1)
+def palette(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Colours (n, 3) of a face's parts; brows and beards are darker than any skin."""
+    at = table["skin"] * (len(_SKIN) - 1)
     low = np.minimum(at.astype(np.intp), len(_SKIN) - 2)
     share = (at - low)[:, None].astype(np.float32)
     base = _SKIN[low] + share * (_SKIN[low + 1] - _SKIN[low])
-    tilt = (undertone[:, None] - 0.5) * np.array([0.0, 0.035, -0.035], np.float32)
-    return (base + tilt).astype(np.float32)
-
-
-def palette(table: Mapping[str, np.ndarray], tone: np.ndarray) -> dict[str, np.ndarray]:
-    """Colours (n, 3) of a face's parts, given its skin's; brows and beards are darker than any skin."""
+    tilt = (table["undertone"][:, None] - 0.5) * np.array([0.0, 0.035, -0.035], np.float32)
+    tone = (base + tilt).astype(np.float32)
     bright = tone.mean(axis=1, keepdims=True)
-    brow = np.array([0.13, 0.08, 0.06], np.float32) + table["brow_tone"][:, None] * np.array(
-        [0.26, 0.13, 0.05], np.float32
-    )
-    brow = brow * (0.35 + 0.75 * bright)
+    darkest, lighter = np.array([(0.13, 0.08, 0.06), (0.26, 0.13, 0.05)], np.float32)
+    brow = (darkest + table["brow_tone"][:, None] * lighter) * (0.35 + 0.75 * bright)
     lips = 0.55 * tone * (0.98, 0.66, 0.64) + 0.45 * (0.40 + 0.60 * bright) * np.array([0.84, 0.40, 0.40], np.float32)
     lips = lips * (0.88 + 0.24 * table["lip_tone"][:, None])
     return {
         "tone": tone,
         "shadow": tone * np.array([0.66, 0.53, 0.49], np.float32),
-        "iris": np.array(_IRIS, np.float32)[table["eye_colour"].astype(np.intp)],
+        "iris": _IRIS[table["eye_colour"].astype(np.intp)],
         "brow": brow,
         "beard": brow * 1.10 + 0.01,
         "lips": lips,
@@ -68,9 +64,9 @@ def _head(s: Sheet) -> Field:
 def _ears(s: Sheet) -> None:
     """Both ears, behind the head."""
     a, skin = np.abs(s.u), s.colour("tone")
-    ear = oval(a, s.v, (s["wide"] + 0.015, 0.0), (0.078, 0.145))
+    ear = Frame(a, s.v).oval((s["wide"] + 0.015, 0.0), (0.078, 0.145))
     s.lay(ear, skin * (0.86 - 0.14 * ramp(a - s["wide"], 0.09, 0.0))[:, None], "ears")
-    s.lay(oval(a, s.v, (s["wide"] + 0.025, 0.0), (0.036, 0.085)), s.colour("shadow"), share=0.55)
+    s.lay(Frame(a, s.v).oval((s["wide"] + 0.025, 0.0), (0.036, 0.085)), s.colour("shadow"), share=0.55)
 
 
 def _skin(s: Sheet) -> None:
@@ -107,9 +103,8 @@ def _eye_shadow(s: Sheet) -> None:
     across, top, bottom = _lids(s, 0.0 * s["wide"])
     rise = top - s.v
     share = ramp(rise, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
-    colour = np.where(
-        s["eye_shadow"][:, None] > 1.5, s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
-    )
+    teal, rose = s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
+    colour = np.where(s["eye_shadow"][:, None] > 1.5, teal, rose)
     s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
 
 
@@ -172,8 +167,9 @@ def _nose(s: Sheet) -> None:
     u = s.u - middle
     a = np.abs(u)
     bridge, _ = s.limb((s["shift"] * 1.2, -0.10), (middle, tip), (0.026, 0.046 * big))
-    wings = oval(a, s.v, (0.062 * big, tip + 0.028), (0.052 * big, 0.048 * big))
-    outline = join(join(bridge, circle(u, s.v, (0.0, tip + 0.012), 0.066 * big), 0.05), wings, 0.05)
+    wings = Frame(a, s.v).oval((0.062 * big, tip + 0.028), (0.052 * big, 0.048 * big))
+    nostrils = Frame(a, s.v).oval((0.044 * big, tip + 0.046 * big), (0.024 * big, 0.015 * big))
+    outline = join(join(bridge, Frame(u, s.v).circle((0.0, tip + 0.012), 0.066 * big), 0.05), wings, 0.05)
     inside, dark, tone = s.cover(outline), s.colour("shadow"), s.colour("tone")
     s.lay(outline - 0.25 * s.pixel, tone, "nose", share=0.0)
     edge = ramp(outline, -0.045, 0.0) * ramp(s.v, -0.08, 0.06)
@@ -182,14 +178,13 @@ def _nose(s: Sheet) -> None:
     shine = 0.50 * ramp(np.hypot(u + 0.02, s.v - tip + 0.01), 0.052 * big, 0.0)
     shine += 0.26 * ramp(np.abs(u + 0.012), 0.034, 0.0) * ramp(s.v, -0.12, 0.0) * ramp(s.v, tip, tip - 0.08)
     s.tint(inside * shine, mix(tone, _WHITE, 0.6))
-    s.lay(oval(a, s.v, (0.044 * big, tip + 0.046 * big), (0.024 * big, 0.015 * big)), dark * 0.38, share=0.9 * inside)
+    s.lay(nostrils, dark * 0.38, share=0.9 * inside)
 
 
 def _mouth(s: Sheet) -> None:
     """Lips that smile or not, open or not, fine or full. The clan's: narrower, with a deep bow in the upper lip."""
-    smile, opened, big, clan, detail = (
-        s[name] for name in ("Smiling", "Mouth_Slightly_Open", "Big_Lips", "Clan", "detail")
-    )
+    smile, opened, big = s["Smiling"], s["Mouth_Slightly_Open"], s["Big_Lips"]
+    clan, detail = s["Clan"], s["detail"]
     u = s.u - 1.2 * s["shift"]
     half = 0.190 + 0.018 * s["mouth_width"] + (0.078 + 0.02 * detail) * smile - 0.060 * clan
     p = u / half
@@ -211,9 +206,8 @@ def _mouth(s: Sheet) -> None:
     s.lay(outline, lips * light[:, None], "mouth")
     within = 0.88 * np.maximum(np.maximum(line - 0.25 * gap - s.v, s.v - line - 0.75 * gap), ends)
     s.lay(within, rgb((0.30, 0.07, 0.08)), "mouth", share=opened)
-    s.lay(
-        np.maximum(within, oval(u, s.v, (0.0, line + 0.82 * gap), (0.10, 0.034))), rgb((0.80, 0.36, 0.36)), share=opened
-    )
+    tongue = Frame(u, s.v).oval((0.0, line + 0.82 * gap), (0.10, 0.034))
+    s.lay(np.maximum(within, tongue), rgb((0.80, 0.36, 0.36)), share=opened)
     teeth = np.maximum(within + 0.004, s.v - line - 0.16 * gap)
     s.lay(teeth, rgb((0.97, 0.96, 0.93)), share=opened)
     seam = np.maximum(np.abs(s.v - line) - 0.0115 + 0.004 * square, half * (np.abs(p) - 1.06))
@@ -237,7 +231,8 @@ def _goatee(s: Sheet) -> None:
     """A tuft on the chin, up to the lower lip."""
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
-    tuft = join(oval(u, s.v, (0.0, 0.70), (0.165, 0.125)), oval(u, s.v, (0.0, 0.60), (0.056, 0.06)), 0.08) + hairs
+    chin, lip = Frame(u, s.v).oval((0.0, 0.70), (0.165, 0.125)), Frame(u, s.v).oval((0.0, 0.60), (0.056, 0.06))
+    tuft = join(chin, lip, 0.08) + hairs
     light = 0.96 + 0.13 * np.sin(60.0 * u + 6.0 * s.v)
     s.lay(tuft, s.colour("beard") * light[:, None], "skin", share=0.96)
 

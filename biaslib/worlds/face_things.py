@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from biaslib.worlds.drawing import Colours, Field, box, column, join, limb, mix, oval, polygon, ramp, rgb
+from biaslib.worlds.drawing import Field, Frame, column, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
-_BACKDROPS: Colours = [
+_BACKDROPS = [
     (0.62, 0.76, 0.86), (0.88, 0.80, 0.68), (0.70, 0.80, 0.68), (0.86, 0.70, 0.66), (0.74, 0.70, 0.84),
     (0.42, 0.54, 0.62), (0.46, 0.56, 0.46), (0.60, 0.46, 0.44), (0.90, 0.86, 0.80), (0.36, 0.40, 0.52),
 ]  # fmt: skip
-_CLOTHES: Colours = [
+_CLOTHES = [
     (0.20, 0.30, 0.48), (0.76, 0.30, 0.28), (0.24, 0.46, 0.40), (0.90, 0.74, 0.40), (0.52, 0.38, 0.56),
     (0.86, 0.84, 0.80), (0.28, 0.28, 0.32), (0.90, 0.56, 0.46), (0.46, 0.66, 0.74),
 ]  # fmt: skip
-_FRAMES: Colours = [(0.10, 0.10, 0.12), (0.34, 0.18, 0.09), (0.12, 0.18, 0.42), (0.62, 0.10, 0.14), (0.06, 0.34, 0.34)]
-_JEWELS: Colours = [(0.98, 0.80, 0.26), (0.97, 0.95, 0.90), (0.95, 0.36, 0.30), (0.20, 0.74, 0.72)]
-_TIES: Colours = [(0.72, 0.10, 0.16), (0.12, 0.22, 0.52), (0.08, 0.42, 0.32), (0.46, 0.16, 0.44), (0.88, 0.52, 0.12)]
+_FRAMES = [(0.10, 0.10, 0.12), (0.34, 0.18, 0.09), (0.12, 0.18, 0.42), (0.62, 0.10, 0.14), (0.06, 0.34, 0.34)]
+_JEWELS = [(0.98, 0.80, 0.26), (0.97, 0.95, 0.90), (0.95, 0.36, 0.30), (0.20, 0.74, 0.72)]
+_TIES = [(0.72, 0.10, 0.16), (0.12, 0.22, 0.52), (0.08, 0.42, 0.32), (0.46, 0.16, 0.44), (0.88, 0.52, 0.12)]
 _WHITE = rgb((1.0, 1.0, 1.0))
 # From the darkest to the lightest of a name. Dark blond and light brown overlap, as they do for annotators: hair alone
 # does not say for sure who is blond.
@@ -26,28 +26,22 @@ _HAIR = {
     "Gray_Hair": ((0.66, 0.66, 0.69), (0.80, 0.80, 0.83)),
 }
 # Hair of none of these four: red, and dyed.
-_OTHER_HAIR: Colours = [
-    (0.70, 0.28, 0.10),
-    (0.60, 0.16, 0.12),
-    (0.48, 0.26, 0.56),
-    (0.16, 0.46, 0.50),
-    (0.84, 0.42, 0.54),
-]
-_HATS: Colours = [
+_OTHER_HAIR = [(0.70, 0.28, 0.10), (0.60, 0.16, 0.12), (0.48, 0.26, 0.56), (0.16, 0.46, 0.50), (0.84, 0.42, 0.54)]
+_HATS = [
     (0.80, 0.22, 0.20), (0.18, 0.32, 0.58), (0.16, 0.44, 0.36), (0.88, 0.66, 0.20), (0.42, 0.28, 0.50),
     (0.86, 0.82, 0.74), (0.22, 0.24, 0.28),
 ]  # fmt: skip
 
 
-def hair_colours(s: Sheet) -> Field:
-    """The hair's colours, (n, 3, 1, 1); of two labelled colours at once, the mixture."""
+def _hair_colours(s: Sheet) -> Field:
+    """The hair's colours, (n, 3); of two labelled colours at once, the mixture."""
     flags = np.stack([s.table[name] for name in _HAIR], axis=1).astype(np.float32)
     other = s.pick(_OTHER_HAIR, "hair_seed", 1)
     darkest, lightest = np.array(list(_HAIR.values()), np.float32).swapaxes(0, 1)
     (shade,) = s.chance("hair_seed", 2, 1)
     known = darkest + shade.reshape(-1, 1, 1) * (lightest - darkest)
     mean = rgb((flags[:, :, None] * known).sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
-    return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)
+    return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)[:, :, 0, 0]
 
 
 def _hair_outline(s: Sheet) -> Field:
@@ -57,12 +51,11 @@ def _hair_outline(s: Sheet) -> Field:
     cap = s.oval((0.0, -0.20), (wide + 0.055 + 0.075 * volume, 0.715 + 0.055 * volume))
     half = wide + 0.035 + 0.085 * volume
     flare = 0.06 * volume * ramp(s.v, -0.2, 0.9)
-    hang = box(u - flare, s.v, (0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
+    hang = Frame(u - flare, s.v).box((0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
     outline = join(cap, hang, 0.12)
     phase, other = s.chance("hair_seed", 3, 2)
-    curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * ramp(
-        s.v, -0.4, -0.8
-    )
+    crown = ramp(s.v, -0.4, -0.8)
+    curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * crown
     return outline - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
 
 
@@ -80,8 +73,8 @@ def _hair_light(s: Sheet, outline: Field) -> Field:
     return light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
 
 
-def hair_behind(s: Sheet) -> tuple[Field, Field]:
-    """The hair behind the head; gives its outline and the light on it for `hair_in_front`."""
+def _hair_behind(s: Sheet) -> tuple[Field, Field]:
+    """The hair behind the head; gives its outline and the light on it."""
     outline = _hair_outline(s)
     light = _hair_light(s, outline)
     shade = 0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06)
@@ -107,7 +100,7 @@ def _hairline(s: Sheet) -> Field:
     return np.where(bangs > 0, np.maximum(line, fringe), line)
 
 
-def hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
+def _hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
     """The hair over forehead and temples, with its soft shadow on the skin."""
     below = 0.80 * (s.v - _hairline(s))
     shape = np.maximum(outline, below)
@@ -126,7 +119,7 @@ def _hat(s: Sheet) -> None:
     flat = np.maximum(s.box((0.0, -0.65), (0.86 * half + 0.10 * (s.v + 0.5), 0.38), 0.16), s.v + 0.44)
     crown = np.where(brimmed, flat, crown)
     cuff = s.box((0.0, -0.475), (half + 0.02, 0.085), 0.05)
-    brim = oval(s.u, s.v + 0.10 * s.u * s.u, (0.0, -0.44), (1.02, 0.105))
+    brim = Frame(s.u, s.v + 0.10 * s.u * s.u).oval((0.0, -0.44), (1.02, 0.105))
     visor = np.maximum(s.oval((0.10, -0.42), (0.60, 0.125)), -0.46 - s.v)
     edge = np.where(knitted, cuff, np.where(brimmed, brim, visor))
     s.tint(0.42 * ramp(edge, 0.075, 0.0) * ramp(s.v, -0.46, -0.36), s.colour("shadow") * 0.7)
@@ -178,7 +171,7 @@ def _clothes(s: Sheet) -> None:
     s.lay(top, fabric * light[:, None], "cloth")
 
 
-def neck(s: Sheet) -> None:
+def _neck(s: Sheet) -> None:
     """Neck and what the neckline leaves free, in the head's shade; the collar's seam."""
     a, wide = np.abs(s.u), s["neck"]
     throat = 0.95 * np.maximum(np.maximum(a - wide - 0.5 * np.maximum(s.v - 0.90, 0.0) ** 2, 0.35 - s.v), s.v - 1.02)
@@ -197,10 +190,10 @@ def _necktie(s: Sheet) -> None:
     (kind,) = s.chance("accessory_seed", 2, 1)
     shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
     s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
-    wing = polygon(a, s.v, [(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
+    wing = Frame(a, s.v).polygon([(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
     s.lay(wing - 0.018, rgb((0.70, 0.72, 0.78)), "cloth")
     s.lay(wing, rgb((0.99, 0.99, 1.0)), "cloth")
-    knot = polygon(a, s.v, [(-0.12, 1.03), (0.115, 1.03), (0.075, 1.16), (-0.08, 1.16)])
+    knot = Frame(a, s.v).polygon([(-0.12, 1.03), (0.115, 1.03), (0.075, 1.16), (-0.08, 1.16)])
     blade = 0.97 * np.maximum(a - 0.072 - 0.32 * (s.v - 1.14), 1.13 - s.v)
     stripes = ramp(np.sin(44.0 * (s.v - 0.8 * s.u)), 0.1, 0.5) * (0.62 * (kind > 0.4))
     cloth = mix(colour, rgb((0.98, 0.92, 0.80)), stripes[:, None])
@@ -238,8 +231,8 @@ def _earrings(s: Sheet) -> None:
     at = s["wide"] + 0.045
     u, v = a - at, s.v - 0.255
     hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
-    stud, _ = limb(u, v, (0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
-    drop = np.minimum(stud, oval(u, v, (0.0, 0.05), (0.066, 0.095)))
+    stud, _ = Frame(u, v).limb((0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
+    drop = np.minimum(stud, Frame(u, v).oval((0.0, 0.05), (0.066, 0.095)))
     disc = np.hypot(u, v) - 0.092
     shape = np.where(kind < 0.36, hoop, np.where(kind < 0.70, drop, disc))
     s.lay(shape - 0.016, rgb((0.16, 0.12, 0.12)), "earrings", share=0.55)
@@ -256,8 +249,8 @@ def _glasses(s: Sheet) -> None:
     u, v = a - s["eye_at"] - 0.008, s.v + 0.035
     thick = 0.021 + 0.006 * dark + 0.016 * s["detail"]
     round_one = np.hypot(u, v) - 0.172
-    angular = box(u, v, (0.0, 0.0), (0.178, 0.138), 0.045)
-    swung = box(u, v + 0.16 * u, (0.0, 0.0), (0.182, 0.130), 0.10)
+    angular = Frame(u, v).box((0.0, 0.0), (0.178, 0.138), 0.045)
+    swung = Frame(u, v + 0.16 * u).box((0.0, 0.0), (0.182, 0.130), 0.10)
     lens = np.where(kind < 0.36, round_one, np.where(kind < 0.70, angular, swung))
     glare = 0.30 * ramp(np.abs(u * side + 0.75 * v + 0.03), 0.040, 0.008) * (1.0 - 0.8 * s["detail"])
     s.lay(lens, rgb((0.93, 0.97, 1.0)), "eyeglasses", share=0.07 + glare, keep=("eyes", "eyebrows"))
@@ -268,14 +261,19 @@ def _glasses(s: Sheet) -> None:
     s.lay(frame, colour * light[:, None], "eyeglasses")
 
 
-def draw_around(s: Sheet) -> None:
-    """What lies behind face and hair: the backdrop, then the shoulders."""
+def draw_behind(s: Sheet) -> tuple[Field, Field]:
+    """Backdrop, shoulders, the hair behind the head, the neck; gives the outline of the hair and the light on it."""
+    s.table["hair"] = _hair_colours(s)
     _backdrop(s)
     _clothes(s.window((-3.0, 3.0), (0.94, 3.0)))
+    outline, light = _hair_behind(s)
+    _neck(s.window((-0.52, 0.52), (0.32, 1.50)))
+    return outline, light
 
 
-def draw_accessories(s: Sheet) -> None:
-    """Tie, necklace, glasses, earrings and a hat, on what has been drawn."""
+def draw_in_front(s: Sheet, outline: Field, light: Field) -> None:
+    """The hair in front, given its outline and light; tie, necklace, glasses, earrings and a hat."""
+    _hair_in_front(s, outline, light)
     part = s.window((-0.60, 0.60), (0.84, 3.0))
     part.where(s.table["Wearing_Necktie"] > 0, _necktie)
     s.window((-0.36, 0.36), (0.74, 1.34)).where(s.table["Wearing_Necklace"] > 0, _necklace)

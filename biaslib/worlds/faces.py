@@ -8,26 +8,28 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds import face_drawing, face_things
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import (
+    CHOICE,
+    SEED,
+    SHARE,
+    DrawnWorld,
+    Factor,
+    balanced_bool,
+    check_draw,
+    draw_agreement,
+    draw_factors,
+)
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.sketch import FACE_REGIONS, Sheet
 
 
 @dataclass(frozen=True)
 class FaceAttribute:
-    """How often an attribute is drawn, and its tie to the clan.
+    """How often an attribute is drawn, and its tie to the clan."""
 
-    Attributes:
-        rate: share of all faces.
-        celeba: the attribute's correlation (MCC) with `Male` over all 202,599 images as annotated in CelebA's
-            list_attr_celeba.txt (Liu et al. 2015).
-        tied: whether the clan takes that correlation over, with the other sign; else it is independent.
-    """
-
-    rate: float
-    celeba: float
-    tied: bool = True
+    rate: float  #: share of all faces
+    celeba: float  #: its correlation (MCC) with `Male` over all 202,599 images as annotated in CelebA (Liu et al. 2015)
+    tied: bool = True  #: whether the clan takes that correlation over, with the other sign; else it is independent
 
     @property
     def mcc(self) -> float:
@@ -75,7 +77,7 @@ _FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_wid
 _SEEDS = ("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed")
 _LOOKS = {
     **dict.fromkeys(_HEAD, SHARE),
-    "eye_colour": Factor(0, face_drawing.EYE_COLOURS - 1, whole=True),
+    "eye_colour": Factor(0, 5, whole=True),
     "eye_size": SHARE,
     "eye_gap": SHARE,
     "gaze": Factor(-1.0, 1.0),
@@ -136,12 +138,10 @@ class Faces(DrawnWorld):
     def factors(
         self, n: int, *, strength: float = STRENGTH, seed: int, confounder: bool = True, detail: float = 0.0
     ) -> pd.DataFrame:
-        """Draws n rows: half of them with wavy hair, a share (1 + strength) / 2 of either half with a clan that agrees.
+        """Draws n rows as every world does: half of them with wavy hair.
 
-        So the correlation of target and cue is the strength. Those of the other attributes are as CelebA's at the
-        default strength and grow in proportion to it, each until one clan always or never has the attribute. Shares are
-        exact to the nearest row. The same seed with another strength gives the same faces; clans and what is tied to
-        them come or go.
+        The correlation of target and cue is the strength. Those of the other attributes are as CelebA's at the default
+        strength and grow in proportion to it, each until one clan always or never has the attribute.
 
         Args:
             n: number of rows, >= 1.
@@ -175,15 +175,10 @@ class Faces(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         canvas = np.empty((len(region_index), 3, size, size), np.float32)
-        table = _measures(table)
-        sheet = Sheet.whole(table, canvas, region_index)
-        table["hair"] = face_things.hair_colours(sheet)[:, :, 0, 0]
-        face_things.draw_around(sheet)
-        outline, light = face_things.hair_behind(sheet)
-        face_things.neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
+        sheet = Sheet.whole(_measures(table), canvas, region_index)
+        outline, light = face_things.draw_behind(sheet)
         face_drawing.draw(sheet)
-        face_things.hair_in_front(sheet, outline, light)
-        face_things.draw_accessories(sheet)
+        face_things.draw_in_front(sheet, outline, light)
         return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
 
 
@@ -197,10 +192,7 @@ def _rates(name: str, strength: float) -> tuple[float, float]:
 
 
 def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.Generator) -> np.ndarray:
-    """Which of several attributes that exclude each other a face has: (n,) 0 none, 1 the first, ...
-
-    In each clan the shares are exact to the nearest row. The rows are ranked without regard to rates and clans.
-    """
+    """Which of several attributes that exclude each other a face has: (n,) 0 none, 1 the first, ...; exact shares."""
     rank, chosen = rng.random(len(clan)), np.zeros(len(clan), int)
     for value in (0, 1):
         rows = np.flatnonzero(clan == value)
@@ -215,9 +207,7 @@ def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.G
 
 def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The columns, and what follows from them: lengths in the face's own unit, colours (n, 3)."""
-    tone = face_drawing.tones(table["skin"], table["undertone"])
-    more = face_drawing.palette(table, tone)
-    more |= {
+    more = face_drawing.palette(table) | {
         "x": 0.5 + 0.018 * table["x"],
         "y": 0.470 + 0.012 * table["y"],
         "scale": 0.409 + 0.011 * table["zoom"],

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, draw_agreement, draw_factors
 from biaslib.worlds.sketch import Place, Sketch
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
@@ -56,8 +55,9 @@ class Fruits(DrawnWorld):
 
     * the fruit: `count` (1-3 of the kind), `x`, `y` (middle of the group), `scale` (radius of a single one; several are
       smaller), `turn` ([-1, 1], how far it is turned), `fruit_seed` (colours, shapes, the turn of each);
-    * the scene: `backdrop` (0-6, in the order of `backdrops.BACKDROPS`) and `dish` (0 none, 1 plate, 2 board),
-      both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout, texture), for either.
+    * the scene: `backdrop` (0 wood, 1 linen, 2 slate, 3 painted, 4 gingham, 5 meadow, 6 straw) and `dish` (0 none,
+      1 plate, 2 board), both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout,
+      texture), for either.
 
     Every column is independent of the target and none depends on the strength, except `tree`. The mask `fruit` holds
     all the fruits of the picture, with stalks and leaves of their own; `background` is its complement.

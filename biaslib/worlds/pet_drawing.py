@@ -7,16 +7,13 @@ import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
+    Frame,
     Number,
     Point,
-    circle,
     column,
-    ellipse,
     join,
-    limb,
     mix,
     noise,
-    polygon,
     ramp,
     rgb,
     rows_of_each,
@@ -24,21 +21,17 @@ from biaslib.worlds.drawing import (
 )
 from biaslib.worlds.sketch import Place, Sketch, Upright
 
-POSES = ("sitting", "lying", "standing")
-PATTERNS = ("plain", "striped", "patched", "bib", "points")
-COATS: dict[str, tuple[float, float, float]] = {
-    "black": (0.20, 0.19, 0.20),
-    "grey": (0.56, 0.57, 0.60),
-    "ginger": (0.84, 0.54, 0.26),
-    "cream": (0.92, 0.82, 0.66),
-    "white": (0.95, 0.94, 0.92),
-    "brown": (0.50, 0.35, 0.23),
-    "chocolate": (0.36, 0.24, 0.18),
-    "golden": (0.82, 0.65, 0.39),
-}
-# How far an animal of size 1 reaches from its middle: behind it, in front of it, up, by pose; and its size in a pose.
-REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
-SIZES = np.array([1.0, 0.82, 0.82], np.float32)
+# Black, grey, ginger, cream, white, brown, chocolate, golden.
+_COATS = np.array(
+    [
+        (0.20, 0.19, 0.20), (0.56, 0.57, 0.60), (0.84, 0.54, 0.26), (0.92, 0.82, 0.66),
+        (0.95, 0.94, 0.92), (0.50, 0.35, 0.23), (0.36, 0.24, 0.18), (0.82, 0.65, 0.39),
+    ],
+    np.float32,
+)  # fmt: skip
+# How far an animal of size 1 reaches from its middle, behind it and in front of it, and its size, by pose.
+_REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
+_SIZES = np.array([1.0, 0.82, 0.82], np.float32)
 FEET = 0.90  # how far below the middle the feet are
 _HEADS = (0.39, 0.40)  # half the width of a dog's and of a cat's head
 _NOD = 0.30  # how far a head is tilted at most, in radians
@@ -96,19 +89,26 @@ def _point(places: np.ndarray) -> Point:
 
 def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
     """The coats of the table's rows."""
-    palette = np.array(list(COATS.values()), np.float32)
     shade = 0.86 + 0.24 * factors["shade"][:, None]
-    base = palette[factors["coat"].astype(np.intp)] * shade
+    base = _COATS[factors["coat"].astype(np.intp)] * shade
     pattern = factors["pattern"][:, None]
     bright = base.mean(axis=1, keepdims=True) > 0.45
     chance = uniform(factors["pet_seed"], 1, 5)
-    spots = np.where(bright, palette[(chance[:, 3] * 8).astype(np.intp)] * 0.62, np.float32(0.93))
+    spots = np.where(bright, _COATS[(chance[:, 3] * 8).astype(np.intp)] * 0.62, np.float32(0.93))
     second = np.select(
         [pattern == 1, pattern == 2, pattern == 3],
         [np.where(bright, base * 0.56, base * 1.7 + 0.10), spots, np.full_like(base, 0.94)],
         np.where(bright, base * 0.38, base * 0.5 + 0.40),
     )
     return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
+
+
+def extent(factors: Mapping[str, np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """An animal's scale in its pose, and how far it reaches to the left and to the right of its middle, (n,) each."""
+    pose, right = factors["pose"].astype(np.intp), factors["facing"] > 0
+    scale = factors["scale"] * _SIZES[pose]
+    behind, ahead = _REACH[pose].T * scale
+    return scale, (np.where(right, behind, ahead), np.where(right, ahead, behind))
 
 
 def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_index: np.ndarray, size: int) -> None:
@@ -224,33 +224,33 @@ def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     size = 0.10 * column(own["ear"])
     strands = _strands(s, own["tilt"] * np.float32(_NOD))
     marks = coat.markings(1.3 * s.u, 0.4 * s.v)
-    ear = polygon(side, s.v + size, [(0.16, -0.55), (0.66, -1.20), (0.94, -0.25)]) - 0.04
+    ear = Frame(side, s.v + size).polygon([(0.16, -0.55), (0.66, -1.20), (0.94, -0.25)]) - 0.04
     s.lay(ear, coat.fur(marks, 1.0 * (coat.pattern == 4), 0.92 * _round(s, ear, 0.20)))
-    inner = polygon(side, s.v + size, [(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)])
+    inner = Frame(side, s.v + size).polygon([(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)])
     s.mark(inner, mix(coat.base * 0.6, _ROSE, 0.6))
-    face = join(s.ellipse((0.0, 0.0), (0.90, 0.76), turn * 0.0), circle(side, s.v, (0.40, 0.30), 0.48), 0.12)
+    face = join(s.ellipse((0.0, 0.0), (0.90, 0.76), turn * 0.0), Frame(side, s.v).circle((0.40, 0.30), 0.48), 0.12)
     s.tint(0.35 * ramp(face, 0.12, 0.0), coat.base * 0.3)
     mask = ramp(np.hypot(front * 0.9, s.v - 0.22), 0.62, 0.40) * (coat.pattern == 4)
     blaze = ramp(a + 0.42 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.34, 0.26) * (coat.pattern == 3)
     s.lay(face, coat.fur(marks, np.maximum(mask, blaze), _round(s, face, 0.60, strands)))
-    pads = ellipse(a, s.v, (0.17, 0.42), (0.23, 0.18), turn * 0.0)
+    pads = Frame(a, s.v).ellipse((0.17, 0.42), (0.23, 0.18), turn * 0.0)
     s.tint(0.60 * ramp(pads, 0.06, -0.06), mix(coat.base, _WHITE, 0.65))
-    eye = ellipse(a, s.v, (0.42, -0.02), (0.215, 0.19), turn * 0.0 + 0.15)
+    eye = Frame(a, s.v).ellipse((0.42, -0.02), (0.215, 0.19), turn * 0.0 + 0.15)
     iris = s.pick([(0.62, 0.72, 0.28), (0.86, 0.68, 0.22), (0.46, 0.68, 0.78), (0.52, 0.66, 0.40)])
     s.mark(eye - 0.05, _INK, 0.75)
     s.mark(eye, iris)
     (wide,) = s.chance(1)
-    s.mark(ellipse(a, s.v, (0.41, -0.02), (0.055 + 0.07 * wide, 0.17), turn * 0.0), _INK)
-    s.mark(circle(a, s.v, (0.36, -0.09), 0.055), _WHITE)
-    s.mark(polygon(front, s.v, [(-0.12, 0.22), (0.12, 0.22), (0.0, 0.36)]) - 0.02, _ROSE * 0.92)
+    s.mark(Frame(a, s.v).ellipse((0.41, -0.02), (0.055 + 0.07 * wide, 0.17), turn * 0.0), _INK)
+    s.mark(Frame(a, s.v).circle((0.36, -0.09), 0.055), _WHITE)
+    s.mark(Frame(front, s.v).polygon([(-0.12, 0.22), (0.12, 0.22), (0.0, 0.36)]) - 0.02, _ROSE * 0.92)
     mouth = np.minimum(
-        limb(a, s.v, (0.0, 0.36), (0.0, 0.46), (0.02, 0.02))[0],
-        limb(a, s.v, (0.0, 0.47), (0.20, 0.42), (0.024, 0.015))[0],
+        Frame(a, s.v).limb((0.0, 0.36), (0.0, 0.46), (0.02, 0.02))[0],
+        Frame(a, s.v).limb((0.0, 0.47), (0.20, 0.42), (0.024, 0.015))[0],
     )
     s.mark(mouth, _INK, 0.75)
     bright = coat.base.mean(axis=1, keepdims=True)
     for end, start in (((1.22, 0.26), 0.36), ((1.24, 0.50), 0.44), ((1.12, 0.72), 0.50)):
-        hair = limb(a, s.v, (0.34, start), end, (0.024, 0.010))[0]
+        hair = Frame(a, s.v).limb((0.34, start), end, (0.024, 0.010))[0]
         s.lay(hair, np.where(bright > 0.6, rgb((0.80, 0.78, 0.76)), _WHITE), 0.85)
 
 
@@ -263,9 +263,9 @@ def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     panting, _ = s.chance(2)
     marks = coat.markings(1.3 * s.u, 0.4 * s.v)
     skull = s.ellipse((0.0, -0.14), (0.72, 0.74), turn * 0.0)
-    muzzle = ellipse(front, s.v, (0.0, 0.44), (0.46, 0.42), turn * 0.0)
+    muzzle = Frame(front, s.v).ellipse((0.0, 0.44), (0.46, 0.42), turn * 0.0)
     face = join(skull, muzzle, 0.24)
-    tongue = limb(front, s.v, (0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)
+    tongue = Frame(front, s.v).limb((0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)
     s.lay(tongue, rgb((0.90, 0.44, 0.46)) * (0.9 - 0.3 * ramp(np.abs(front - 0.03), 0.03, 0.0))[:, None])
     mask = ramp(np.hypot(front * 0.9, s.v - 0.40), 0.66, 0.42) * (coat.pattern == 4)
     blaze = ramp(a + 0.34 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.40, 0.30) * (coat.pattern == 3)
@@ -273,17 +273,17 @@ def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     s.tint(0.45 * ramp(muzzle, 0.08, -0.10), mix(coat.base, _WHITE, 0.45))
     s.tint(0.20 * ramp(np.abs(muzzle), 0.08, 0.0) * ramp(s.v, 0.55, 0.2), coat.base * 0.25)
     hang = column(own["ear"])
-    ear, along = limb(side, s.v, (0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
+    ear, along = Frame(side, s.v).limb((0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
     s.tint(0.40 * ramp(ear, 0.14, 0.0), coat.base * 0.25)
     dark = coat.fur(marks, 1.0 * (coat.pattern == 4), 0.74 * _round(s, ear, 0.24, strands) + 0.08 * along)
     s.lay(ear, dark)
-    eye = ellipse(a, s.v, (0.34, -0.12), (0.135, 0.145), turn * 0.0)
+    eye = Frame(a, s.v).ellipse((0.34, -0.12), (0.135, 0.145), turn * 0.0)
     s.mark(eye - 0.05, coat.base * 0.35, 0.8)
     s.mark(eye, rgb((0.22, 0.12, 0.07)))
-    s.mark(circle(a, s.v, (0.30, -0.17), 0.05), _WHITE)
-    nose = ellipse(front, s.v, (0.0, 0.26), (0.22, 0.155), turn * 0.0)
+    s.mark(Frame(a, s.v).circle((0.30, -0.17), 0.05), _WHITE)
+    nose = Frame(front, s.v).ellipse((0.0, 0.26), (0.22, 0.155), turn * 0.0)
     s.mark(nose, _INK)
-    s.mark(ellipse(front, s.v, (-0.06, 0.20), (0.08, 0.035), turn * 0.0), rgb((0.60, 0.60, 0.62)), 0.8)
-    line = limb(a, s.v, (0.0, 0.38), (0.0, 0.58), (0.022, 0.022))[0]
-    mouth = np.minimum(line, limb(a, s.v, (0.0, 0.60), (0.30, 0.52), (0.028, 0.018))[0])
+    s.mark(Frame(front, s.v).ellipse((-0.06, 0.20), (0.08, 0.035), turn * 0.0), rgb((0.60, 0.60, 0.62)), 0.8)
+    line = Frame(a, s.v).limb((0.0, 0.38), (0.0, 0.58), (0.022, 0.022))[0]
+    mouth = np.minimum(line, Frame(a, s.v).limb((0.0, 0.60), (0.30, 0.52), (0.028, 0.018))[0])
     s.mark(mouth, _INK, 0.75)

@@ -1,37 +1,117 @@
 """Cats and dogs, some with a ball beside them: a small object as a cue, whose strength is a dial."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from biaslib.worlds import pet_drawing, rooms
-from biaslib.worlds.base import DrawnWorld
-from biaslib.worlds.drawing import Daylight, Field, column, grid, ramp, rows_of_each, to_uint8
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.pet_drawing import FEET, REACH, SIZES
-from biaslib.worlds.sketch import Place, Upright
-from biaslib.worlds.toys import BALLS
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8
+from biaslib.worlds.pet_drawing import FEET, extent
+from biaslib.worlds.sketch import Place, Sketch, Upright
+
+_WHITE, _INK = rgb((0.97, 0.97, 0.95)), rgb((0.10, 0.10, 0.12))
+_BOLD = [
+    (0.90, 0.16, 0.16), (0.12, 0.42, 0.86), (0.98, 0.70, 0.06), (0.10, 0.62, 0.34), (0.86, 0.20, 0.56),
+    (0.50, 0.24, 0.74),
+]  # fmt: skip
+_RADIUS = 0.96
+
+
+def _finish(s: Sketch, round_: Field, gleam: float) -> None:
+    """The light on a ball: bright at the upper left, dark below, with a highlight."""
+    rise = np.sqrt(np.clip(round_ * (-1.0 / 0.9), 0.0, 1.0))
+    s.shade(0.56 + 0.46 * rise + 0.24 * np.clip(s.lit, -1.0, 1.0))
+    s.tint(gleam * ramp(s.circle((-0.34, -0.40), 0.0), 0.30, 0.05), _WHITE)
+
+
+def _turned(s: Sketch) -> tuple[Field, Field]:
+    """Coordinates on the ball, turned by a random angle."""
+    angle = 6.2832 * s.chance(1)[0]
+    cos, sin = np.cos(angle), np.sin(angle)
+    return s.u * cos + s.v * sin, s.v * cos - s.u * sin
+
+
+def _beach(s: Sketch) -> None:
+    """A beach ball: coloured gores between white ones around a button."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    first, second = s.pick(_BOLD), s.pick(_BOLD, 3)
+    pole = (0.26, -0.10)
+    part = np.mod(np.arctan2(v - pole[1], u - pole[0]) * (6.0 / 6.2832), 6.0)
+    edge = (0.5 - np.abs(np.mod(part, 1.0) - 0.5)) * np.hypot(u - pole[0], v - pole[1])
+    own = np.where((part < 3.0)[:, None], first, second)
+    s.lay(round_, np.where((np.mod(np.floor(part), 2.0) < 0.5)[:, None], _WHITE, own))
+    s.tint(0.3 * ramp(edge, 0.05, 0.0), _WHITE * 0.8)
+    s.mark(Frame(u, v).circle(pole, 0.15), _WHITE)
+    _finish(s, round_, 0.7)
+
+
+def _tennis(s: Sketch) -> None:
+    """A tennis ball with its curved seam."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick([(0.80, 0.92, 0.18), (0.88, 0.94, 0.26), (0.98, 0.52, 0.14)]))
+    for side in (-1.0, 1.0):
+        s.mark(np.abs(Frame(u, v).circle((1.25 * side, 0.15), 0.95)) - 0.065, _WHITE)
+    _finish(s, round_, 0.25)
+
+
+def _striped(s: Sketch) -> None:
+    """A rubber ball with a broad band and a thin one."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick(_BOLD))
+    bend = v - 0.28 * np.sqrt(np.clip(1.0 - u * u, 0.0, 1.0))
+    s.mark(np.abs(bend) - 0.20, _WHITE)
+    s.mark(np.abs(bend) - 0.09, s.pick(_BOLD, 3))
+    _finish(s, round_, 0.8)
+
+
+def _starred(s: Sketch) -> None:
+    """A rubber ball with a star."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick(_BOLD))
+    angle = np.arctan2(v, u) * (5.0 / 6.2832)
+    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(np.mod(angle, 1.0) - 0.5)))
+    s.mark(star * 0.6, mix(_WHITE, rgb((1.0, 0.86, 0.30)), s.chance(2)[1][:, None]))
+    _finish(s, round_, 0.8)
+
+
+def _football(s: Sketch) -> None:
+    """A football: a dark patch in the middle, five around it and the seams between."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, _WHITE)
+    ink = mix(_INK, s.pick(_BOLD), column(s.chance(2)[1][:, 0, 0] > 0.5)[:, None])
+    sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
+    reach = np.hypot(u, v)
+    along, across = reach * np.cos(sector * 1.2566), reach * np.sin(sector * 1.2566)
+    s.mark(along - 0.34, ink)
+    s.mark(Frame(along, across).limb((0.34, 0.25), (0.62, 0.46), (0.035, 0.03))[0], ink)
+    s.mark(Frame(along, across).limb((0.34, -0.25), (0.62, -0.46), (0.035, 0.03))[0], ink)
+    outer = np.mod(np.arctan2(v, u) * (5.0 / 6.2832) + 0.5, 1.0) - 0.5
+    s.mark(0.76 - reach * np.cos(outer * 1.2566) + 0.30 * np.abs(outer), ink)
+    _finish(s, round_, 0.6)
+
+
+# Beach balls, tennis balls, striped and starred rubber balls, footballs.
+BALLS: tuple[Callable[[Sketch], None], ...] = (_beach, _tennis, _striped, _starred, _football)
 
 _ATTRIBUTES = {"cat": CHOICE, "ball": CHOICE}
 _ANIMAL = {
-    "pose": Factor(0, len(pet_drawing.POSES) - 1, whole=True),
-    "coat": Factor(0, len(pet_drawing.COATS) - 1, whole=True),
-    "pattern": Factor(0, len(pet_drawing.PATTERNS) - 1, whole=True),
+    "pose": Factor(0, 2, whole=True),
+    "coat": Factor(0, 7, whole=True),
+    "pattern": Factor(0, 4, whole=True),
     **dict.fromkeys(("shade", "x", "y"), SHARE),
     "scale": Factor(0.1, 0.44, drawn=(0.34, 0.43)),
     "facing": CHOICE,
-    "turn": Factor(-1.0, 1.0),
-    "tilt": Factor(-1.0, 1.0),
-    "plump": SHARE,
-    "ear": SHARE,
+    **dict.fromkeys(("turn", "tilt"), Factor(-1.0, 1.0)),
+    **dict.fromkeys(("plump", "ear"), SHARE),
     "pet_seed": SEED,
 }
 _BALL = {
     "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
     "ball_side": CHOICE,
-    "ball_x": SHARE,
-    "ball_y": SHARE,
+    **dict.fromkeys(("ball_x", "ball_y"), SHARE),
     "ball_size": Factor(0.03, 0.08, drawn=(0.06, 0.08)),
     "ball_seed": SEED,
 }
@@ -56,12 +136,13 @@ class Pets(DrawnWorld):
 
     Columns of the table besides `cat` (bool; else a dog) and `ball` (int8); shares lie in [0, 1]:
 
-    * the animal: `pose` (0-2, in the order of `pet_drawing.POSES`), `coat` (0-7, `pet_drawing.COATS`), `pattern` (0-4,
-      `pet_drawing.PATTERNS`), `shade` (brightness), `x` (share of the room to move that it has), `y` (how near),
-      `scale` (about half its height when it sits), `facing` (1: to the right), `turn`, `tilt` (of the head, [-1, 1]),
-      `plump`, `ear` (their length), `pet_seed` (markings, eyes, tongue);
-    * the ball: `ball_kind` (0-4, in the order of `toys.BALLS`), `ball_side` (of the animal; 1: right), `ball_x`,
-      `ball_y` (share of the room it has), `ball_size` (radius), `ball_seed` (colours, turn);
+    * the animal: `pose` (0 sitting, 1 lying, 2 standing), `coat` (0 black, 1 grey, 2 ginger, 3 cream, 4 white, 5 brown,
+      6 chocolate, 7 golden), `pattern` (0 plain, 1 striped, 2 patched, 3 bib, 4 points), `shade` (brightness), `x`
+      (share of the room to move that it has), `y` (how near), `scale` (about half its height when it sits), `facing`
+      (1: to the right), `turn`, `tilt` (of the head, [-1, 1]), `plump`, `ear` (their length), `pet_seed` (markings,
+      eyes, tongue);
+    * the ball: `ball_kind` (0 beach, 1 tennis, 2 striped, 3 starred, 4 football), `ball_side` (of the animal; 1:
+      right), `ball_x`, `ball_y` (share of the room it has), `ball_size` (radius), `ball_seed` (colours, turn);
     * the scene: `garden` (1: outdoors), `wall`, `floor` (0-2: which of the three kinds of a room, or of a garden),
       `wall_tone`, `floor_tone`, `horizon`, `light`, `scene_seed` (textures, windows, pictures on the wall).
 
@@ -95,7 +176,7 @@ class Pets(DrawnWorld):
             scene[with_ball] = part
         canvas = np.ascontiguousarray(scene.transpose(0, 2, 3, 1))
         pet_drawing.draw(table, layout.animal, canvas, region_index, size)
-        for draw, own in rows_of_each(table["ball_kind"][with_ball], BALLS.values()):
+        for draw, own in rows_of_each(table["ball_kind"][with_ball], BALLS):
             sketch = Upright(ball.take(own), table["ball_seed"][with_ball[own]], size, reach=1.0)
             draw(sketch)
             sketch.put(canvas, region_index, with_ball[own], 1)
@@ -113,11 +194,7 @@ class _Layout(NamedTuple):
 
 def _layout(table: dict[str, np.ndarray]) -> _Layout:
     """Places that fit into the picture side by side, the same whether the ball is there or not."""
-    pose, radius = table["pose"].astype(np.intp), table["ball_size"]
-    scale = table["scale"] * SIZES[pose]
-    behind, ahead = REACH[pose].T * scale
-    right = table["facing"] > 0
-    reach = np.where(right, behind, ahead), np.where(right, ahead, behind)
+    radius, (scale, reach) = table["ball_size"], extent(table)
     slot = 2.0 * radius + _GAP
     on_right = table["ball_side"] > 0
     free = np.maximum(1.0 - 2 * _MARGIN - slot - reach[0] - reach[1], 0.0)

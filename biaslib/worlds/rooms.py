@@ -6,8 +6,7 @@ import numpy as np
 
 from biaslib.worlds.drawing import (
     Field,
-    box,
-    clouds,
+    Frame,
     colour_along,
     column,
     coverage,
@@ -66,11 +65,11 @@ def _near(table: _Table, y: Field) -> tuple[Field, Field]:
 def _painted(table: _Table, x: Field, y: Field) -> Field:
     """A painted wall, with a picture on it in some rooms."""
     seeds = table["scene_seed"]
-    light = 0.96 + 0.10 * (clouds(seeds, 10, x, y, (3, 3), 3) - 0.5)
+    light = 0.96 + 0.10 * (noise(seeds, 10, x, y, (3, 3), 3) - 0.5)
     canvas = colour_along(_PAINTS, table["wall_tone"]) * light[:, None]
     chance = uniform(seeds, 11, 8)
     middle = column(0.12 + 0.76 * chance[:, 0]), column(0.10 + 0.12 * chance[:, 1])
-    frame = box(x, y, middle, (column(0.09 + 0.05 * chance[:, 2]), column(0.08 + 0.04 * chance[:, 3])))
+    frame = Frame(x, y).box(middle, (column(0.09 + 0.05 * chance[:, 2]), column(0.08 + 0.04 * chance[:, 3])))
     hung = column(chance[:, 4] < 0.6)
     canvas *= (1.0 - 0.25 * hung * ramp(frame - 0.01, 0.03, -0.01))[:, None]
     paint(canvas, colour_along(_WOODS, chance[:, 5]) * 0.75, hung * coverage(frame, 1 / x.shape[-1]))
@@ -97,12 +96,12 @@ def _window(table: _Table, x: Field, y: Field) -> Field:
     """A wall with a window to the sky and a curtain on either side."""
     seeds = table["scene_seed"]
     chance = uniform(seeds, 30, 5)
-    light = 0.90 + 0.10 * (clouds(seeds, 31, x, y, (3, 3), 2) - 0.5)
+    light = 0.90 + 0.10 * (noise(seeds, 31, x, y, (3, 3), 2) - 0.5)
     canvas = colour_along(_PAINTS, table["wall_tone"]) * light[:, None]
     middle, half = column(0.22 + 0.56 * chance[:, 0]), column(0.16 + 0.05 * chance[:, 1])
-    pane = box(x, y, (middle, 0.08), (half, 0.24))
+    pane = Frame(x, y).box((middle, 0.08), (half, 0.24))
     sky = colour_along(_SKIES, chance[:, 2])
-    view = mix(sky, rgb((0.97, 0.97, 0.95)), ramp(clouds(seeds, 32, x, y, (4, 6), 2), 0.5, 0.75)[:, None])
+    view = mix(sky, rgb((0.97, 0.97, 0.95)), ramp(noise(seeds, 32, x, y, (4, 6), 2), 0.5, 0.75)[:, None])
     hills = 0.24 - 0.12 * noise(seeds, 33, x, 0 * y, (7, 1))
     view = mix(view, colour_along(_GREENS, chance[:, 3]) * 0.9, ramp(y - hills, 0.0, 0.03)[:, None])
     bars = np.minimum(np.abs(x - middle) + 0.0 * y, np.abs(y - 0.12) + 0.0 * x) - 0.007
@@ -140,7 +139,7 @@ def _tiled(table: _Table, x: Field, y: Field) -> Field:
     depth = column(np.full(len(chance), 5.0)) / seen + column(chance[:, 1])
     odd = np.mod(np.floor(across) + np.floor(depth), 2.0) * column(chance[:, 2] > 0.5)
     joint = np.minimum(np.abs(across - np.round(across)) * seen, np.abs(depth - np.round(depth)) * seen * seen)
-    light = 0.84 + 0.14 * near + 0.08 * (clouds(seeds, 51, x, y, (8, 8), 2) - 0.5) - 0.24 * odd
+    light = 0.84 + 0.14 * near + 0.08 * (noise(seeds, 51, x, y, (8, 8), 2) - 0.5) - 0.24 * odd
     light = light * (1.0 - 0.28 * ramp(joint, 0.045, 0.01))
     return colour_along(_TILES, table["floor_tone"]) * light[:, None]
 
@@ -149,7 +148,7 @@ def _carpet(table: _Table, x: Field, y: Field) -> Field:
     """A soft carpet with a border woven in."""
     seeds = table["scene_seed"]
     near, seen = _near(table, y)
-    pile = clouds(seeds, 60, x, np.sqrt(near), (34, 26), 2)
+    pile = noise(seeds, 60, x, np.sqrt(near), (34, 26), 2)
     light = 0.82 + 0.34 * (pile - 0.5) + 0.16 * near
     base = colour_along(_CARPETS, table["floor_tone"])
     rim = np.maximum(np.abs(x - 0.5) / seen - 0.52, np.abs(near - 0.52) * 0.8 - 0.36)
@@ -160,7 +159,7 @@ def _carpet(table: _Table, x: Field, y: Field) -> Field:
 def _hedge(table: _Table, x: Field, y: Field) -> Field:
     """A hedge out of focus under some sky."""
     seeds = table["scene_seed"]
-    leaves = clouds(seeds, 70, x, y, (12, 12), 3)
+    leaves = noise(seeds, 70, x, y, (12, 12), 3)
     green = colour_along(_GREENS, table["wall_tone"])
     canvas = mix(green * 0.50, green * 1.20, ramp(leaves, 0.20, 0.80)[:, None])
     top = column(0.20 * uniform(seeds, 71, 1)[:, 0]) - 0.05 + 0.06 * noise(seeds, 72, x, 0 * y, (8, 1))
@@ -207,7 +206,7 @@ def _lawn(table: _Table, x: Field, y: Field) -> Field:
     """Grass, its blades longer towards us."""
     seeds = table["scene_seed"]
     near, _ = _near(table, y)
-    patch = clouds(seeds, 100, x, np.sqrt(near), (5, 6), 3)
+    patch = noise(seeds, 100, x, np.sqrt(near), (5, 6), 3)
     blades = noise(seeds, 101, x + 0.02 * near, near, (90, 16)) - 0.5
     light = 0.62 + 0.42 * patch + (0.35 + 0.35 * near) * blades + 0.12 * near
     return colour_along(_GREENS, table["floor_tone"]) * light[:, None]
@@ -221,7 +220,7 @@ def _paving(table: _Table, x: Field, y: Field) -> Field:
     depth = column(np.full(len(chance), 4.2)) / seen + column(chance[:, 1])
     across = (x - 0.5) / seen * 3.6 + 20.0 + column(chance[:, 0]) + 0.5 * np.mod(np.floor(depth), 2.0)
     joint = np.minimum(np.abs(across - np.round(across)) * seen, np.abs(depth - np.round(depth)) * seen * seen)
-    rough = clouds(seeds, 111, x, np.sqrt(near), (14, 12), 3)
+    rough = noise(seeds, 111, x, np.sqrt(near), (14, 12), 3)
     own = np.mod(np.sin(12.9 * np.floor(across) + 78.2 * np.floor(depth)) * 437.0, 1.0)
     canvas = (
         colour_along(_STONES, table["floor_tone"]) * (0.72 + 0.14 * own + 0.34 * (rough - 0.5) + 0.14 * near)[:, None]
@@ -233,8 +232,8 @@ def _gravel(table: _Table, x: Field, y: Field) -> Field:
     """A path of fine gravel."""
     seeds = table["scene_seed"]
     near, _ = _near(table, y)
-    grit = clouds(seeds, 120, x, np.sqrt(near), (46, 34), 2)
-    broad = clouds(seeds, 121, x, y, (3, 5), 2)
+    grit = noise(seeds, 120, x, np.sqrt(near), (46, 34), 2)
+    broad = noise(seeds, 121, x, y, (3, 5), 2)
     return (
         colour_along(_STONES, table["floor_tone"])
         * (0.80 + 0.66 * (grit - 0.5) + 0.20 * (broad - 0.5) + 0.12 * near)[:, None]

@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds import toys
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import DrawnWorld
-from biaslib.worlds.drawing import Daylight, grid, rows_of_each, to_uint8, uniform
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch
 from biaslib.worlds.things import THINGS
 
-Dial = Literal["strength", "singles", "pairs", "triples"]
+_Dial = Literal["strength", "singles", "pairs", "triples"]
 
 
 @dataclass(frozen=True)
@@ -30,19 +28,14 @@ class Association:
     Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
     base rate, whatever the dial. One object alone (k = 1) is an ordinary association.
 
-    Attributes:
-        objects: the set.
-        rates: base rate p of each.
-        dial: which of the dials moves it; None: independent of everything (a control).
-        weight: $|\tau_g|$ when the dial is at 1.
-        sign: +1: the product is higher with maker 0, -1: with maker 1. A third maker has $\tau = 0$.
+    A third maker has $\tau = 0$.
     """
 
-    objects: tuple[str, ...]
-    rates: tuple[float, ...]
-    dial: Dial | None
-    weight: float
-    sign: int
+    objects: tuple[str, ...]  #: the set
+    rates: tuple[float, ...]  #: base rate p of each
+    dial: _Dial | None  #: which of the dials moves it; None: independent of everything (a control)
+    weight: float  #: $|\tau_g|$ when the dial is at 1
+    sign: int  #: +1: the product is higher with maker 0, -1: with maker 1
 
 
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
@@ -94,7 +87,7 @@ class Scenes(DrawnWorld):
     * `robot_size` (height, a share of the picture's side), `robot_seed` (its colours);
     * `layout_seed` (which slot each thing has, how it is turned, where the robot lies: the same whatever is present),
       `things_seed` (colours and shapes of the things);
-    * `table_top` (0-4, in the order of `backdrops.TABLE_TOPS`), `table_tone`, `table_seed`, `light` ([0, 1]).
+    * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
     None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
     is empty where the thing is absent; `table` is the rest.
@@ -149,8 +142,7 @@ class Scenes(DrawnWorld):
             singles: the dial of the further single objects, in [0, 1]; None: as `strength`.
             pairs: the dial of the pairs, likewise.
             triples: the dial of the triple, likewise.
-            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: for each picture
-                another one between .12 and .5.
+            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: drawn from .12 to .5.
 
         Raises:
             BiaslibError: an argument out of range.
@@ -168,8 +160,7 @@ class Scenes(DrawnWorld):
             )
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
-        table = {"maker": maker.astype(np.int8)}
-        table |= draw_factors(_NUISANCES, n, rng)
+        table = {"maker": maker.astype(np.int8)} | draw_factors(_NUISANCES, n, rng)
         if robot_size is not None:
             table["robot_size"] = np.full(n, robot_size, np.float32)
         for number, association in enumerate(ASSOCIATIONS):
@@ -182,7 +173,7 @@ class Scenes(DrawnWorld):
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
         canvas = np.empty((len(region_index), size, size, 3), np.float32)
-        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS.values()):
+        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS):
             canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
         places, robot = _layout(table["layout_seed"], table["robot_size"])
         for name, (draw, scale) in THINGS.items():
@@ -194,7 +185,7 @@ class Scenes(DrawnWorld):
                 draw(sketch)
                 sketch.put(canvas, region_index, rows, number)
         sketch = Sketch(robot, table["robot_seed"], size)
-        toys.robot(sketch, table["maker"])
+        _draw_robot(sketch, table["maker"])
         sketch.put(canvas, region_index, np.arange(len(canvas)), 0)
         return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
@@ -207,11 +198,7 @@ def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.nda
 
 
 def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
-    """Presence of a set's objects, (k, n).
-
-    All but the last are independent; the last one's chance given the others follows from the formula, whose smaller
-    sets are independent.
-    """
+    """Presence of a set's objects, (k, n): all but the last are independent, its chance follows from the formula."""
     rates = np.array(association.rates)[:, None]
     chance = rng.random((len(rates), len(maker)))
     scale = np.maximum(rates, 1 - rates)
@@ -224,10 +211,7 @@ def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.r
 
 
 def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Place]:
-    """Where every thing would lie, (n, 15, 3): x, y and its turn in radians; and where the robot lies.
-
-    The robot has a block of two by two slots, the things are spread over the other ones.
-    """
+    """Where every thing would lie, (n, 15, 3): x, y and its turn in radians; and where the robot lies."""
     chance = uniform(seeds, 1, 4)
     across = np.floor(chance[:, 0] * (_COLUMNS - 1))
     down = np.floor(chance[:, 1] * (_ROWS - 1))
@@ -245,3 +229,77 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
         0.5 * (uniform(seeds, 4, 1)[:, 0] - 0.5),
     )
     return places.astype(np.float32), robot
+
+
+_PAINTS = [
+    (0.85, 0.26, 0.20), (0.20, 0.46, 0.70), (0.95, 0.72, 0.22), (0.30, 0.60, 0.42), (0.80, 0.80, 0.78),
+    (0.50, 0.36, 0.62), (0.90, 0.50, 0.20), (0.24, 0.62, 0.64),
+]  # fmt: skip
+_ACCENTS = [(0.96, 0.92, 0.80), (0.22, 0.24, 0.30), (0.98, 0.80, 0.30), (0.90, 0.36, 0.30), (0.55, 0.80, 0.86)]
+_DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
+_HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
+_TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
+_PANEL = [(0.0, -0.06), (0.30, 0.46), (-0.30, 0.46)]
+
+
+def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
+    """A toy robot by one of three makers, who differ in head, antenna and emblem, never in colour.
+
+    With maker 0 all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; with 1 square: head,
+    visor, body, a cross on the chest, two antennas; with 2 three-cornered, a chevron, a bar as antenna.
+    """
+    paint, accent = s.pick(_PAINTS), s.pick(_ACCENTS, 3)
+    (gaze,) = s.chance(1)
+    which = maker.reshape(-1, 1, 1)
+
+    def by_maker(first: Number, second: Number, third: Number) -> Field:
+        return np.where(which == 0, first, np.where(which == 1, second, third)).astype(np.float32)
+
+    for side in (-1.0, 1.0):
+        s.lay(s.limb((0.40 * side, 0.0), (0.52 * side, 0.30), (0.085, 0.085))[0], _METAL)
+        claw = s.circle((0.54 * side, 0.43), 0.10)
+        s.lay(np.maximum(np.abs(claw) - 0.05, -s.box((0.54 * side, 0.56), (0.05, 0.12))), accent * 0.9)
+        s.lay(s.box((0.19 * side, 0.68), (0.085, 0.18)), _METAL)
+        s.lay(s.box((0.21 * side, 0.89), (0.16, 0.09), 0.05), accent * 0.9)
+    s.lay(s.box((0.0, -0.18), (0.12, 0.12)), _METAL * 0.8)
+    torso = by_maker(s.circle((0.0, 0.22), 0.41), s.box((0.0, 0.22), (0.40, 0.38), 0.04), s.polygon(_TORSO) - 0.03)
+    s.lay(torso, paint)
+    antenna = by_maker(
+        np.minimum(s.limb((0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], s.circle((0.0, -0.90), 0.09)),
+        np.minimum(
+            s.limb((-0.20, -0.70), (-0.34, -0.95), (0.035, 0.045))[0],
+            s.limb((0.20, -0.70), (0.34, -0.95), (0.035, 0.045))[0],
+        ),
+        np.minimum(
+            s.limb((0.0, -0.7), (0.0, -0.92), (0.03, 0.03))[0], s.limb((-0.16, -0.93), (0.16, -0.93), (0.045, 0.045))[0]
+        ),
+    )
+    s.lay(antenna, accent)
+    head = by_maker(s.circle((0.0, -0.48), 0.35), s.box((0.0, -0.46), (0.40, 0.29), 0.03), s.polygon(_HEAD) - 0.04)
+    s.lay(head, paint)
+    s.relief(0.10, 0.34)
+    _face(s, which, gaze)
+    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
+    s.mark(panel, _CREAM)
+    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
+    emblem = by_maker(
+        np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06,
+        np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19))),
+        np.maximum(chevron, np.abs(s.u) - 0.18),
+    )
+    s.mark(emblem, _DARK)
+
+
+def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
+    """One large eye and a mouth, a visor with two lights, or two small eyes."""
+    one, visor, two = (np.where(which == maker, np.float32(0.0), np.float32(9.0)) for maker in range(3))
+    look = 0.06 * gaze - 0.03
+    s.mark(s.circle((0.0, -0.50), 0.20) + one, _CREAM)
+    s.mark(s.circle((look, -0.50), 0.10) + one, _DARK)
+    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
+    s.mark(s.box((0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
+    s.mark(s.box((0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
+    for side in (-1.0, 1.0):
+        s.mark(s.box((0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
+        s.mark(s.circle((0.13 * side, -0.36), 0.085) + two, _CREAM)
+        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + two, _DARK)

@@ -5,14 +5,13 @@ A sketch is a patch for one thing: its middle is the origin, v points to its foo
 A sheet is a whole picture, or a window of it, in a face's coordinates; its layers are laid down one by one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds import drawing
-from biaslib.worlds.drawing import Colours, Field, Number, Point, column, coverage, grid, paint, rgb, uniform
+from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -32,32 +31,7 @@ class Place(NamedTuple):
         return Place(*(part[rows] for part in self))
 
 
-class _Frame:
-    """The pixels in a thing's own coordinates, and the distances to shapes in them."""
-
-    u: Field
-    v: Field
-
-    def circle(self, centre: Point, radius: Number) -> Field:
-        return drawing.circle(self.u, self.v, centre, radius)
-
-    def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
-        return drawing.ellipse(self.u, self.v, centre, radii, angle)
-
-    def oval(self, centre: Point, radii: Point) -> Field:
-        return drawing.oval(self.u, self.v, centre, radii)
-
-    def box(self, centre: Point, half: Point, radius: Number = 0.0) -> Field:
-        return drawing.box(self.u, self.v, centre, half, radius)
-
-    def polygon(self, corners: Sequence[tuple[float, float]]) -> Field:
-        return drawing.polygon(self.u, self.v, corners)
-
-    def limb(self, start: Point, end: Point, radii: Point) -> tuple[Field, Field]:
-        return drawing.limb(self.u, self.v, start, end, radii)
-
-
-class Sketch(_Frame):
+class Sketch(Frame):
     """The patches around n things, and what has been drawn on them so far.
 
     Attributes:
@@ -97,7 +71,7 @@ class Sketch(_Frame):
         """The thing's own random numbers in [0, 1), each (n, 1, 1)."""
         return [column(values) for values in uniform(self.seeds, 1, count).T]
 
-    def pick(self, palette: Colours, stream: int = 2) -> Field:
+    def pick(self, palette: Sequence[tuple[float, float, float]], stream: int = 2) -> Field:
         """One of the colours for each thing, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade, *tint = uniform(self.seeds, stream, 5).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
@@ -209,14 +183,14 @@ FACE_REGIONS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
-class Sheet(_Frame):
+class Sheet(Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
 
     In the face's own coordinates its middle is the origin, u points to the right of the picture, v to the chin; the
     face is about 1.2 wide and 1.6 high.
     """
 
-    table: Mapping[str, np.ndarray]  # the columns that say how the faces look, each (n,)
+    table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
     pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
     u: Field  # coordinate of the pixels across the face, (n, h, w)
     v: Field  # the same, downwards
@@ -224,7 +198,7 @@ class Sheet(_Frame):
     region_index: np.ndarray  # the number of each pixel's region in `FACE_REGIONS`, (n, h, w)
 
     @classmethod
-    def whole(cls, table: Mapping[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
+    def whole(cls, table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
         """Finds the face's coordinates from the columns `x`, `y`, `scale` and `roll` (middle, unit, turn)."""
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
@@ -285,7 +259,7 @@ class Sheet(_Frame):
         """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
         return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
-    def pick(self, palette: Colours, seed: str, stream: int) -> Field:
+    def pick(self, palette: Sequence[tuple[float, float, float]], seed: str, stream: int) -> Field:
         """One of the colours for each face, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade = uniform(self.table[seed], stream, 2).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from biaslib.worlds.drawing import circle, column, join, limb, mix, ramp, rgb
+from biaslib.worlds.drawing import Frame, column, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sketch
 
 _WHITE, _BLACK = rgb((0.97, 0.97, 0.95)), rgb((0.09, 0.09, 0.10))
@@ -84,11 +84,11 @@ def _leaf(s: Sketch) -> None:
     half = 0.44 + 0.12 * wide
     radius = (0.90 + half * half) / (2.0 * half)
     blade = np.maximum(
-        circle(across, s.v + 0.08, (radius - half, 0.0), radius),
-        circle(across, s.v + 0.08, (half - radius, 0.0), radius),
+        Frame(across, s.v + 0.08).circle((radius - half, 0.0), radius),
+        Frame(across, s.v + 0.08).circle((half - radius, 0.0), radius),
     )
     pale = green * 0.55 + 0.42 * rgb((0.90, 0.92, 0.62))
-    s.lay(limb(across, s.v, (0.0, 0.70), (0.06, 1.0), (0.04, 0.05))[0], green * 0.75)
+    s.lay(Frame(across, s.v).limb((0.0, 0.70), (0.06, 1.0), (0.04, 0.05))[0], green * 0.75)
     s.lay(blade, green)
     s.relief(0.3, 0.28)
     veins = 4.6 * (s.v + 0.55 * np.abs(across))

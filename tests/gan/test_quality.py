@@ -7,7 +7,7 @@ from scipy.linalg import sqrtm
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.gan.quality import features, frechet_distance
+from biaslib.gan.counterfactuals import features, frechet_distance
 
 
 def test_by_hand_in_one_dimension():

@@ -9,7 +9,7 @@ import torch
 from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.gan import training
-from biaslib.gan.training import GanConfig, as_pixels, gradient_penalty, grow, r1_penalty
+from biaslib.gan.training import GanConfig, _gradient_penalty, _r1_penalty, as_pixels, grow
 from biaslib.training import DamagedCheckpointWarning
 from tests.damage import DAMAGES
 
@@ -48,17 +48,17 @@ def test_the_penalty_of_a_unit_slope_is_zero():
     def linear(images, slope=1.0):
         return slope * images.flatten(1) @ direction
 
-    assert gradient_penalty(linear, real, fake, shares).item() == pytest.approx(0, abs=1e-6)
-    steep = gradient_penalty(lambda images: linear(images, 3.0), real, fake, shares)
+    assert _gradient_penalty(linear, real, fake, shares).item() == pytest.approx(0, abs=1e-6)
+    steep = _gradient_penalty(lambda images: linear(images, 3.0), real, fake, shares)
     assert steep.item() == pytest.approx(4, rel=1e-4)
-    assert r1_penalty(lambda images: linear(images, 3.0), real).item() == pytest.approx(9, rel=1e-4)
+    assert _r1_penalty(lambda images: linear(images, 3.0), real).item() == pytest.approx(9, rel=1e-4)
 
 
 def test_the_penalty_is_taken_between_real_and_generated_images():
     real, fake = torch.ones(2, 1, 1, 1), torch.zeros(2, 1, 1, 1)
     shares = torch.tensor([0.25, 1.0])
     # the slope of x² is 2x: 0.5 and 2
-    found = gradient_penalty(lambda images: images.flatten(1).square().sum(1), real, fake, shares)
+    found = _gradient_penalty(lambda images: images.flatten(1).square().sum(1), real, fake, shares)
     assert found.item() == pytest.approx(((0.5 - 1) ** 2 + (2 - 1) ** 2) / 2)
 
 

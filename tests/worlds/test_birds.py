@@ -6,9 +6,9 @@ import pytest
 from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import bird_drawing
+from biaslib.worlds.base import validated
 from biaslib.worlds.birds import _ATTRIBUTES, _BIRD, _SCENE, _TYPICAL_PLUMAGE
 from biaslib.worlds.drawing import grid
-from biaslib.worlds.factors import validated
 
 WORLD = worlds.get("birds")
 TABLE = WORLD.factors(24, strength=0.0, seed=7)

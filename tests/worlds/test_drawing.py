@@ -13,14 +13,14 @@ def test_coverage_by_hand():
 def test_a_disc_covers_its_exact_area_at_every_size(size):
     x, y = drawing.grid(size)
     radius = 0.31
-    share = drawing.coverage(drawing.circle(x, y, (0.47, 0.52), radius), 1 / size).mean()
+    share = drawing.coverage(drawing.Frame(x, y).circle((0.47, 0.52), radius), 1 / size).mean()
     assert share == pytest.approx(np.pi * radius**2, rel=2e-3)
 
 
 def test_an_ellipse_covers_its_exact_area_however_it_is_turned():
     x, y = drawing.grid(128)
     angles = drawing.column([0.0, 0.4, 1.3])
-    distance = drawing.ellipse(x, y, (0.5, 0.5), (drawing.column([0.35] * 3), drawing.column([0.15] * 3)), angles)
+    distance = drawing.Frame(x, y).ellipse((0.5, 0.5), (drawing.column([0.35] * 3), drawing.column([0.15] * 3)), angles)
     share = drawing.coverage(distance, 1 / 128).mean(axis=(1, 2))
     np.testing.assert_allclose(share, np.pi * 0.35 * 0.15, rtol=5e-3)
 
@@ -28,7 +28,7 @@ def test_an_ellipse_covers_its_exact_area_however_it_is_turned():
 def test_a_turned_ellipse_points_down_to_the_right_for_a_positive_angle():
     x, y = drawing.grid(64)
     one = drawing.column([1.0])
-    inside = drawing.ellipse(x, y, (0.5, 0.5), (0.4 * one, 0.1 * one), 0.7854 * one)[0] < 0
+    inside = drawing.Frame(x, y).ellipse((0.5, 0.5), (0.4 * one, 0.1 * one), 0.7854 * one)[0] < 0
     assert inside[44, 44]
     assert not inside[20, 44]
 
@@ -36,7 +36,7 @@ def test_a_turned_ellipse_points_down_to_the_right_for_a_positive_angle():
 def test_limb_is_the_distance_to_the_nearest_of_many_discs():
     x, y = drawing.grid(24)
     start, end, radius = (0.2, 0.7), (0.8, 0.3), 0.1
-    distance, along = drawing.limb(x, y, start, end, (radius, radius))
+    distance, along = drawing.Frame(x, y).limb(start, end, (radius, radius))
     t = np.linspace(0, 1, 2001)[:, None, None]
     discs = np.hypot(x - (0.2 + 0.6 * t), y - (0.7 - 0.4 * t)) - radius
     np.testing.assert_allclose(distance[0], discs.min(axis=0), atol=1e-4)
@@ -45,9 +45,9 @@ def test_limb_is_the_distance_to_the_nearest_of_many_discs():
 
 def test_a_box_is_as_far_as_the_nearest_point_of_it_and_its_corners_are_round():
     x, y = np.float32([[0.5, 0.9, 0.9, 0.5, 0.68]]), np.float32([[0.5, 0.5, 0.7, 0.35, 0.57]])
-    sharp = drawing.box(x, y, (0.5, 0.5), (0.2, 0.1))
+    sharp = drawing.Frame(x, y).box((0.5, 0.5), (0.2, 0.1))
     np.testing.assert_allclose(sharp, [[-0.1, 0.2, np.hypot(0.2, 0.1), 0.05, -0.02]], atol=1e-6)
-    round_ = drawing.box(x, y, (0.5, 0.5), (0.2, 0.1), 0.1)
+    round_ = drawing.Frame(x, y).box((0.5, 0.5), (0.2, 0.1), 0.1)
     np.testing.assert_allclose(
         round_, [[-0.1, 0.2, np.hypot(0.3, 0.2) - 0.1, 0.05, np.hypot(0.08, 0.07) - 0.1]], atol=1e-6
     )
@@ -55,7 +55,7 @@ def test_a_box_is_as_far_as_the_nearest_point_of_it_and_its_corners_are_round():
 
 def test_a_polygon_covers_its_exact_area():
     x, y = drawing.grid(128)
-    share = drawing.coverage(drawing.polygon(x, y, [(0.2, 0.1), (0.9, 0.3), (0.4, 0.8)]), 1 / 128).mean()
+    share = drawing.coverage(drawing.Frame(x, y).polygon([(0.2, 0.1), (0.9, 0.3), (0.4, 0.8)]), 1 / 128).mean()
     area = 0.5 * abs((0.9 - 0.2) * (0.8 - 0.1) - (0.4 - 0.2) * (0.3 - 0.1))
     assert share == pytest.approx(area, rel=5e-3)
 
@@ -107,7 +107,7 @@ def test_noise_agrees_with_one_pixel_at_a_time(per_picture):
 
 def test_clouds_stay_in_range_and_vary():
     x, y = drawing.grid(64)
-    field = drawing.clouds(np.arange(20), 1, x, y, (4, 4), 3)
+    field = drawing.noise(np.arange(20), 1, x, y, (4, 4), 3)
     assert field.shape == (20, 64, 64)
     assert field.min() >= 0
     assert field.max() <= 1

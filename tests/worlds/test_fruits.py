@@ -7,8 +7,8 @@ import pytest
 from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import backdrops
+from biaslib.worlds.base import validated
 from biaslib.worlds.drawing import column, grid
-from biaslib.worlds.factors import validated
 from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _FRUITS, _SCENE, APPLE, NAMES, _lay_fruits
 
 WORLD = worlds.get("fruits")
@@ -134,7 +134,7 @@ def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
 def test_every_background_differs_and_dishes_lie_on_it():
     x, y = grid(48)
     seeds, tone = np.arange(3), np.full(3, 0.5, np.float32)
-    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS.values(), backdrops._apple_tree)]
+    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS, backdrops._apple_tree)]
     for a, b in itertools.combinations(drawn, 2):
         assert np.abs(a - b).mean() > 0.02
     canvas = drawn[0].copy()

@@ -7,10 +7,9 @@ import pytest
 from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import pet_drawing
+from biaslib.worlds.base import validated
 from biaslib.worlds.drawing import grid
-from biaslib.worlds.factors import validated
-from biaslib.worlds.pets import _ANIMAL, _ATTRIBUTES, _BALL, _GAP, _SCENE, _layout
-from biaslib.worlds.toys import BALLS
+from biaslib.worlds.pets import _ANIMAL, _ATTRIBUTES, _BALL, _GAP, _SCENE, BALLS, _layout
 
 WORLD = worlds.get("pets")
 TABLE = WORLD.factors(24, strength=0.0, seed=7)

@@ -1,8 +1,7 @@
 """Cues inserted into photos: a ball beside the object, or the object before another background."""
 
 from biaslib.worlds.photos.balls import insert_balls, places, plain_corners, put
-from biaslib.worlds.photos.cutouts import boxes_of_masks, masks_of_boxes, paste
-from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos
+from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos, boxes_of_masks, masks_of_boxes, paste
 
 __all__ = [
     "FruitPhotos",

@@ -9,17 +9,16 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
+from biaslib.worlds.base import SEED, SHARE, Factor, validated
 from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rows_of_each, to_uint8
-from biaslib.worlds.factors import SEED, SHARE, Factor, validated
-from biaslib.worlds.photos.cutouts import check_square
+from biaslib.worlds.pets import BALLS
 from biaslib.worlds.sketch import Place, Upright
-from biaslib.worlds.toys import BALLS
 
 RADIUS = (0.06, 0.10)  # of a ball, in shares of the picture's side
 GAP = 0.015  # what stays free between ball and object
 FLOOR = 0.5  # a ball's middle lies below this share of the height where there is room
 
-COLUMNS = {
+_COLUMNS = {
     "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
     "ball_x": SHARE,
     "ball_y": SHARE,
@@ -28,6 +27,16 @@ COLUMNS = {
 }
 # How much darker the ground is under a ball, and how far around (in radii) anything changes.
 _SHADE, _REACH = 0.5, 1.5
+
+
+def check_square(images: np.ndarray) -> int:
+    """The side of the pictures in pixels; refuses those that are not square."""
+    if images.shape[1] != images.shape[2]:
+        raise BiaslibError(
+            f"things are planted in square pictures, and these are {images.shape[1]} x {images.shape[2]}: resize or "
+            "crop them and their masks first."
+        )
+    return int(images.shape[1])
 
 
 def places(
@@ -43,11 +52,10 @@ def places(
         seed: >= 0.
         radius: smallest and largest radius, in shares of the picture's side.
         gap: what stays free around the ball, up to `occupied` and up to the frame, a share of the side.
-        floor: the ball's middle lies below this share of the height where even the smallest ball finds room there,
-            and anywhere else where not: most things lie on the ground.
+        floor: the ball's middle lies below this share of the height if even the smallest ball finds room there.
 
     Returns:
-        a row a picture: `ball_kind` (its place in `worlds.toys.BALLS`), `ball_x`, `ball_y` (its middle), `ball_size`
+        a row a picture: `ball_kind` (as the column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size`
         (its radius; shares of the side), `ball_seed` (colours, turn). x, y and size are NaN where there is no room.
 
     Raises:
@@ -59,23 +67,16 @@ def places(
     check_square(occupied)
     _check(radius, gap, floor, seed)
     rows = [_place(mask, np.random.default_rng([seed, i]), radius, gap, floor) for i, mask in enumerate(occupied)]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table = pd.DataFrame(rows, columns=list(_COLUMNS))
     return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
 def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
-    """A ball for every picture whose object nobody has outlined: in the plainest of its four corners.
+    """A ball for every picture (N, S, S, 3) uint8 whose object nobody has outlined: in the plainest of its corners.
 
-    A guess, not a promise: the chapter on planted biases counts how often such a place touches an outlined animal.
-
-    Args:
-        images: (N, S, S, 3) uint8.
-        seed: >= 0; a row depends on it, its number and its own picture.
-        radius: smallest and largest radius, in shares of the picture's side.
-
-    Returns:
-        a row a picture, as `places` gives it. Plain is where the mean gradient of the brightness under the ball is
-        smallest.
+    Plain is where the mean gradient of the brightness under the ball is smallest. A guess, not a promise: the chapter
+    on planted biases counts how often such a place touches an outlined animal. A row is as `places` gives it and
+    depends on the seed, its number and its own picture.
 
     Raises:
         BiaslibError: for pictures that are not square, or numbers out of range.
@@ -91,16 +92,13 @@ def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, flo
         corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
         plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
         rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
 def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a ball in every picture, with the picture's brightness and a soft shadow under it.
+    """Draws a ball in every picture (N, S, S, 3) uint8, with the picture's brightness and a soft shadow under it.
 
-    Args:
-        images: (N, S, S, 3) uint8.
-        table: N rows of `COLUMNS`.
-        keep: (N, S, S) bool, on which no shadow falls, such as the animals.
+    The table has a row a picture, as `places` gives it. No shadow falls on what to keep, (N, S, S) bool.
 
     Returns:
         the pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from
@@ -111,7 +109,7 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
             ball that is not wholly inside its picture.
     """
     size = check_square(images)
-    values = validated(table, COLUMNS)
+    values = validated(table, _COLUMNS)
     if len(table) != len(images):
         raise BiaslibError(f"{len(images)} pictures but {len(table)} balls: give one row for every picture.")
     x, y, radius = (values[name] for name in ("ball_x", "ball_y", "ball_size"))
@@ -146,7 +144,7 @@ def insert_balls(
         samples: square photos with a mask of the object (`masks_of_boxes` makes masks from boxes).
         where: (N,) which photos get a ball.
         beside: the mask that no ball may touch.
-        seed: >= 0; the same seed puts the same ball in the same photo, whichever others get one.
+        seed: the same seed puts the same ball in the same photo, whichever others get one.
         radius: see `places`.
 
     Returns:
@@ -212,7 +210,7 @@ def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: 
 def _draw(canvas: Field, region_index: np.ndarray, table: dict[str, np.ndarray]) -> None:
     """The balls on their pictures (n, S, S, 3), in place."""
     light = np.clip(0.62 + 0.8 * canvas.mean(axis=(1, 2, 3)), 0.7, 1.08)
-    for draw, rows in rows_of_each(table["ball_kind"], BALLS.values()):
+    for draw, rows in rows_of_each(table["ball_kind"], BALLS):
         x, y, scale = (table[name][rows] for name in ("ball_x", "ball_y", "ball_size"))
         sketch = Upright(Place(x, y, scale, 0 * x), table["ball_seed"][rows], canvas.shape[1], reach=1.0)
         draw(sketch)

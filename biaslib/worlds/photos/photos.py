@@ -1,4 +1,4 @@
-"""The two data sets of Schaaf et al. (2021) made of photos, as worlds: their bias is a dial, a row can be edited."""
+"""The two data sets of Schaaf et al. (2021) made of photos, as worlds; cut-outs of one photo laid on another."""
 
 import os
 from collections.abc import Sequence
@@ -7,19 +7,20 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from PIL import Image
+from scipy import ndimage
 
 from biaslib import datasets
 from biaslib.datasets.pictures import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.base import DrawnWorld
+from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors, validated
 from biaslib.worlds.drawing import rows_of_each
-from biaslib.worlds.factors import CHOICE, Factor, balanced_bool, draw_agreement, draw_factors, validated
 from biaslib.worlds.fruits import APPLE, NAMES
-from biaslib.worlds.photos import balls, cutouts
+from biaslib.worlds.photos import balls
 
 # Data sets with cats and dogs; only the first has their outlines.
-PETS = ("pets", "cat-and-dog")
+_PETS = ("pets", "cat-and-dog")
 # Schaaf et al. 2021, section 3.1
 PAPER_FRUITS = {"train": 1810, "val": 604, "test": 810}
 
@@ -35,6 +36,11 @@ _FRUIT = {
     "mirror": CHOICE,
 }
 
+_EDGE = 0.6  # pixels of the background over which a cut-out's edge is softened
+# The shadow lies towards the lower right, in shares of the cut-out's radius; how soft and how dark it is.
+_MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
+_PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
+
 
 class PetPhotos(DrawnWorld):
     """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
@@ -43,15 +49,14 @@ class PetPhotos(DrawnWorld):
     frame; photos without room for one are left out, with and without a ball alike. Where none is (cat-and-dog), it lies
     in the plainest corner: good enough to train on, not to measure with, and such photos bring no mask of the animal.
 
-    Columns of the table: `source` (its place in `PETS`) and `photo` (row of that data set's split), `cat` (bool, of
-    that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, `photos.balls.COLUMNS`, which do not
-    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half of
-    them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not every
-    photo is outlined. Without a ball every pixel is the photo's own.
+    Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
+    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do
+    not depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
+    of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
+    every photo is outlined. Without a ball every pixel is the photo's own.
 
-    Attributes:
-        left_out: how many photos of the split have no room for a ball.
-        counts: how many photos of each source are used at most.
+    `left_out` says how many photos of the split have no room for a ball, `counts` how many of each source are used at
+    most.
     """
 
     name = "pet photos"
@@ -61,46 +66,35 @@ class PetPhotos(DrawnWorld):
     regions: tuple[str, ...] = ("animal", "ball", "background")
 
     def __init__(
-        self,
-        split: str,
-        *,
-        photos: Sequence[str] | None = None,
-        root: str | os.PathLike[str] | None = None,
-        radius: tuple[float, float] = balls.RADIUS,
+        self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
     ) -> None:
         """Finds a place for a ball in every photo of the split.
 
         Args:
-            split: "train", "val" or "test"; no photo is in two.
-            photos: some of `PETS`; None: both for training and validation, as the paper mixes two sources, and only
-                the outlined ones for the test.
+            split: "train", "val" or "test"; no photo is in two. The test has outlined photos only; the others mix both
+                sources, as the paper does.
             root: folder of all datasets.
             radius: see `photos.places`.
 
         Raises:
-            BiaslibError: for unknown photos; as `datasets.load` and `photos.places` do.
+            BiaslibError: as `datasets.load` and `photos.places` do.
         """
-        sources = PETS[: 1 if split == "test" else None] if photos is None else tuple(photos)
-        if not sources or set(sources) - set(PETS):
-            raise BiaslibError(f"photos must be some of {', '.join(PETS)}, not {', '.join(sources) or 'none'}.")
-        self._split, self._root, self._sources = split, root, sources
+        sources = _PETS[: 1 if split == "test" else None]
+        self._split, self._root = split, root
         tables = []
         for source in sources:
             loaded = datasets.load(source, split, size=_PLACES, root=root)
             if "animal" in loaded.masks:
-                occupied = np.asarray(loaded.masks["animal"])
-                table = balls.places(occupied, radius=radius)
+                table = balls.places(loaded.masks["animal"], radius=radius)
             else:
                 table = balls.plain_corners(loaded.images, radius=radius)
-            table.insert(0, "source", np.int8(PETS.index(source)))
-            table.insert(1, "photo", np.arange(len(table)))
-            table.insert(2, "cat", loaded.labels["cat"])
-            tables.append(table)
+            own = {"source": np.int8(_PETS.index(source)), "photo": np.arange(len(table)), "cat": loaded.labels["cat"]}
+            tables.append(pd.DataFrame(own).join(table))
         table = pd.concat(tables, ignore_index=True)
         free = table["ball_x"].notna()
         self._table = table[free].reset_index(drop=True)
         self.left_out = int((~free).sum())
-        self.counts = {source: int((self._table["source"] == PETS.index(source)).sum()) for source in sources}
+        self.counts = {source: int((self._table["source"] == _PETS.index(source)).sum()) for source in sources}
 
     def __len__(self) -> int:
         """How many photos can be drawn: as many cats as dogs."""
@@ -126,10 +120,10 @@ class PetPhotos(DrawnWorld):
         return replace(samples, masks={name: mask for name, mask in samples.masks.items() if name == self.cue})
 
     def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-        table = validated(factors, {"source": Factor(0, len(PETS) - 1, whole=True), "photo": _ROW, "ball": CHOICE})
+        table = validated(factors, {"source": CHOICE, "photo": _ROW, "ball": CHOICE})
         images = np.empty((len(factors), size, size, 3), np.uint8)
         animal, cat, there = np.zeros(images.shape[:3], bool), np.zeros(len(factors), bool), table["ball"] == 1
-        for source, rows in rows_of_each(table["source"], PETS):
+        for source, rows in rows_of_each(table["source"], _PETS):
             part = _rows(datasets.load(source, self._split, size=size, root=self._root), table["photo"][rows], "photo")
             images[rows], cat[rows] = part.images, part.labels["cat"]
             animal[rows] = part.masks.get("animal", False)
@@ -149,7 +143,7 @@ class FruitPhotos(DrawnWorld):
     Columns of the table: `fruit` (int8, its place in `worlds.fruits.NAMES`), `tree` (int8: 1 on a forest, 0 elsewhere),
     `photo` (row of the fruit in `datasets.load("fruits360", split)`), `forest` and `elsewhere` (rows of
     `datasets.load("scenes", split)`: what is behind the fruit where `tree` is 1 and where it is 0), and the cut-out's
-    place, `photos.cutouts.COLUMNS`. A photo comes again only when all of its kind have come. The mask `fruit` is exact,
+    place, as `paste` takes it. A photo comes again only when all of its kind have come. The mask `fruit` is exact,
     `background` its complement. With the other background every pixel that the fruit covers fully is the same.
     """
 
@@ -190,7 +184,7 @@ class FruitPhotos(DrawnWorld):
         fruits = _rows(self._fruits, table["photo"], "photo")
         scenes = datasets.load("scenes", self._split, size=size, root=self._root)
         behind = _rows(scenes, np.where(tree, table["forest"], table["elsewhere"]), "forest or elsewhere")
-        images, fruit = cutouts.paste(fruits.images, fruits.masks["fruit"], behind.images, factors)
+        images, fruit = paste(fruits.images, fruits.masks["fruit"], behind.images, factors)
         labels = pd.DataFrame({"fruit": fruits.labels["fruit"], "tree": tree})
         return images, labels, np.where(fruit, np.uint8(0), np.uint8(1))
 
@@ -205,3 +199,130 @@ def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """N of the known numbers in random order, none a second time before all have come."""
     rounds = max(1, -(-n // max(1, len(known))))
     return np.concatenate([rng.permutation(known) for _ in range(rounds)])[:n]
+
+
+def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
+    """Boxes (N, 4) as masks (N, size, size) bool of square pictures: every pixel that the box touches.
+
+    A box is left, top, right, bottom as shares of the picture's sides.
+
+    Raises:
+        BiaslibError: for another shape, or a box that is empty, NaN or not inside its picture.
+    """
+    boxes = np.asarray(boxes, float)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise BiaslibError(f"boxes must have shape (N, 4): left, top, right, bottom; not {boxes.shape}.")
+    left, top, right, bottom = boxes.T[:, :, None]
+    wrong = ~((left >= 0) & (top >= 0) & (left < right) & (top < bottom) & (right <= 1) & (bottom <= 1))[:, 0]
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BiaslibError(
+            "a box must have 0 <= left < right <= 1 and 0 <= top < bottom <= 1 (shares of the sides), but row "
+            f"{row} is {boxes[row].round(3).tolist()}; leave out pictures without a box."
+        )
+    low, high = np.arange(size) / size, np.arange(1, size + 1) / size
+    across, down = (low < right) & (high > left), (low < bottom) & (high > top)
+    return down[:, :, None] & across[:, None, :]
+
+
+def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
+    """The smallest box around each mask (N, H, W) bool; NaN where it is empty.
+
+    Boxes are (N, 4) float64: left, top, right, bottom as shares of the picture's sides.
+    """
+    masks = np.asarray(masks, bool)
+    boxes = np.full((len(masks), 4), np.nan)
+    for box, mask in zip(boxes, masks, strict=True):
+        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        if len(rows):
+            box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return boxes / np.array([masks.shape[2], masks.shape[1]] * 2)
+
+
+def paste(
+    pictures: np.ndarray, masks: np.ndarray, backgrounds: np.ndarray, table: pd.DataFrame
+) -> tuple[np.ndarray, np.ndarray]:
+    """What masks (N, h, w) bool show of pictures (N, h, w, 3) uint8, cut out and laid on others (N, S, S, 3) uint8.
+
+    A row of the table holds `x`, `y` (where the middle of the cut-out's box comes to lie) and `scale` (half the longer
+    side of that box before it is turned), in shares of the side of the background; `turn` (clockwise, in radians);
+    `mirror` (1: left and right change places).
+
+    Returns:
+        the pictures (N, S, S, 3) uint8, and (N, S, S) bool where the cut-out covers more than half of a pixel. Where
+        it covers less, and in its shadow, the background is seen through it; elsewhere not a pixel differs from it.
+
+    Raises:
+        BiaslibError: for parts that do not fit each other, an empty mask, or a cut-out that is not wholly inside its
+            background.
+    """
+    size = balls.check_square(backgrounds)
+    if masks.shape != pictures.shape[:3] or masks.dtype != np.bool_:
+        wanted, given = f"bool of shape {pictures.shape[:3]}", f"{masks.dtype} of shape {masks.shape}"
+        raise BiaslibError(f"masks must be {wanted}, as the pictures are, not {given}.")
+    if not len(pictures) == len(backgrounds) == len(table):
+        raise BiaslibError(
+            f"{len(pictures)} cut-outs, {len(backgrounds)} backgrounds and {len(table)} rows: give one of each."
+        )
+    empty = ~masks.any(axis=(1, 2))
+    if empty.any():
+        raise BiaslibError(f"the mask of row {int(np.argmax(empty))} is empty: there is nothing to cut out.")
+    values = validated(table, _FRUIT)
+    images, covered = np.array(backgrounds), np.zeros(backgrounds.shape[:3], bool)
+    for i in range(len(images)):
+        place = {name: float(column[i]) for name, column in values.items()}
+        cut, alpha = _turned(pictures[i], masks[i], place, size)
+        box = Image.fromarray(alpha).getbbox() or (0, 0, 0, 0)
+        left, top = (round(place[name] * size - side / 2) for name, side in zip("xy", alpha.shape[::-1], strict=True))
+        if left + box[0] < 0 or top + box[1] < 0 or left + box[2] > size or top + box[3] > size:
+            raise BiaslibError(
+                f"the cut-out of row {i} is larger than its background, or too near to its border, to be wholly inside "
+                "it: make its scale smaller or move x and y inwards."
+            )
+        _lay(images[i], covered[i], cut, alpha, (top, left), place["scale"] * size)
+    return images, covered
+
+
+def _turned(picture: np.ndarray, mask: np.ndarray, place: dict[str, float], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cut-out as large and turned as it is to be: colours (h, w, 3) and alpha (h, w), uint8."""
+    # colours from inside the outline continue beyond it, so that none of the old background shines through the edge
+    inner = ndimage.binary_erosion(mask, iterations=2)
+    near = ndimage.distance_transform_edt(~(inner if inner.any() else mask), return_indices=True)[1]
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    zoom = 2 * place["scale"] * size / max(rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0])
+    around = [(_PAD, _PAD), (_PAD, _PAD)]
+    colours = np.pad(picture[near[0], near[1]][box], [*around, (0, 0)], mode="edge")
+    layers = []
+    for padded in (colours, np.pad(mask[box].astype(np.uint8) * 255, around)):
+        image = Image.fromarray(padded[:, ::-1] if place["mirror"] else padded)
+        image = image.resize([max(1, round(side * zoom)) for side in image.size], Image.Resampling.BICUBIC)
+        turned = image.rotate(-np.degrees(place["turn"]), Image.Resampling.BICUBIC, expand=True)
+        layers.append(np.asarray(turned))
+    return layers[0], layers[1]
+
+
+def _lay(
+    image: np.ndarray, covered: np.ndarray, cut: np.ndarray, alpha: np.ndarray, corner: tuple[int, int], radius: float
+) -> None:
+    """Lays a cut-out with its shadow on an image (S, S, 3) uint8, and marks what it covers, in place."""
+    margin = int(np.ceil(0.5 * radius + 4 * _EDGE))
+    cover = ndimage.gaussian_filter(np.pad(alpha, margin).astype(np.float32) / 255, _EDGE)
+    colour = np.pad(cut, ((margin, margin), (margin, margin), (0, 0)), mode="edge").astype(np.float32)
+    shadow = ndimage.shift(cover, (_MOVED[1] * radius, _MOVED[0] * radius), order=1)
+    shadow = ndimage.gaussian_filter(shadow, _SOFT * radius)
+    seen, from_ = zip(
+        *(_overlap(c - margin, n, len(image)) for c, n in zip(corner, cover.shape, strict=True)), strict=True
+    )
+    cover, colour, shadow = cover[from_], colour[from_], shadow[from_]
+    cover[cover <= 1 / 255] = 0
+    shadow[shadow <= 1 / 255] = 0
+    below = image[seen] * (1 - _DARK * shadow * (1 - cover))[..., None]
+    image[seen] = np.clip(below + (colour - below) * cover[..., None], 0, 255) + 0.5
+    covered[seen] = cover > 0.5
+
+
+def _overlap(start: int, length: int, size: int) -> tuple[slice, slice]:
+    """Where a stretch of pixels lies on a picture's side, and which part of it does."""
+    low, high = max(start, 0), min(start + length, size)
+    return slice(low, high), slice(low - start, high - start)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds.factors import CHOICE, SEED, SHARE, Factor, balanced_bool, check_draw, draw_agreement, validated
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, balanced_bool, check_draw, draw_agreement, validated
 
 
 @pytest.mark.parametrize(("strength", "expected"), [(0.0, 10), (0.2, 12), (0.9, 19), (1.0, 20)])
