@@ -11,7 +11,7 @@ from torch import nn
 
 from biaslib import training
 from biaslib.chapters import face_generators
-from biaslib.chapters.attribute_models import Experiment, known_attributes
+from biaslib.chapters.attribute_models import Experiment
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
@@ -291,7 +291,7 @@ def _encoded_faces(
     """Codes that the encoder gives rendered faces, the faces' true labels, and the faces."""
     table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
     images = Faces().render(table, size=size, regions=()).images
-    labels = table[list(known_attributes("generated"))].astype(bool)
+    labels = table[list(Faces.attributes)].astype(bool)
     return encoded(networks.encoder, images), labels, images
 
 

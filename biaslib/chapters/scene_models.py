@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.adversarial import AdversarialLoss
-from biaslib.mitigation.rows import Resampled
+from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import stored

@@ -33,11 +33,7 @@ _ROUNDS = 500  # at most
 
 
 def corpus_constraints(
-    attribute_scores: np.ndarray,
-    group_scores: np.ndarray,
-    train: Labels,
-    *,
-    margin: float = 0.05,
+    attribute_scores: np.ndarray, group_scores: np.ndarray, train: Labels, *, margin: float = 0.05
 ) -> Constrained:
     r"""Attributes and groups, predicted together so that each attribute keeps its training ratio of groups.
 
