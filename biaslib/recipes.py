@@ -42,15 +42,12 @@ class Data(Protocol):
 
     def table(self) -> pd.DataFrame:
         """The labels, one row an image, from which rows can be chosen before an image is drawn or read."""
-        ...
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
         """The images of these rows, or of all."""
-        ...
 
     def fingerprint(self) -> str:
         """Hash of the code and of the files that the images depend on."""
-        ...
 
 
 class Rows(Protocol):
@@ -58,7 +55,6 @@ class Rows(Protocol):
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
         """Positions of the rows."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,9 +208,8 @@ def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> floa
     features = torch.from_numpy(_features(model, test.images))
     state = {name.removeprefix(CRITERION): value for name, value in train(recipe).items() if CRITERION in name}
     groups = len(state["class_weight"])
-    criterion = AdversarialLoss(
-        features.shape[1], groups, weight=0.0, hidden=Adversarial.hidden, class_weight=torch.ones(groups)
-    )
+    ones, hidden = torch.ones(groups), Adversarial.hidden
+    criterion = AdversarialLoss(features.shape[1], groups, weight=0.0, hidden=hidden, class_weight=ones)
     criterion.load_state_dict(state)
     guesses = criterion.eval().adversary(features).argmax(1).numpy()
     return float((guesses == test.labels["maker"]).mean())

@@ -53,8 +53,8 @@ def corpus_constraints(
         margin: allowed distance of a ratio, > 0.
 
     Raises:
-        BiaslibError: for scores that do not fit each other or the labels, scores that are not finite, an attribute that
-            no training image has, or a margin that is not above 0.
+        BiaslibError: for scores that do not fit each other or the labels, or are not finite; an attribute that no
+            training image has; a margin that is not above 0.
     """
     scores, by_group = _checked(attribute_scores, group_scores, train)
     if not margin > 0:

@@ -34,8 +34,8 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
         (n,) indices into the rows, n >= N: each row once, in order, then the duplicates.
 
     Raises:
-        BiaslibError: for arrays that do not fit together; an attribute that some group never has or that nobody has;
-            or where the balance is not reached within 100 rounds and 50 N rows.
+        BiaslibError: for arrays that do not fit together; an attribute that some group never has; or where the balance
+            is not reached within 100 rounds and 50 N rows.
     """
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
@@ -67,14 +67,9 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
 
 
 def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""How far each attribute is from being shared evenly: $\max_g |P(g \mid a) - 1/|G||$.
+    r"""How far each attribute is from being shared evenly, (A,): $\max_g |P(g \mid a) - 1/|G||$ in [0, 1].
 
-    Args:
-        attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
-
-    Returns:
-        (A,) in [0, 1]; NaN for an attribute that no image has.
+    Attributes are (N, A) bool, groups (N,) whole numbers from 0 on; NaN for an attribute that no image has.
     """
     members = np.eye(int(groups.max()) + 1)[groups]
     having = np.asarray(attributes, float).T @ members
@@ -140,11 +135,7 @@ class Subset:
     seed: int = 0
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
-        """Positions, increasing.
-
-        Raises:
-            BiaslibError: where no row is left; as `subsample_to_mcc` does.
-        """
+        """Positions, increasing; raises where no row is left, and as `subsample_to_mcc` does."""
         rows = np.arange(len(table))
         if self.only:
             name, value = self.only

@@ -73,16 +73,9 @@ def subsample_to_mcc(
 def subgroup_sizes(
     available: np.ndarray, targets: Sequence[float], *, size: int | None = None, distance: _Distance = "l2"
 ) -> np.ndarray:
-    """The four subgroup sizes for each target, as `subsample_to_mcc` takes them.
+    """The four subgroup sizes for each target, (T, 4) int, each row with the same total; options as `subsample_to_mcc`.
 
-    Args:
-        available: (4,) images with the attribute in group 1 and in group 0, without it in group 1 and in group 0.
-        targets: likewise.
-        size: the total of every table.
-        distance: as for the rows.
-
-    Returns:
-        (T, 4) int, each row with the same total.
+    `available` (4,) images have the attribute in group 1 and in group 0, and lack it in group 1 and in group 0.
 
     Raises:
         BiaslibError: for a target that cannot be reached, at all or with that total.

@@ -40,13 +40,8 @@ class _SmallCNN(_Split):
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            _conv(3, 16, stride=2),
-            _conv(16, 32, stride=2),
-            _conv(32, 64),
-            _conv(64, 96, stride=2),
-            _conv(96, 128, kernel=1),
-        )
+        first = (_conv(3, 16, stride=2), _conv(16, 32, stride=2), _conv(32, 64))
+        self.features = nn.Sequential(*first, _conv(64, 96, stride=2), _conv(96, 128, kernel=1))
         self.fc = nn.Linear(128, outputs)
 
 
@@ -95,15 +90,9 @@ def _mobilenetv1(outputs: int, *, width: float) -> nn.Module:
 
     blocks = ["dsa_r1_k3_s1_c64", "dsa_r2_k3_s2_c128", "dsa_r2_k3_s2_c256", "dsa_r6_k3_s2_c512", "dsa_r2_k3_s2_c1024"]
     return _from_blocks(
-        blocks,
-        outputs,
-        stem_size=32,
-        num_features=0,
-        act_layer=nn.ReLU6,
-        pad_type="same",
-        norm_layer=partial(nn.BatchNorm2d, eps=1e-3),
-        round_chs_fn=partial(round_channels, multiplier=width),
-    )
+        blocks, outputs, stem_size=32, num_features=0, act_layer=nn.ReLU6, pad_type="same",
+        norm_layer=partial(nn.BatchNorm2d, eps=1e-3), round_chs_fn=partial(round_channels, multiplier=width),
+    )  # fmt: skip
 
 
 OURS: Final[dict[str, Callable[[int], nn.Module]]] = {

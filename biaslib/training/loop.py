@@ -65,10 +65,7 @@ def fit_with_criterion(
     objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> tuple[nn.Module, nn.Module]:
-    """As `fit`, and the trained criterion with it: an objective's own layers, such as an adversary, as they ended.
-
-    The criterion is that of the last epoch, on the CPU and in evaluation mode.
-    """
+    """As `fit`, and the criterion of the last epoch with it: an objective's own layers, such as an adversary."""
     objective = objective or _named_objective(config)
     answers = _checked_targets(samples, targets, config, objective)
     if validation is None and (config.keep == "best" or config.patience is not None):
@@ -78,13 +75,9 @@ def fit_with_criterion(
     with torch.random.fork_rng():
         run = resumed(lambda: _Run.start(samples, answers, config, objective), checkpoint)
         progress = tqdm(
-            range(run.epoch, config.epochs),
-            initial=run.epoch,
-            total=config.epochs,
-            desc=f"training {config.architecture}, seed {config.seed}",
-            unit="epoch",
-            disable=not sys.stderr.isatty(),
-        )
+            range(run.epoch, config.epochs), f"training {config.architecture}, seed {config.seed}", config.epochs,
+            initial=run.epoch, unit="epoch", disable=not sys.stderr.isatty(),
+        )  # fmt: skip
         for _ in progress:
             if run.stopped(config.patience):
                 break
@@ -103,13 +96,9 @@ def fit_with_criterion(
 def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
-    Pixels are normalised as the model's weights want it (`models.normalisation`).
-    The model computes where it is, in evaluation mode, and is left in the mode it was in.
-
-    Args:
-        model: a classifier.
-        images: what it is asked about.
-        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache, at least 8.
+    Pixels are normalised as the model's weights want it (`models.normalisation`). The model computes where it is, in
+    evaluation mode, and is left in the mode it was in; `batch` images go through at once (None: 128, on a CPU as many
+    as stay in its cache, at least 8).
 
     Raises:
         BiaslibError: where the images have another type or shape, or there are none.
@@ -261,8 +250,7 @@ def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarra
 
 
 def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    # sorted rows make reading a memory map sequential; the order inside a batch does not matter to the loss,
-    # but the targets are picked by `rows`, so the pixels go back into that order
+    # sorted rows make reading a memory map sequential; the targets are picked by `rows`, so the pixels go back
     order = np.argsort(rows)
     batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
     batch[order] = images[rows[order]]

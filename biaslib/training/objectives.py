@@ -20,11 +20,9 @@ class Objective(Protocol):
     @property
     def outputs(self) -> int:
         """How many logits the model needs."""
-        ...
 
     def checked(self, targets: Targets) -> torch.Tensor:
         """The targets as the criterion takes them; those of another type, shape or range are refused."""
-        ...
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """A module called with (logits, targets, maps) that gives the loss; its parameters are trained, too.
@@ -36,7 +34,6 @@ class Objective(Protocol):
             targets: of all training images, as `checked` returns them.
             maps: the model's `forward_features` for one image, (1, C, h, w), to build layers that fit.
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

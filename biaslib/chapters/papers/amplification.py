@@ -163,19 +163,15 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
-    return {
-        "faces": table,
-        "faces_single": pd.concat(single, ignore_index=True),
-        "faces_images": pd.DataFrame(images),
-    }
+    return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}
 
 
 def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
     """The rows of `_measured` of several models as `compute` says of `faces`; p is not corrected."""
     table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
     values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
-    table = table.assign(value=[interval(column, seed=seed) for column in values.T])
-    table = page.unpacked(table).drop(columns="n").assign(models=len(rows))
+    spans: list[Any] = [interval(column, seed=seed) for column in values.T]
+    table = page.unpacked(table.assign(value=spans)).drop(columns="n").assign(models=len(rows))
     for name in ("n_sets", "n_never_predicted"):
         table[name] = np.mean([model[name] for model in rows], axis=0)
     with warnings.catch_warnings():
@@ -187,7 +183,7 @@ def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int)
 
 def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
     by_cell = pd.concat(cells).groupby(["attribute", "group"])
-    changes = [interval(part, seed=seed) for _, part in by_cell["d"]]
+    changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
     table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
     table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
     return table.reset_index()

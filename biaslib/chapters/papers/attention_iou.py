@@ -44,10 +44,8 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     efficientnet = _attributes("efficientnet", min_share, resamples, seed)
     own = _regions()
     mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
-    varied = pd.concat(
-        [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")],
-        ignore_index=True,
-    )
+    parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
+    varied = pd.concat(parts, ignore_index=True)
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
