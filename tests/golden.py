@@ -114,7 +114,7 @@ def scenes(training: Any) -> Values:
         training=training, images=128, validation_images=64, test_images=16, size=32, epochs=epochs, batch=batch,
         eps=0.2, adversary_weight=2.0,
     )  # fmt: skip
-    found = scene_models.answers.compute(setup)
+    found = scene_models._answers.compute(setup)
     return {
         "weights": list(weights(setup)["weights"].values()),
         "rows": exact(found["rows"]),
@@ -162,7 +162,7 @@ TRAININGS: dict[str, Callable[[], Values]] = {
     "planted fruits": lambda: weights(FRUITS),
     "attributes": lambda: weights(FACES),
     **{f"scenes {name}": functools.partial(scenes, name) for name in MITIGATIONS},
-    "digits": lambda: digit_models.answers.compute(DIGITS),
+    "digits": lambda: digit_models._answers.compute(DIGITS),
     "hair colours": hair_colours,
     "generator": generator,
 }

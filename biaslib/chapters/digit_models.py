@@ -117,11 +117,11 @@ class Outcome:
 def outcomes(setups: Sequence[DigitSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    return [_outcome(arrays) for arrays in answers.many(setups)]
+    return [_outcome(arrays) for arrays in _answers.many(setups)]
 
 
 @stored("digits")
-def answers(setup: DigitSetup) -> dict[str, np.ndarray]:
+def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
     """Labels of training and test, (N, 4) bool, logits and `effect`."""
     model, test = load(setup.recipe), setup.data("test")
     table, pictures = test.table(), test.samples()

@@ -150,11 +150,11 @@ class Outcome:
 def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    return [_outcome(setup, arrays) for setup, arrays in zip(setups, answers.many(setups), strict=True)]
+    return [_outcome(setup, arrays) for setup, arrays in zip(setups, _answers.many(setups), strict=True)]
 
 
 @stored("scenes")
-def answers(setup: SceneSetup) -> _Arrays:
+def _answers(setup: SceneSetup) -> _Arrays:
     """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
     recipe = setup.recipe
     model = load(recipe)

@@ -33,7 +33,7 @@ def outcome(n_groups=2, seed=0, **changes):
 def test_every_training_is_run_and_read_back(n_groups):
     kinds = ["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
     setups = [SceneSetup(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]
-    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models.answers(e)), setups), strict=True))
+    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models._answers(e)), setups), strict=True))
     original = found["original"]
     for kind, one in found.items():
         assert one.test_logits.shape == (160, one.setup.objective().outputs)
@@ -54,7 +54,7 @@ def test_every_training_is_run_and_read_back(n_groups):
 
 def test_one_setup_one_result():
     setup = SceneSetup(**TINY)
-    one, other = scene_models.answers.compute(setup), scene_models.answers.compute(setup)
+    one, other = scene_models._answers.compute(setup), scene_models._answers.compute(setup)
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 

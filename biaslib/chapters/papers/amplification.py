@@ -56,7 +56,7 @@ def missing_faces() -> list[str]:
 
 
 def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
-    """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.captioners`.
+    """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.tables`.
 
     * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value (mean
       over models), low, high, models, perfect (the value of predictions without an error), p (t test of the models'
@@ -65,16 +65,9 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
       attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
     * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
       predicted, mean over models);
-    * `wording`, `captioners`, `ratios` and `constraints`: see the functions of these names in `papers.scenes`.
+    * `wording`, `captioners`, `ratios` and `constraints`: see `papers.scenes`.
     """
-    ratios = scenes.ratios()
-    tables = {
-        **_faces(models, seed),
-        "wording": scenes.wording(seed=seed),
-        "captioners": scenes.captioners(folds=folds, seed=seed),
-        "ratios": ratios,
-        "constraints": scenes.constraints(ratios, seed=seed),
-    }
+    tables = _faces(models, seed) | scenes.tables(folds=folds, seed=seed)
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 

@@ -26,7 +26,7 @@ def accuracies() -> pd.DataFrame:
 
 
 def p_values() -> pd.DataFrame:
-    """_Tables 2 and 4 of Schaaf et al.: p of Welch's test between one biased and one unbiased network.
+    """Tables 2 and 4 of Schaaf et al.: p of Welch's test between one biased and one unbiased network.
 
     Columns use_case, network, object, method, measure ("rma" or "rra") and p, printed with two decimals, not corrected;
     0.00 stands for p < 0.005.
@@ -35,7 +35,7 @@ def p_values() -> pd.DataFrame:
 
 
 def aopc() -> pd.DataFrame:
-    """_Tables 3 and 5 of Schaaf et al.: probability lost on average over 100 perturbation steps, two decimals.
+    """Tables 3 and 5 of Schaaf et al.: probability lost on average over 100 perturbation steps, two decimals.
 
     One network a cell, correct predictions only, no intervals. Columns use_case, network, trained, method, classes
     ("Cat" and "Dog"; "Apple" and "Rest"; "all" for the random order, which the paper does not split) and aopc.

@@ -1,7 +1,4 @@
-"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA.
-
-The functions raise a `BiaslibError` for a missing or a damaged file.
-"""
+"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
 
 from typing import Any, Final, get_args
 
@@ -29,7 +26,18 @@ _MEASURES: dict[str, dict[str, Any]] = {
 }
 
 
-def wording(*, seed: int = 0) -> pd.DataFrame:
+def tables(*, folds: int, seed: int) -> dict[str, pd.DataFrame]:
+    """Every table by name; `folds` are those of the captioners' jackknife, `seed` is also of the bootstraps."""
+    ratios = _ratios()
+    return {
+        "wording": _wording(seed),
+        "captioners": _captioners(folds, seed),
+        "ratios": ratios,
+        "constraints": _constraints(ratios, seed),
+    }
+
+
+def _wording(seed: int) -> pd.DataFrame:
     """How often captions name a gender, and how often it is not that of the label; how many objects they mention.
 
     One row for each captioner and labelled gender: captioner, group (0 man, 1 woman), n, named (share of images whose
@@ -56,7 +64,7 @@ def wording(*, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def captioners(*, folds: int = 10, seed: int = 0) -> pd.DataFrame:
+def _captioners(folds: int, seed: int) -> pd.DataFrame:
     """Amplification of the captioners, on the images of which all six name exactly one gender.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
@@ -108,7 +116,7 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
     return Interval(value, value - reach, value + reach, n), p
 
 
-def ratios() -> pd.DataFrame:
+def _ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and as counted in the released labels.
 
     Columns corpus ("COCO", "imSitu"), item, training, before, after; counted (in imSitu's training labels; NaN for
@@ -132,8 +140,8 @@ def ratios() -> pd.DataFrame:
     return table[["corpus", "item", "training", "before", "after", "counted", "right", "n_right"]]
 
 
-def constraints(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `ratios`.
+def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `_ratios`.
 
     An item's change is that of the share of the gender it goes with in training: predicted minus training share. One
     row for each corpus and source ("labels": predictions without an error; "before"; "after"): n (items), signed and
