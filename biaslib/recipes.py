@@ -1,9 +1,7 @@
 """How every classifier of the book comes about: a frozen record of all that its weights depend on, and its training.
 
-A `Recipe` says what a model is trained on (`Drawn`, `CelebA`, or another record with the same methods), on which of
-those rows, what it learns, and how. `train(recipe)` gives its weights, from the store where they are known;
-`train.many(recipes)` trains side by side what the store lacks; `load(recipe)` gives the model. No classifier of the
-book is trained elsewhere.
+`train(recipe)` gives a model's weights, from the store where they are known; `train.many(recipes)` trains side by side
+what the store lacks; `load(recipe)` gives the model. No classifier of the book is trained elsewhere.
 """
 
 import functools
@@ -28,18 +26,14 @@ from biaslib.training.objectives import Objective
 from biaslib.worlds.base import World
 from biaslib.worlds.photos import FruitPhotos, PetPhotos
 
-State = dict[str, torch.Tensor]
-Options = tuple[tuple[str, Any], ...]
+_State = dict[str, torch.Tensor]
+_Options = tuple[tuple[str, Any], ...]
 
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
 # the worlds that are planted in photographs, too, the folders of the data sets these are from, and what reads them
-PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]]] = {
-    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("biaslib.datasets.pets", "biaslib.datasets.pictures")),
-    "fruits": (
-        FruitPhotos,
-        ("fruits-360", "intel-scenes"),
-        ("biaslib.datasets.fruits360", "biaslib.datasets.pictures"),
-    ),
+_PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]]] = {
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("pets", "pictures")),
+    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes"), ("fruits360", "pictures")),
 }
 
 
@@ -48,23 +42,19 @@ class Data(Protocol):
 
     def table(self) -> pd.DataFrame:
         """The labels, one row an image, from which rows can be chosen before an image is drawn or read."""
-        ...
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
         """The images of these rows, or of all."""
-        ...
 
     def fingerprint(self) -> str:
         """Hash of the code and of the files that the images depend on."""
-        ...
 
 
 class Rows(Protocol):
-    """Which rows of the data are trained on, some perhaps more than once: a frozen dataclass (`mitigation.rows`)."""
+    """Which rows of the data are trained on, some perhaps twice: a frozen dataclass (`mitigation.resampling`)."""
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
         """Positions of the rows."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +77,8 @@ class Drawn:
     strength: float | None
     seed: int = 0
     size: int = 64
-    options: Options = ()
-    made_with: Options = ()
+    options: _Options = ()
+    made_with: _Options = ()
     photos: str | None = None
 
     def get_world(self) -> World:
@@ -106,8 +96,8 @@ class Drawn:
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
         """The images, without masks; those of the last few records are kept in memory."""
-        everything = _rendered(self, registry.root() if self.photos else None, masks=False)
-        return everything if rows is None else everything.take(rows)
+        everyone = _rendered(self, registry.root() if self.photos else None, masks=False)
+        return everyone if rows is None else everyone.take(rows)
 
     def with_masks(self) -> Samples:
         """The images with the world's masks; also kept in memory for a while."""
@@ -117,8 +107,9 @@ class Drawn:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
         if not self.photos:
             return fingerprint.of_modules([type(worlds.get(self.world)).__module__])
-        kind, folders, loaders = PHOTOS[self.world]
-        code = fingerprint.of_modules([kind.__module__, *loaders], without=["biaslib.datasets"])
+        kind, folders, loaders = _PHOTOS[self.world]
+        modules = [kind.__module__, *(f"{datasets.__name__}.{loader}" for loader in loaders)]
+        code = fingerprint.of_modules(modules, without=[datasets.__name__])
         return fingerprint.of_value([code, [fingerprint.of_files(registry.root() / folder) for folder in folders]])
 
 
@@ -141,11 +132,7 @@ class CelebA:
         return self._loaded().labels[: self.images]
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
-        """The faces.
-
-        Raises:
-            BiaslibError: where CelebA's files are missing or damaged.
-        """
+        """The faces; raises where CelebA's files are missing or damaged."""
         everyone = self._loaded()
         rows = np.arange(len(everyone))[: self.images] if rows is None else rows
         # taking copies, and all of CelebA is more than a memory holds
@@ -212,7 +199,7 @@ class Setup:
 
 
 @stored("model", code=())  # a recipe names all code that counts
-def train(recipe: Recipe) -> State:
+def train(recipe: Recipe) -> _State:
     """The weights of one model, and those of its objective's own layers, whose names begin with `CRITERION`."""
     rows = None if recipe.rows is None else recipe.rows.chosen(recipe.data.table())
     config = recipe.training
@@ -248,7 +235,7 @@ def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
     return Recipe(data=data, targets=worlds.get(data.world).target, training=config)
 
 
-def _model(recipe: Recipe, state: State) -> nn.Module:
+def _model(recipe: Recipe, state: _State) -> nn.Module:
     model = models.build(recipe.training.architecture, recipe.training.outputs, hidden=recipe.training.hidden)
     model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRITERION)})
     return model.eval()
@@ -274,7 +261,7 @@ def _rendered(data: Drawn, root: Path | None, *, masks: bool) -> Samples:
 @functools.lru_cache(maxsize=8)
 def _photos(world: str, split: str, root: Path) -> World:
     """Those under `root`, which is the folder of all data sets now."""
-    found: World = PHOTOS[world][0](split)
+    found: World = _PHOTOS[world][0](split)
     return found
 
 

@@ -34,6 +34,7 @@ from biaslib.chapters import (
     attribute_models,
     digit_models,
     face_generators,
+    hair_models,
     planted_models,
     scene_models,
 )
@@ -103,7 +104,7 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return attribute_models._hair_answers.compute(attribute_models.HairSetup(epochs=1, size=16, batch=16))
+        return hair_models._hair_answers.compute(hair_models.HairSetup(epochs=1, size=16, batch=16))
 
 
 def scenes(training: Any) -> Values:
@@ -113,7 +114,7 @@ def scenes(training: Any) -> Values:
         training=training, images=128, validation_images=64, test_images=16, size=32, epochs=epochs, batch=batch,
         eps=0.2, adversary_weight=2.0,
     )  # fmt: skip
-    found = scene_models.answers.compute(setup)
+    found = scene_models._answers.compute(setup)
     return {
         "weights": list(weights(setup)["weights"].values()),
         "rows": exact(found["rows"]),
@@ -161,7 +162,7 @@ TRAININGS: dict[str, Callable[[], Values]] = {
     "planted fruits": lambda: weights(FRUITS),
     "attributes": lambda: weights(FACES),
     **{f"scenes {name}": functools.partial(scenes, name) for name in MITIGATIONS},
-    "digits": lambda: digit_models.answers.compute(DIGITS),
+    "digits": lambda: digit_models._answers.compute(DIGITS),
     "hair colours": hair_colours,
     "generator": generator,
 }

@@ -13,8 +13,7 @@ import biaslib
 from biaslib import recipes, store
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import Adversarial
-from biaslib.mitigation.resampling import imbalance
-from biaslib.mitigation.rows import Resampled, Subset
+from biaslib.mitigation.resampling import Resampled, Subset, imbalance
 from biaslib.recipes import Drawn, Recipe
 from biaslib.training import TrainingConfig
 from biaslib.worlds.scenes import OBJECTS
@@ -132,7 +131,7 @@ KEYS = """
 import json, sys
 from pathlib import Path
 from biaslib.dial import measuring
-from biaslib.mitigation.rows import Resampled
+from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import Drawn, Recipe, target_of_world
 from biaslib.store import fingerprint
 from biaslib.training import TrainingConfig

@@ -1,100 +1,74 @@
-"""Classifiers of many attributes of faces at once, and jointly of attributes and hair colour, through the store."""
+"""Classifiers of many attributes of faces: how they are trained, where they look, and what attributes do to them."""
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from torch import nn
 
-from biaslib import datasets, models, training
-from biaslib.datasets.celeba import ATTRIBUTES, HAIR, HAIR_ATTRIBUTES, hair_colour
+from biaslib import attribution, datasets, models, training
+from biaslib.datasets import celeba
 from biaslib.errors import BiaslibError
-from biaslib.metrics import Labels, calibrated_thresholds
-from biaslib.mitigation.rows import Subset
+from biaslib.metrics import attention_iou, causal_effect, mask_score, normalized_average_precision, worst_group_accuracy
+from biaslib.metrics.correlation import matthews_correlation
+from biaslib.mitigation.resampling import Subset
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
-from biaslib.store import stored
+from biaslib.statistics import Interval, crossed_interval, interval
+from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
-from biaslib.training.objectives import Joint
 from biaslib.worlds.faces import STRENGTH, Faces
 
-# where the faces come from, and the protected attribute there
-GROUPS: Final = {"generated": "Clan", "celeba": "Male"}
-_WIDTH: Final = len(HAIR_ATTRIBUTES)
+# of each source of faces: the protected attribute, and all attributes
+_SOURCES = {"generated": ("Clan", Faces.attributes), "celeba": ("Male", celeba.ATTRIBUTES)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Setup):
-    """One model and the faces it is trained on; the defaults are those of the book's quick runs.
+    """One model and the faces it is trained on; the defaults are those of the book's quick runs."""
 
-    Attributes:
-        source: "generated" (`worlds.faces`) or "celeba".
-        attributes: that the model tells, one output each; (): all that the source has.
-        images: for training, before any are left out; of CelebA's as many as there are, at most.
-        size: of the faces, in pixels.
-        strength: the generated world's dial; its default gives CelebA's correlations.
-        confounder: whether eye shadow ties Blond_Hair to the clan in the generated world, see `worlds.faces`.
-        detail: of the generated world; 1 draws smiles and frames for few pixels.
-        only: an attribute and its value: trained on the faces that have it so; None: on all.
-        correlation: an attribute and its MCC with the group, reached by `subsample_to_mcc`; None: as it comes.
-        tied_to: another attribute, with which the correlation is in place of the group.
-        kept: how many faces are left of the images where a correlation is asked for; None: as many as can be.
-        architecture: a name that `models.build` knows.
-        weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
-        frozen: how many of the first convolutions keep the weights they start with.
-        epochs: passes over the training images.
-        batch: images a step.
-        optimiser: a name that `TrainingConfig` knows.
-        learning_rate: its peak.
-        seed: of the initial weights, the order and, in the generated world, the faces.
-    """
-
-    source: str = "generated"
-    attributes: tuple[str, ...] = ()
-    images: int = 6000
-    size: int = 64
-    strength: float = STRENGTH
-    confounder: bool = True
-    detail: float = 0.0
-    only: tuple[str, bool] | None = None
-    correlation: tuple[str, float] | None = None
-    tied_to: str | None = None
-    kept: int | None = None
+    source: str = "generated"  # or "celeba"
+    attributes: tuple[str, ...] = ()  # that the model tells, one output each; (): all that the source has
+    images: int = 6000  # for training, before any are left out; of CelebA's as many as there are, at most
+    size: int = 64  # of the faces, in pixels
+    strength: float = STRENGTH  # the generated world's dial; its default gives CelebA's correlations
+    confounder: bool = True  # whether eye shadow ties Blond_Hair to the clan in the generated world
+    detail: float = 0.0  # of the generated world; 1 draws smiles and frames for few pixels
+    only: tuple[str, bool] | None = None  # an attribute and its value: trained on the faces that have it so
+    correlation: tuple[str, float] | None = None  # an attribute and its MCC with the group, by `subsample_to_mcc`
+    tied_to: str | None = None  # another attribute, with which the correlation is in place of the group
+    kept: int | None = None  # how many faces are left where a correlation is asked for; None: as many as can be
     architecture: str = "small"
-    weights: str | None = None
-    frozen: int = 0
+    weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
+    frozen: int = 0  # how many of the first convolutions keep the weights they start with
     epochs: int = 7
     batch: int = 64
     optimiser: str = "adamw"
     learning_rate: float = 4e-3
-    seed: int = 0
+    seed: int = 0  # of the initial weights, the order and, in the generated world, the faces
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
-        if self.source not in GROUPS:
-            raise BiaslibError(f"source must be {' or '.join(GROUPS)}, not {self.source!r}.")
-        if unknown := {name for name in self._named() if name not in known_attributes(self.source)}:
-            raise BiaslibError(
-                f"{self.source} has no attribute {', '.join(sorted(unknown))}: it has "
-                f"{', '.join(known_attributes(self.source))}."
-            )
-
-    def _named(self) -> tuple[str, ...]:
-        asked = (*(pair[0] for pair in (self.only, self.correlation) if pair), self.tied_to)
-        return (*self.attributes, *(name for name in asked if name))
+        if self.source not in _SOURCES:
+            raise BiaslibError(f"source must be {' or '.join(_SOURCES)}, not {self.source!r}.")
+        asked = {*self.attributes, self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair)}
+        _, known = _SOURCES[self.source]
+        if unknown := sorted(name for name in asked if name and name not in known):
+            raise BiaslibError(f"{self.source} has no attribute {', '.join(unknown)}: it has {', '.join(known)}.")
 
     @property
     def group(self) -> str:
         """The protected attribute."""
-        return GROUPS[self.source]
+        return _SOURCES[self.source][0]
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """What each output of the model tells."""
-        return self.attributes or known_attributes(self.source)
+        return self.attributes or _SOURCES[self.source][1]
 
     @property
     def recipe(self) -> Recipe:
@@ -122,120 +96,250 @@ class Experiment(Setup):
         )
 
 
-def known_attributes(source: str) -> tuple[str, ...]:
-    """All attributes of a source of faces, the protected one among them."""
-    return Faces.attributes if source == "generated" else ATTRIBUTES
-
-
-def celeba(split: str, *, size: int) -> Samples:
-    """The faces of a split, for a worker: what `datasets.load` warns of was said before it was started."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", datasets.DatasetWarning)
-        return datasets.load("celeba", split, size=size)
-
-
 def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
     """The models, in this order, trained side by side where the store lacks them.
 
-    Raises:
-        BiaslibError: where CelebA's files are missing or damaged.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with CelebA, where its faces are used.
+    Raises where CelebA's files are missing or damaged, and warns of what is known to be wrong with it.
     """
     return load_many([experiment.recipe for experiment in experiments])
 
 
 @dataclass(frozen=True, kw_only=True)
-class HairSetup(Setup):
-    """A joint model of 23 attributes and hair colour, of the faces for which one of three hair colours is annotated."""
+class EvaluationFaces:
+    """The faces that models are asked about."""
 
-    size: int = 64  # of the faces, in pixels
-    epochs: int = 20
-    batch: int = 64
-    seed: int = 0
+    source: str = "generated"  # or "celeba" (the test split) or "celebamask-pairs" (faces with masks, of any split)
+    images: int = 1000  # of photographs as many as there are, at most
+    confounder: bool = True  # of the generated world: whether eye shadow ties Blond_Hair to the clan
+    detail: float = 0.0  # of the generated world
+    seed: int = 1_000_000  # of the generated faces
 
-    @property
-    def recipe(self) -> Recipe:
-        """As the notebooks' small models are trained; mirrored at random, as in the paper."""
-        objective = Joint(attributes=_WIDTH, groups=len(HAIR))
-        config = TrainingConfig(
-            architecture="small", outputs=objective.outputs, epochs=self.epochs, batch=self.batch, learning_rate=4e-3,
-            precision="float32", seed=self.seed,
-        )  # fmt: skip
-        targets = (*HAIR_ATTRIBUTES, "hair")
-        return Recipe(data=_HairFaces(size=self.size), targets=targets, training=config, objective=objective)
+    def __post_init__(self) -> None:
+        if self.source not in ("generated", "celeba", "celebamask-pairs"):
+            raise BiaslibError(f"source must be generated, celeba or celebamask-pairs, not {self.source!r}.")
 
-    def fingerprint(self) -> str:
-        """As that of every set-up, with the faces that the model is asked about."""
-        asked = (CelebA(size=self.size, split=split).fingerprint() for split in ("val", "test"))
-        return super().fingerprint() + "".join(asked)
+    def factors(self) -> pd.DataFrame:
+        """The table of the generated faces."""
+        if self.source != "generated":
+            raise BiaslibError(f"Only generated faces have factors, not those of {self.source}.")
+        return Faces().factors(
+            self.images, strength=STRENGTH, seed=self.seed, confounder=self.confounder, detail=self.detail
+        )
 
-
-class _HairFaces(CelebA):
-    """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
-
-    def table(self) -> pd.DataFrame:
-        labels = self._labels()
-        return labels[labels["hair"] >= 0].reset_index(drop=True)
-
-    def samples(self, rows: np.ndarray | None = None) -> Samples:
-        labels = self._labels()
-        places = np.flatnonzero(labels["hair"] >= 0)
-        places = places if rows is None else places[rows]
-        faces = super().samples(places)
-        return Samples(faces.images, labels.iloc[places].reset_index(drop=True), faces.masks)
-
-    def _labels(self) -> pd.DataFrame:
-        """Of all faces; the hair colour is -1 for those that are left out."""
-        table = super().table()
-        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]]
+    def samples(self, *, size: int) -> Samples:
+        """The faces with their labels, and with masks of the 14 regions but for CelebA's."""
+        if self.source == "generated":
+            return _rendered(self, size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", datasets.DatasetWarning)  # `attention_of` gives it, once
+            everyone = datasets.load(self.source, "test", size=size)
+        return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
 
 
 @dataclass(frozen=True)
-class HairOutcome:
-    """What a joint model was shown and what it says; the groups are hair colours."""
+class Attention:
+    """What one model says of N faces, and where it looks."""
 
-    train: Labels
-    test: Labels
-    predicted: Labels  # of the test images
-    logits: np.ndarray  # (N, 26) of the test images, of the 23 attributes and the three groups
-    n_validation: int  # images, by which the attributes' thresholds are chosen
+    experiment: Experiment
+    attributes: tuple[str, ...]  # its T outputs
+    labels: pd.DataFrame  # of the faces: one bool column an attribute
+    logits: np.ndarray  # (N, T)
+    maps: np.ndarray  # (N, T, h, w) Grad-CAM of each |logit|, as in the paper
+
+    def of(self, attribute: str) -> int:
+        """The number of an attribute's output."""
+        if attribute not in self.attributes:
+            raise BiaslibError(f"This model has no {attribute!r}: it tells {', '.join(self.attributes)}.")
+        return self.attributes.index(attribute)
+
+    @property
+    def predicted(self) -> pd.DataFrame:
+        """Whether each logit is positive: N rows, one bool column an attribute."""
+        return pd.DataFrame(self.logits > 0, columns=list(self.attributes))
+
+    @property
+    def scores(self) -> np.ndarray:
+        """(N, T) heatmap scores: Attention-IoU of each attribute's map with the group's; NaN where a map is empty."""
+        return attention_iou(self.maps, self.maps[:, [self.of(self.experiment.group)]])
+
+    def mask_scores(self, region: np.ndarray) -> np.ndarray:
+        """(N, T) mask scores of a region (N, H, W); NaN where the region or the map is empty."""
+        return np.stack([mask_score(self.maps[:, at], region) for at in range(len(self.attributes))], axis=1)
+
+    def average_map(self, attribute: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """(h, w) mean of the maps of an attribute, each as shares, over the rows given by (N,) bool; sums to 1."""
+        maps = self.maps[:, self.of(attribute)]
+        maps = maps if rows is None else maps[rows]
+        totals = maps.sum((1, 2), keepdims=True)
+        shares = maps[totals[:, 0, 0] > 0] / totals[totals[:, 0, 0] > 0]
+        return shares.mean(0) if len(shares) else np.full(maps.shape[1:], np.nan)
 
 
-def hair_outcomes(setups: Sequence[HairSetup]) -> list[HairOutcome]:
-    """What the models predict, in this order; trained side by side where the store lacks them.
+def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[Attention]:
+    """What each model says of the same faces and where it looks; models are trained where the store lacks them.
 
-    An attribute is predicted above the logit at which as many validation images are predicted to have it as are
-    labelled; of the groups the likeliest.
-
-    Raises:
-        BiaslibError: where CelebA's files are missing or damaged.
-
-    Warns:
-        DatasetWarning: as `datasets.load` does.
+    Raises and warns as `trained` does.
     """
-    train.many([setup.recipe for setup in setups])
-    outcomes = []
-    for arrays in _hair_answers.many(setups):
-        labels = {part: arrays[part] for part in ("train", "validation", "test")}
-        thresholds = calibrated_thresholds(labels["validation"][:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
-        logits = arrays["test_logits"]
-        predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), HAIR_ATTRIBUTES)
-        shown, test = (
-            Labels(labels[part][:, :_WIDTH], labels[part][:, _WIDTH], HAIR_ATTRIBUTES) for part in ("train", "test")
+    train.many([experiment.recipe for experiment in experiments])
+    pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
+    results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
+    labels = {size: evaluation.samples(size=size).labels for size in pictures}
+    return [
+        Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
+        for experiment, arrays in zip(experiments, results, strict=True)
+    ]
+
+
+def effects(
+    experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The true causal effect of each cause, a binary column of the world's table, on every answer of each model.
+
+    For each cause (models, N, T) in [-1, 1]: the probability for generated faces drawn with it less that for the same
+    faces drawn without it. The models are of one size and have the same T outputs.
+    """
+    if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
+        raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
+    train.many([experiment.recipe for experiment in experiments])
+    results = _effects.many([(tuple(experiments), evaluation, cause) for cause in causes])
+    return dict(zip(causes, results, strict=True))
+
+
+def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame:
+    """Every measure of the paper's Figures 2, 3 and 10, a row an attribute (Serianni et al. 2025).
+
+    Columns with 95 % intervals (`statistics.Interval`), all but the first over models:
+
+    * `score`: heatmap score with the group's map, in [0, 1]; over models and faces;
+    * `mcc`: correlation of its predictions with those of the group, in [-1, 1], and `absolute_mcc`: the distance of the
+      models' mean from 0;
+    * `worst_group_accuracy`: of attribute x group, as annotated; each model's own worst group;
+    * `average_precision`: AP_N with the mean number of positives of all annotated attributes;
+    * `balanced_accuracy`: mean of the accuracies on faces with and without it, as annotated.
+
+    Counts: `models`; `maps` with a score; `constant`: models with one answer for every face. NaN: score and
+    correlations of the group with itself; what needs a label where the faces have none, or all the same.
+    """
+    first, group = attended[0], attended[0].experiment.group
+    if any(model.attributes != first.attributes or not model.labels.equals(first.labels) for model in attended):
+        raise BiaslibError("The models tell different attributes, or of different faces: measure each kind apart.")
+    scores = np.stack([model.scores for model in attended])  # (models, faces, attributes)
+    logits = np.stack([model.logits for model in attended])
+    of_group = logits[..., first.of(group)] > 0
+    positives = [first.labels[name].sum() for name in first.attributes if name in first.labels]
+    n_positive = float(np.mean(positives)) if np.any(positives) else np.nan
+
+    def over_models(values: np.ndarray, low: float = 0.0) -> Interval:
+        return interval(values, seed=seed, bounds=(low, 1.0))
+
+    rows = []
+    for at, name in enumerate(first.attributes):
+        predicted, itself = logits[..., at] > 0, name == group
+        score = np.full(scores.shape[:2], np.nan) if itself else scores[..., at]
+        mcc = np.full(len(attended), np.nan) if itself else matthews_correlation(predicted, of_group)
+        side = -1.0 if np.nansum(mcc) < 0 else 1.0
+        worst, precision, balanced = _against_labels(first, name, logits[..., at], n_positive)
+        rows.append(
+            {
+                "attribute": name,
+                "score": crossed_interval(score, seed=seed, bounds=(0.0, 1.0)),
+                "mcc": over_models(mcc, -1.0),
+                "absolute_mcc": over_models(side * mcc),
+                "worst_group_accuracy": over_models(worst),
+                "average_precision": over_models(precision),
+                "balanced_accuracy": over_models(balanced),
+                "models": len(attended),
+                "maps": int(np.isfinite(score).sum()),
+                "constant": int((predicted == predicted[:, :1]).all(axis=1).sum()),
+            }
         )
-        outcomes.append(HairOutcome(shown, test, predicted, logits, len(labels["validation"])))
-    return outcomes
+    return pd.DataFrame(rows).set_index("attribute")
 
 
-@stored("faces")
-def _hair_answers(setup: HairSetup) -> dict[str, np.ndarray]:
-    """Labels (N, 24), the group last, of `train`, `validation` and `test`, and logits (N, 26) of the latter two."""
-    model, arrays = load(setup.recipe), {}
-    for name, split in (("train", "train"), ("validation", "val"), ("test", "test")):
-        faces = _HairFaces(size=setup.size, split=split)
-        arrays[name] = faces.table().to_numpy(np.int8)
-        if name != "train":
-            arrays[f"{name}_logits"] = training.predict(model, faces.samples().images)
-    return arrays
+def where_drawn(
+    factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
+) -> np.ndarray:
+    """How much each pixel changes when a face is drawn with an attribute and without it, all else the same.
+
+    A model that looks nowhere else would attend to this. For N rows of `worlds.faces` and A binary columns (N, A, h, w)
+    float32 in [0, 1]: the absolute change, averaged over the colours and over the cells of a grid with so many along a
+    side, as coarse as a model's maps; None leaves single pixels.
+    """
+
+    def drawn(table: pd.DataFrame) -> np.ndarray:
+        return Faces().render(table, size=size, regions=()).images.astype(np.float32)
+
+    cells = size if grid is None else grid
+    if cells < 1 or size % cells:
+        raise BiaslibError(f"grid must divide the size, {size}, into equal cells; {grid} does not.")
+    for name in attributes:
+        if name not in factors or not factors[name].isin((0, 1)).all():
+            raise BiaslibError(f"{name!r} is no binary column of the table: take one of {', '.join(Faces.attributes)}.")
+    changes = np.empty((len(factors), len(attributes), cells, cells), np.float32)
+    as_they_are = drawn(factors)  # with an attribute where they have it, without it where they have not
+    for at, name in enumerate(attributes):
+        values = factors[name].to_numpy()
+        change = np.abs(drawn(factors.assign(**{name: (values == 0).astype(values.dtype)})) - as_they_are)
+        in_cells = (change.mean(axis=-1) / 255).reshape(-1, cells, size // cells, cells, size // cells)
+        changes[:, at] = in_cells.mean((2, 4))
+    return changes
+
+
+@stored("attribute-maps")
+def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) -> dict[str, np.ndarray]:
+    """`logits` (N, T) and `maps` (N, T, h, w) of one model; the fingerprint of the pictures is for the store alone."""
+    model, images = load(experiment.recipe), evaluation.samples(size=experiment.size).images
+    maps = attribution.grad_cam(model, images, np.arange(len(experiment.outputs)), absolute=True)
+    return {"logits": training.predict(model, images), "maps": maps.numpy()}
+
+
+@stored("attribute-effects")
+def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
+    size = experiments[0].size
+    effect = causal_effect(
+        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause, size=size,
+        as_drawn=_as_drawn(experiments, evaluation),
+    )  # fmt: skip
+    return np.moveaxis(np.asarray(effect, np.float32), 2, 1)
+
+
+@functools.lru_cache(maxsize=2)
+def _as_drawn(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces) -> np.ndarray:
+    """Kept in a worker's memory for the next cause."""
+    return _probabilities(experiments, _rendered(evaluation, experiments[0].size).images)
+
+
+def _probabilities(experiments: tuple[Experiment, ...], images: np.ndarray) -> np.ndarray:
+    """(models, T, N)."""
+    return np.stack([expit(training.predict(load(experiment.recipe), images)).T for experiment in experiments])
+
+
+@functools.lru_cache(maxsize=2)
+def _rendered(evaluation: EvaluationFaces, size: int) -> Samples:
+    """Kept in memory for the next model."""
+    return Faces().render(evaluation.factors(), size=size)
+
+
+def _pictures(evaluation: EvaluationFaces, size: int) -> str:
+    """A fingerprint of the photographs asked about, which others replace; "" for generated faces."""
+    if evaluation.source == "generated":
+        return ""
+    samples = datasets.load(evaluation.source, "test", size=size)
+    return fingerprint.of_value((samples.images, samples.labels))
+
+
+def _against_labels(
+    model: Attention, name: str, logits: np.ndarray, n_positive: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Worst-group accuracy, AP_N and balanced accuracy of each model (models,); NaN where labels do not tell."""
+    nothing = np.full(len(logits), np.nan)
+    group = model.experiment.group
+    if name not in model.labels or group not in model.labels:
+        return nothing, nothing, nothing
+    truth, member = model.labels[name].to_numpy(bool), model.labels[group].to_numpy(bool)
+    correct = (logits > 0) == truth
+    worst = worst_group_accuracy(correct, 2 * truth + member)
+    if truth.all() or not truth.any():
+        return worst, nothing, nothing
+    precision = normalized_average_precision(truth, logits, n_positive)
+    return worst, precision, (correct[:, truth].mean(axis=1) + correct[:, ~truth].mean(axis=1)) / 2

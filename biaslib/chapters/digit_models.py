@@ -19,13 +19,11 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds import digits
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
-OUTPUTS = (*CORNERS, "group")
-SOURCES = ("scikit-learn", "mnist")
-Arrays = dict[str, np.ndarray]
+_OUTPUTS = (*CORNERS, "group")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corners:
+class _Corners:
     """Images of the world of digits, as `DigitSetup` describes them; what a model is trained or tested on."""
 
     source: str
@@ -62,42 +60,26 @@ class Corners:
 
 @dataclass(frozen=True, kw_only=True)
 class DigitSetup(Setup):
-    """One model and the data it is trained and tested on.
+    """One model and the data it is trained and tested on."""
 
-    Attributes:
-        source: of the handwritten originals: "scikit-learn" or "mnist".
-        assignment: of the ten classes to two groups.
-        strength: skew of the left corners' pair, in [0, 1]; ignored where corners lean.
-        shares: where not empty, how much each corner leans to group 1.
-        blur: of the digits, in pixels of 28.
-        worn: share of images with a grey corner.
-        corner: side of a corner, in pixels of 28.
-        images: for training.
-        test_images: to be predicted.
-        seed: of the images, the initial weights and the order.
-        epochs: passes over the training images.
-        batch: images a step.
-        learning_rate: of SGD with momentum 0.9; it falls along a cosine.
-    """
-
-    source: str = "scikit-learn"
-    assignment: int = 0
-    strength: float = 0.0
-    shares: tuple[float, ...] = ()
-    blur: float = 0.0
-    worn: float = 0.0
-    corner: int = 3
-    images: int = 2400
+    source: str = "scikit-learn"  # of the handwritten originals; or "mnist"
+    assignment: int = 0  # of the ten classes to two groups
+    strength: float = 0.0  # skew of the left corners' pair, in [0, 1]; ignored where corners lean
+    shares: tuple[float, ...] = ()  # where not empty, how much each corner leans to group 1
+    blur: float = 0.0  # of the digits, in pixels of 28
+    worn: float = 0.0  # share of images with a grey corner
+    corner: int = 3  # side of a corner, in pixels of 28
+    images: int = 2400  # for training
     test_images: int = 1200
-    seed: int = 0
+    seed: int = 0  # of the images, the initial weights and the order
     epochs: int = 8
     batch: int = 64
-    learning_rate: float = 0.02
+    learning_rate: float = 0.02  # of SGD with momentum 0.9; it falls along a cosine
 
-    def data(self, split: Split) -> Corners:
+    def data(self, split: Split) -> _Corners:
         """The images of training or test; test images have the same skew and other scans."""
         n, seed = (self.images, self.seed) if split == "train" else (self.test_images, self.seed + 10_000)
-        return Corners(
+        return _Corners(
             source=self.source, assignment=self.assignment, corner=self.corner, images=n, split=split,
             strength=self.strength, shares=self.shares, blur=self.blur, worn=self.worn, seed=seed,
         )  # fmt: skip
@@ -106,30 +88,23 @@ class DigitSetup(Setup):
     def recipe(self) -> Recipe:
         """LeNet-5, one binary loss for the corners and the group alike, SGD with momentum 0.9 as in the paper."""
         config = TrainingConfig(
-            architecture="lenet5", outputs=len(OUTPUTS), loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
+            architecture="lenet5", outputs=len(_OUTPUTS), loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
             learning_rate=self.learning_rate, schedule="cosine", epochs=self.epochs, batch=self.batch, augmentation=(),
             precision="float32", seed=self.seed,
         )  # fmt: skip
-        return Recipe(data=self.data("train"), targets=OUTPUTS, training=config)
+        return Recipe(data=self.data("train"), targets=_OUTPUTS, training=config)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model was shown and what it says.
-
-    Attributes:
-        train: labels of the training images.
-        test: labels of the test images.
-        predicted: for the test images: a corner is white, or a group is 1, where its logit is above 0.
-        logits: (N, 4) of the corners and the group.
-        effect: (N,) how far the probability of group 1 rises when the bottom left corner is changed so that the left
-            corners match instead of not, all else the same; in [-1, 1].
-    """
+    """What a model was shown and what it says."""
 
     train: Labels
     test: Labels
-    predicted: Labels
-    logits: np.ndarray
+    predicted: Labels  # for the test images: a corner is white, or a group is 1, where its logit is above 0
+    logits: np.ndarray  # (N, 4) of the corners and the group
+    # (N,) how far the probability of group 1 rises when the bottom left corner is changed so that the left corners
+    # match instead of not, all else the same; in [-1, 1]
     effect: np.ndarray
 
     @property
@@ -140,17 +115,13 @@ class Outcome:
 
 
 def outcomes(setups: Sequence[DigitSetup]) -> list[Outcome]:
-    """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order.
-
-    Raises:
-        BiaslibError: for an unknown source, or MNIST's files missing or damaged.
-    """
+    """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    return [_outcome(arrays) for arrays in answers.many(setups)]
+    return [_outcome(arrays) for arrays in _answers.many(setups)]
 
 
 @stored("digits")
-def answers(setup: DigitSetup) -> Arrays:
+def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
     """Labels of training and test, (N, 4) bool, logits and `effect`."""
     model, test = load(setup.recipe), setup.data("test")
     table, pictures = test.table(), test.samples()
@@ -158,20 +129,19 @@ def answers(setup: DigitSetup) -> Arrays:
         lambda images: expit(training.predict(model, images)[:, -1]), test.world(), table, cue="bottom_left", size=28
     )
     return {
-        "train": setup.data("train").samples().labels[list(OUTPUTS)].to_numpy(bool),
-        "test": pictures.labels[list(OUTPUTS)].to_numpy(bool),
+        "train": setup.data("train").samples().labels[list(_OUTPUTS)].to_numpy(bool),
+        "test": pictures.labels[list(_OUTPUTS)].to_numpy(bool),
         "logits": training.predict(model, pictures.images),
         "effect": np.where(table["top_left"] == 1, white, -white),
     }
 
 
-def _outcome(arrays: Arrays) -> Outcome:
-    train, test, predicted = (_labels(columns) for columns in (arrays["train"], arrays["test"], arrays["logits"] > 0))
+def _outcome(arrays: dict[str, np.ndarray]) -> Outcome:
+    train, test, predicted = (
+        Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS)
+        for columns in (arrays["train"], arrays["test"], arrays["logits"] > 0)
+    )
     return Outcome(train, test, predicted, arrays["logits"], arrays["effect"])
-
-
-def _labels(columns: np.ndarray) -> Labels:
-    return Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS)
 
 
 @functools.cache
@@ -181,8 +151,8 @@ def _hash_of_scans(source: str) -> str:
 
 @functools.cache
 def _scans(source: str) -> Scans | None:
-    if source not in SOURCES:
-        raise BiaslibError(f"digits come from {' or '.join(SOURCES)}, not from {source!r}.")
     if source == "scikit-learn":
         return None
+    if source != "mnist":
+        raise BiaslibError(f"digits come from scikit-learn or mnist, not from {source!r}.")
     return scans_of(datasets.load("mnist", "train", size=28), datasets.load("mnist", "test", size=28))

@@ -15,8 +15,7 @@ from scipy.special import expit
 
 from biaslib import training
 from biaslib.chapters import face_generators, latent
-from biaslib.chapters.attention import EvaluationFaces
-from biaslib.chapters.attribute_models import Experiment
+from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError

@@ -1,22 +1,13 @@
 """Mitigation methods side by side in the world of scenes: what each predicts, and what the metrics give for it."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import f1_score
 
-from biaslib.chapters.scene_models import (
-    Outcome,
-    SceneSetup,
-    Training,
-    constrained,
-    maker_scores,
-    object_scores,
-    outcomes,
-)
-from biaslib.chapters.scene_models import predicted as predicted_by
+from biaslib.chapters.scene_models import Outcome, SceneSetup, Training, outcomes
 from biaslib.metrics import (
     Labels,
     bias_amplification,
@@ -24,6 +15,7 @@ from biaslib.metrics import (
     permutation_baseline,
     set_average_precision,
 )
+from biaslib.metrics.amplification.scores import Kind
 from biaslib.store import stored
 from biaslib.worlds.scenes import OBJECTS
 
@@ -43,7 +35,6 @@ RULES: Final[dict[str, tuple[Training, str]]] = {
     "sum of probabilities": ("domain_independent", "sum_of_probabilities"),
     "sum of logits": ("domain_independent", "sum_of_logits"),
 }
-KINDS: Final = ("undirected", "group_to_attribute", "attribute_to_group")
 MEASURES: Final[dict[str, dict[str, Any]]] = {
     "singles, signed": {"max_size": 1, "absolute": False},
     "singles, sizes": {"max_size": 1},
@@ -52,22 +43,16 @@ MEASURES: Final[dict[str, dict[str, Any]]] = {
     "sets of 2 and more, sizes": {"min_size": 2},
 }
 # those with unrelated errors and no errors beside them: one by one as Zhao et al. 2017, all sets as Zhao et al. 2023
-COMPARED: Final = ("singles, signed", "all sets, sizes")
+_COMPARED: Final = ("singles, signed", "all sets, sizes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One method on one model's seed and data.
+    """One method on one model's seed and data."""
 
-    Attributes:
-        method: of `METHODS` or `RULES`.
-        original: the experiment without mitigation, with the same seed and data.
-        draws: of unrelated errors.
-    """
-
-    method: str
-    original: SceneSetup
-    draws: int = 3
+    method: str  # of `METHODS` or `RULES`
+    original: SceneSetup  # without mitigation, with the same seed and data
+    draws: int = 3  # of unrelated errors
 
     def experiment(self) -> SceneSetup:
         """That of the model which the method reads."""
@@ -76,19 +61,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What a method predicts for the test images.
+    """What a method predicts for the test images."""
 
-    Attributes:
-        outcome: of the model it reads.
-        predicted: objects and makers.
-        scores: (N, 15) of the objects; RBA changes decisions, so these are the original model's.
-        met: share of RBA's constraints that hold; NaN for other methods.
-    """
-
-    outcome: Outcome
-    predicted: Labels
-    scores: np.ndarray
-    met: float
+    outcome: Outcome  # of the model it reads
+    predicted: Labels  # objects and makers
+    scores: np.ndarray  # (N, 15) of the objects; RBA changes decisions, so these are the original model's
+    met: float  # share of RBA's constraints that hold; NaN for other methods
 
 
 def decisions(setting: Setting) -> Decisions:
@@ -100,41 +78,37 @@ def decisions(setting: Setting) -> Decisions:
     outcome, original = outcomes([setting.experiment(), setting.original])
     rule = (METHODS | RULES)[setting.method][1] or "conditional"
     if setting.method == "RBA":
-        changed = constrained(outcome)
+        changed = outcome.constrained()
         labels = Labels(changed.attributes, changed.groups, OBJECTS)
-        return Decisions(outcome, labels, object_scores(outcome)[1], float(changed.met.mean()))
+        return Decisions(outcome, labels, outcome.object_scores()[1], float(changed.met.mean()))
     read, makers = outcome, None  # the outcome as the rule sees it
     if setting.method == "DomInd":
         makers = outcome.test.groups
     elif outcome.setup.training in ("adversarial", "domain_independent"):
-        makers = maker_scores(original).argmax(axis=1)
+        makers = original.maker_scores().argmax(axis=1)
         read = _with_predicted_makers(outcome, original)
-    labels = predicted_by(read, groups=makers, rule=rule)
-    return Decisions(outcome, labels, object_scores(read, rule=rule)[1], np.nan)
+    labels = read.predicted(groups=makers, rule=rule)
+    return Decisions(outcome, labels, read.object_scores(rule=rule)[1], np.nan)
 
 
 def measured(settings: list[Setting]) -> pd.DataFrame:
     """Everything that is measured of each method and model, through the store.
 
-    Returns:
-        Columns method, makers and seed, and one row a setting, kind, measure (`MEASURES`) and reference ("own": the
-        labels of the rows that the model was trained on; "original": those before any resampling) with amplification
-        x 100: value, unrelated (the mean over draws of independent errors, drawn object by object) and no_errors (that
-        of the test labels themselves), both for `COMPARED` and "own" only and not for `RULES`, of which nothing else
-        is measured; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets
-        (mAP*; NaN for RBA, which changes decisions and no scores, mAP* also for `RULES`), f1 (mean over objects),
-        maker (share of right makers), probe, adversary, met, all in [0, 1], and images (number of training rows).
+    Columns method, makers and seed, and one row a setting, kind, measure (`MEASURES`) and reference ("own": the labels
+    of the rows that the model was trained on; "original": those before any resampling) with amplification x 100: value,
+    unrelated (the mean over draws of independent errors, drawn object by object) and no_errors (that of the test labels
+    themselves), both for the signed singles and all sets with "own" only and not for `RULES`, of which nothing else is
+    measured; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets (mAP*; NaN
+    for RBA, which changes decisions and no scores, mAP* also for `RULES`), f1 (mean over objects), maker (share of
+    right makers), probe, adversary, met, all in [0, 1], and images (number of training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
-    tables = _measured.many(settings)
-    return pd.concat(
-        [
-            table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
-            for setting, table in zip(settings, tables, strict=True)
-        ],
-        ignore_index=True,
-    )
+    tables = [
+        table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
+        for setting, table in zip(settings, _measured.many(settings), strict=True)
+    ]
+    return pd.concat(tables, ignore_index=True)
 
 
 def cells(setting: Setting) -> pd.DataFrame:
@@ -154,13 +128,13 @@ def _measured(setting: Setting) -> pd.DataFrame:
     ]
     rows: list[tuple] = []
     main = setting.method in METHODS
-    measures = {name: options for name, options in MEASURES.items() if main or name in COMPARED}
+    measures = {name: options for name, options in MEASURES.items() if main or name in _COMPARED}
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
-        for kind in KINDS:
+        for kind in get_args(Kind):
             for measure, options in measures.items():
                 value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
                 unrelated, no_errors = np.nan, np.nan
-                if reference == "own" and main and measure in COMPARED:
+                if reference == "own" and main and measure in _COMPARED:
                     drawn = [bias_amplification(train, test, other, kind=kind, **options).mean for other in errors]
                     unrelated = 100 * float(np.mean(drawn))
                     no_errors = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
@@ -199,5 +173,5 @@ def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
     return replace(
         outcome,
         validation=Labels(outcome.validation.attributes, makers, OBJECTS),
-        test=Labels(outcome.test.attributes, maker_scores(original).argmax(axis=1), OBJECTS),
+        test=Labels(outcome.test.attributes, original.maker_scores().argmax(axis=1), OBJECTS),
     )

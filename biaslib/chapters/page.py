@@ -38,12 +38,7 @@ def quotes(digits: int = 2, **values: Any) -> None:
 
 
 def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value") -> pd.DataFrame:
-    """Rows for a plot: the interval in `column` becomes its estimate there, and its ends in `low` and `high`; and `n`.
-
-    Args:
-        rows: a table, or one mapping a row; the column holds an interval in every row.
-        column: its name.
-    """
+    """Rows for a plot: the interval in `column` becomes its estimate, its ends `low` and `high`, beside `n`."""
     table = pd.DataFrame(rows)
     spans = list(table[column])
     return table.assign(

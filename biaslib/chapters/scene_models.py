@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.adversarial import AdversarialLoss
-from biaslib.mitigation.rows import Resampled
+from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import stored
@@ -28,50 +28,35 @@ from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 Training = Literal["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
-Split = Literal["train", "validation", "test"]
-Arrays = dict[str, np.ndarray]
+_Split = Literal["train", "validation", "test"]
+_Arrays = dict[str, np.ndarray]
 
-WIDTH = len(OBJECTS)
-ARCHITECTURE = "small"
+_WIDTH = len(OBJECTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SceneSetup(Setup):
-    """One model and the data it is trained and tested on.
+    """One model and the data it is trained and tested on."""
 
-    Attributes:
-        training: as it is ("original"), with training images drawn again or left out, or with another objective.
-        groups: number of makers, 2 or 3.
-        strength: the dial of the cue and of all other associations, in [0, 1].
-        images: for training, before any resampling.
-        validation_images: for the thresholds.
-        test_images: to be predicted.
-        size: of the pictures, in pixels.
-        seed: of the data, the initial weights and the order.
-        epochs: passes over as many images as `images`; resampled sets get as many steps as the original one.
-        batch: images a step.
-        eps: how balanced oversampling makes every single object.
-        adversary_weight: of the reversed gradient.
-    """
-
+    # as it is ("original"), with training images drawn again or left out, or with another objective
     training: Training = "original"
-    groups: int = 2
-    strength: float = 0.5
-    images: int = 3000
-    validation_images: int = 1000
+    groups: int = 2  # number of makers, 2 or 3
+    strength: float = 0.5  # the dial of the cue and of all other associations, in [0, 1]
+    images: int = 3000  # for training, before any resampling
+    validation_images: int = 1000  # for the thresholds
     test_images: int = 2000
-    size: int = 64
-    seed: int = 0
-    epochs: int = 10
+    size: int = 64  # of the pictures, in pixels
+    seed: int = 0  # of the data, the initial weights and the order
+    epochs: int = 10  # over as many images as `images`; resampled sets get as many steps as the original one
     batch: int = 64
-    eps: float = 0.025
-    adversary_weight: float = 0.2
+    eps: float = 0.025  # how balanced oversampling makes every single object
+    adversary_weight: float = 0.2  # of the reversed gradient
 
     def __post_init__(self) -> None:
         if self.training not in get_args(Training):
             raise BiaslibError(f"training must be one of {', '.join(get_args(Training))}, not {self.training!r}.")
 
-    def data(self, split: Split) -> Drawn:
+    def data(self, split: _Split) -> Drawn:
         """The pictures of a split, before any resampling."""
         n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
         seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
@@ -82,11 +67,10 @@ class SceneSetup(Setup):
     @functools.cached_property
     def recipe(self) -> Recipe:
         """The small network, for about as many steps whatever the number of training rows."""
-        rows = _rows(self.training, self.eps, self.seed)
-        data, objective = self.data("train"), self.objective()
+        rows, data, objective = self._rows(), self.data("train"), self.objective()
         n = self.images if rows is None else len(rows.chosen(data.table()))
         config = TrainingConfig(
-            architecture=ARCHITECTURE, outputs=objective.outputs, epochs=_epochs(self.epochs, self.images, n),
+            architecture="small", outputs=objective.outputs, epochs=max(1, round(self.epochs * self.images / n)),
             batch=self.batch, augmentation=(), seed=self.seed,
         )  # fmt: skip
         return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=objective, rows=rows)
@@ -95,58 +79,91 @@ class SceneSetup(Setup):
         """Objects and maker at once, or what the mitigation method trains for."""
         match self.training:
             case "adversarial":
-                return Adversarial(attributes=WIDTH, groups=self.groups, weight=self.adversary_weight)
+                return Adversarial(attributes=_WIDTH, groups=self.groups, weight=self.adversary_weight)
             case "domain_independent":
-                return DomainIndependent(attributes=WIDTH, groups=self.groups)
+                return DomainIndependent(attributes=_WIDTH, groups=self.groups)
             case _:
-                return Joint(attributes=WIDTH, groups=self.groups)
+                return Joint(attributes=_WIDTH, groups=self.groups)
+
+    def _rows(self) -> Resampled | None:
+        if self.training not in ("oversampling", "data_repair"):
+            return None
+        eps = self.eps if self.training == "oversampling" else None
+        return Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model was shown and what it says.
-
-    Attributes:
-        setup: how it was made.
-        original: labels of the training images before any resampling.
-        train: labels of the training rows it was given.
-        validation: labels of the validation images.
-        test: labels of the test images.
-        validation_logits: of the model, as its objective orders them.
-        test_logits: likewise.
-        probe: accuracy, on test images, of a fresh linear classifier of the maker on the model's averaged last map.
-        adversary: accuracy of the adversary that the model was trained against, on the same; NaN where there was none.
-    """
+    """What a model was shown and what it says; its logits are in the order of its objective."""
 
     setup: SceneSetup
-    original: Labels
-    train: Labels
+    original: Labels  # of the training images before any resampling
+    train: Labels  # of the training rows it was given
     validation: Labels
     test: Labels
     validation_logits: np.ndarray
     test_logits: np.ndarray
-    probe: float
-    adversary: float
+    probe: float  # accuracy, on test images, of a fresh linear classifier of the maker on the averaged last map
+    adversary: float  # the same of the adversary that the model was trained against; NaN where there was none
+
+    def object_scores(self, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
+        """Scores (N, 15) of the objects in validation and test; the rule is for domain-independent models only."""
+        if self.setup.training != "domain_independent":
+            return self.validation_logits[:, :_WIDTH], self.test_logits[:, :_WIDTH]
+        parts = ((self.validation_logits, self.validation), (self.test_logits, self.test))
+        validation, test = (
+            domain_scores(logits, rule, n_groups=self.setup.groups, groups=labels.groups) for logits, labels in parts
+        )
+        return validation, test
+
+    def maker_scores(self) -> np.ndarray:
+        """(N, G) log-probabilities of the makers of the test images; raises where the model does not predict makers."""
+        if not isinstance(self.setup.objective(), Joint):
+            raise BiaslibError(
+                f"{self.setup.training} training does not predict the maker: give predicted makers from elsewhere."
+            )
+        scores: np.ndarray = log_softmax(self.test_logits[:, _WIDTH:].astype(float), axis=1)
+        return scores
+
+    def predicted(self, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
+        """What the model says of the test images: objects at calibrated thresholds, and the likeliest maker.
+
+        `groups` are predicted makers from elsewhere, needed where the model does not predict them (adversarial and
+        domain-independent training); by `rule` a domain-independent model's blocks become one answer.
+        """
+        validation, test = self.object_scores(rule=rule)
+        thresholds = calibrated_thresholds(self.validation.attributes, validation)
+        return Labels(test > thresholds, self.maker_scores().argmax(axis=1) if groups is None else groups, OBJECTS)
+
+    def constrained(self, *, margin: float = 0.05) -> Constrained:
+        """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
+        validation, test = self.object_scores()
+        thresholds = calibrated_thresholds(self.validation.attributes, validation)
+        if not np.isfinite(thresholds).all():
+            name = OBJECTS[int(np.argmin(thresholds))]
+            raise BiaslibError(
+                f"every validation picture has {name}, so it has no threshold: take more validation images."
+            )
+        return corpus_constraints(test - thresholds, self.maker_scores(), self.train, margin=margin)
 
 
 def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    found = answers.many(setups)
-    return [_outcome(setup, arrays) for setup, arrays in zip(setups, found, strict=True)]
+    return [_outcome(setup, arrays) for setup, arrays in zip(setups, _answers.many(setups), strict=True)]
 
 
 @stored("scenes")
-def answers(setup: SceneSetup) -> Arrays:
+def _answers(setup: SceneSetup) -> _Arrays:
     """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
     recipe = setup.recipe
     model = load(recipe)
-    train_set, validation, test = samples = [setup.data(split).samples() for split in get_args(Split)]
+    train_set, validation, test = samples = [setup.data(split).samples() for split in get_args(_Split)]
     adversary = {}
     if isinstance(recipe.objective, Adversarial):
         adversary["adversary"] = np.array(_adversary_accuracy(recipe, model, test))
     return {
-        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(Split), samples, strict=True)},
+        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(_Split), samples, strict=True)},
         "rows": np.arange(len(train_set)) if recipe.rows is None else recipe.rows.chosen(recipe.data.table()),
         "validation_logits": training.predict(model, validation.images),
         "test_logits": training.predict(model, test.images),
@@ -155,81 +172,19 @@ def answers(setup: SceneSetup) -> Arrays:
     }
 
 
-def object_scores(outcome: Outcome, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
-    """Scores (N, 15) of the objects in validation and test; the rule is for domain-independent models only."""
-    if outcome.setup.training != "domain_independent":
-        return outcome.validation_logits[:, :WIDTH], outcome.test_logits[:, :WIDTH]
-    n_groups = outcome.setup.groups
-    validation, test = (
-        domain_scores(logits, rule, n_groups=n_groups, groups=labels.groups)
-        for logits, labels in (
-            (outcome.validation_logits, outcome.validation),
-            (outcome.test_logits, outcome.test),
-        )
-    )
-    return validation, test
-
-
-def predicted(outcome: Outcome, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
-    """What the model says of the test images: objects at calibrated thresholds, and the likeliest maker.
-
-    Args:
-        outcome: of the model.
-        groups: predicted makers from elsewhere; needed where the model does not predict them (adversarial and
-            domain-independent training).
-        rule: by which a domain-independent model's blocks become one answer.
-
-    Raises:
-        BiaslibError: where the model does not predict makers and none are given.
-    """
-    validation, test = object_scores(outcome, rule=rule)
-    thresholds = calibrated_thresholds(outcome.validation.attributes, validation)
-    if groups is None:
-        groups = maker_scores(outcome).argmax(axis=1)
-    return Labels(test > thresholds, groups, OBJECTS)
-
-
-def maker_scores(outcome: Outcome) -> np.ndarray:
-    """(N, G) log-probabilities of the makers of the test images.
-
-    Raises:
-        BiaslibError: where the model does not predict makers.
-    """
-    if not isinstance(outcome.setup.objective(), Joint):
-        raise BiaslibError(
-            f"{outcome.setup.training} training does not predict the maker: give predicted makers from elsewhere."
-        )
-    scores: np.ndarray = log_softmax(outcome.test_logits[:, WIDTH:].astype(float), axis=1)
-    return scores
-
-
-def constrained(outcome: Outcome, *, margin: float = 0.05) -> Constrained:
-    """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
-    validation, test = object_scores(outcome)
-    thresholds = calibrated_thresholds(outcome.validation.attributes, validation)
-    if not np.isfinite(thresholds).all():
-        name = OBJECTS[int(np.argmin(thresholds))]
-        raise BiaslibError(f"every validation picture has {name}, so it has no threshold: take more validation images.")
-    return corpus_constraints(test - thresholds, maker_scores(outcome), outcome.train, margin=margin)
-
-
 def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[Labels]]:
     """Predictions for the same test pictures with all robots of one size, everything else pixel for pixel the same.
 
-    Args:
-        outcomes: of M models that predict makers.
-        sizes: S heights of the robot, shares of the picture's side.
-
-    Returns:
-        For each model, S predictions; thresholds are those of the pictures as they are.
+    For each model, which predicts makers, a prediction for each height of the robot, a share of the picture's side;
+    thresholds are those of the pictures as they are.
     """
     keys = [(outcome.setup, float(size)) for outcome in outcomes for size in sizes]
-    logits = iter(resized_answers.many(keys))
-    return [[predicted(replace(outcome, test_logits=next(logits))) for _ in sizes] for outcome in outcomes]
+    logits = iter(_resized_logits.many(keys))
+    return [[replace(outcome, test_logits=next(logits)).predicted() for _ in sizes] for outcome in outcomes]
 
 
 @stored("scenes-resized")
-def resized_answers(setup: SceneSetup, robot_size: float) -> np.ndarray:
+def _resized_logits(setup: SceneSetup, robot_size: float) -> np.ndarray:
     """Logits for the test pictures of a set-up with all robots of that size."""
     test = setup.data("test")
     table = test.table().assign(robot_size=robot_size)
@@ -237,22 +192,8 @@ def resized_answers(setup: SceneSetup, robot_size: float) -> np.ndarray:
     return training.predict(load(setup.recipe), pictures.images)
 
 
-def _rows(kind: Training, eps: float, seed: int) -> Resampled | None:
-    match kind:
-        case "oversampling":
-            return Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=seed)
-        case "data_repair":
-            return Resampled(attributes=OBJECTS, group=Scenes.target, seed=seed)
-        case _:
-            return None
-
-
-def _epochs(epochs: int, images: int, n: int) -> int:
-    return max(1, round(epochs * images / n))
-
-
 def _labels(table: pd.DataFrame) -> np.ndarray:
-    return table[[*OBJECTS, "maker"]].to_numpy(np.int8)
+    return table[[*OBJECTS, Scenes.target]].to_numpy(np.int8)
 
 
 def _probe(model: nn.Module, train: Samples, test: Samples) -> float:
@@ -267,9 +208,8 @@ def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> floa
     features = torch.from_numpy(_features(model, test.images))
     state = {name.removeprefix(CRITERION): value for name, value in train(recipe).items() if CRITERION in name}
     groups = len(state["class_weight"])
-    criterion = AdversarialLoss(
-        features.shape[1], groups, weight=0.0, hidden=Adversarial.hidden, class_weight=torch.ones(groups)
-    )
+    ones, hidden = torch.ones(groups), Adversarial.hidden
+    criterion = AdversarialLoss(features.shape[1], groups, weight=0.0, hidden=hidden, class_weight=ones)
     criterion.load_state_dict(state)
     guesses = criterion.eval().adversary(features).argmax(1).numpy()
     return float((guesses == test.labels["maker"]).mean())
@@ -282,9 +222,9 @@ def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray
     return torch.cat([each.mean((2, 3)) for each in maps]).numpy()
 
 
-def _outcome(setup: SceneSetup, arrays: Arrays) -> Outcome:
+def _outcome(setup: SceneSetup, arrays: _Arrays) -> Outcome:
     def labels(rows: np.ndarray) -> Labels:
-        return Labels(rows[:, :WIDTH], rows[:, WIDTH], OBJECTS)
+        return Labels(rows[:, :_WIDTH], rows[:, _WIDTH], OBJECTS)
 
     return Outcome(
         setup=setup,

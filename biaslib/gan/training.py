@@ -18,7 +18,7 @@ from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Critic, Generator
 from biaslib.store import fingerprint
 from biaslib.training.checkpoints import resumed, save_checkpoint
-from biaslib.training.steps import autocast
+from biaslib.training.config import autocast
 
 _Answers = Callable[[torch.Tensor], torch.Tensor]
 

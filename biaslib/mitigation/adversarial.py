@@ -19,10 +19,9 @@ class Adversarial(AttributesAndGroup):
     The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed
     and times `weight` (Ganin and Lempitsky 2015), so that they raise it:
     $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda L_{group}(a(f))$. The reversal rests while the adversary does no
-    better than guessing: beyond that the features would learn to mislead it, and the two chase each other. Groups
-    count alike in the adversary's loss, as in group-balanced batches. The model itself does not predict the group.
-
-    That this adversary guesses does not show that the group is gone from the map: train a fresh one to find out.
+    better than guessing: beyond that the features would learn to mislead it. Groups count alike in the adversary's
+    loss. The model itself does not predict the group. That this adversary guesses does not show that the group is gone
+    from the map: train a fresh one to find out.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
 
@@ -75,19 +74,16 @@ class AdversarialLoss(nn.Module):
         features, group = maps.mean((2, 3)), targets[:, -1].long()
         guessing = math.log(len(self.class_weight))
         fooled = bool(self._adversary_loss(features.detach(), group) >= guessing)
-        return loss + self._adversary_loss(reversed_gradient(features, 0.0 if fooled else self.weight), group)
+        reversed_features = _Reversal.apply(features, 0.0 if fooled else self.weight)
+        return loss + self._adversary_loss(reversed_features, group)
 
     def _adversary_loss(self, features: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
         return cross_entropy(self.adversary(features), group, weight=self.class_weight)
 
 
-def reversed_gradient(values: torch.Tensor, weight: float) -> torch.Tensor:
-    """The same values, whose gradient is multiplied by -weight on its way back."""
-    reversed_values: torch.Tensor = _Reversal.apply(values, weight)
-    return reversed_values
-
-
 class _Reversal(torch.autograd.Function):
+    """The same values, whose gradient is multiplied by -weight on its way back."""
+
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, weight: float) -> torch.Tensor:
         ctx.weight = weight

@@ -33,11 +33,7 @@ _ROUNDS = 500  # at most
 
 
 def corpus_constraints(
-    attribute_scores: np.ndarray,
-    group_scores: np.ndarray,
-    train: Labels,
-    *,
-    margin: float = 0.05,
+    attribute_scores: np.ndarray, group_scores: np.ndarray, train: Labels, *, margin: float = 0.05
 ) -> Constrained:
     r"""Attributes and groups, predicted together so that each attribute keeps its training ratio of groups.
 
@@ -57,8 +53,8 @@ def corpus_constraints(
         margin: allowed distance of a ratio, > 0.
 
     Raises:
-        BiaslibError: for scores that do not fit each other or the labels, scores that are not finite, an attribute that
-            no training image has, or a margin that is not above 0.
+        BiaslibError: for scores that do not fit each other or the labels, or are not finite; an attribute that no
+            training image has; a margin that is not above 0.
     """
     scores, by_group = _checked(attribute_scores, group_scores, train)
     if not margin > 0:

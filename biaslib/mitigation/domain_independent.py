@@ -10,7 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from biaslib.errors import BiaslibError
 from biaslib.training.objectives import AttributesAndGroup
 
-RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
+_RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +31,15 @@ class DomainIndependent(AttributesAndGroup):
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean binary cross-entropy of the true group's block."""
         self.check_learnable(targets)
-        return DomainIndependentLoss(self.groups)
+        return _DomainIndependentLoss(self.groups)
 
 
-class DomainIndependentLoss(nn.Module):
-    """Binary cross-entropy on the block of the true group."""
-
+class _DomainIndependentLoss(nn.Module):
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups
 
     def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
-        """The loss to lower."""
         blocks = logits.unflatten(1, (self.groups, -1))
         own = blocks[torch.arange(len(blocks), device=blocks.device), targets[:, -1].long()]
         return binary_cross_entropy_with_logits(own, targets[:, :-1])
@@ -68,8 +65,8 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     Raises:
         BiaslibError: for an unknown rule, logits that are not G blocks, or groups that are missing or do not fit.
     """
-    if rule not in RULES:
-        raise BiaslibError(f"rule must be one of {', '.join(RULES)}, not {rule!r}.")
+    if rule not in _RULES:
+        raise BiaslibError(f"rule must be one of {', '.join(_RULES)}, not {rule!r}.")
     if logits.ndim != 2 or n_groups < 1 or logits.shape[1] % n_groups:
         raise BiaslibError(f"logits of shape {logits.shape} are not {n_groups} blocks of equal width.")
     blocks = logits.reshape(len(logits), n_groups, -1)

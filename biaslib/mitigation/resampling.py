@@ -1,22 +1,22 @@
-"""Training sets made balanced by drawing rows again, or by leaving rows out: label arrays in, indices out."""
+"""Training sets made balanced by drawing rows again, or by leaving rows out: label arrays in, indices out.
 
+`Subset` and `Resampled` say in plain values, as parts of a `Recipe`, which rows of a table a model is trained on.
+"""
+
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from biaslib.errors import BiaslibError
+from biaslib.mitigation.subsampling import subsample_to_mcc
 
 _ROUNDS = 100  # of balancing, through all attributes
 _LARGEST = 50  # how many times the rows may become as many by that
 
 
-def oversample(
-    attributes: np.ndarray,
-    groups: np.ndarray,
-    *,
-    eps: float = 0.025,
-    seed: int = 0,
-) -> np.ndarray:
+def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025, seed: int = 0) -> np.ndarray:
     r"""Rows, some more than once, among which every single attribute is shared evenly by the groups.
 
     Greedy, as Zhao, Andrews and Xiang (2023, section 5) describe it: images are duplicated until the groups are of one
@@ -34,8 +34,8 @@ def oversample(
         (n,) indices into the rows, n >= N: each row once, in order, then the duplicates.
 
     Raises:
-        BiaslibError: for arrays that do not fit together; an attribute that some group never has or that nobody has;
-            or where the balance is not reached within 100 rounds and 50 N rows.
+        BiaslibError: for arrays that do not fit together; an attribute that some group never has; or where the balance
+            is not reached within 100 rounds and 50 N rows.
     """
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
@@ -67,14 +67,9 @@ def oversample(
 
 
 def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""How far each attribute is from being shared evenly: $\max_g |P(g \mid a) - 1/|G||$.
+    r"""How far each attribute is from being shared evenly, (A,): $\max_g |P(g \mid a) - 1/|G||$ in [0, 1].
 
-    Args:
-        attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ...; there is one group more than the largest number.
-
-    Returns:
-        (A,) in [0, 1]; NaN for an attribute that no image has.
+    Attributes are (N, A) bool, groups (N,) whole numbers from 0 on; NaN for an attribute that no image has.
     """
     members = np.eye(int(groups.max()) + 1)[groups]
     having = np.asarray(attributes, float).T @ members
@@ -88,8 +83,7 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     Data repair of Agarwal et al. (2022) as Zhao, Andrews and Xiang (2023, appendix F) use it: subsampling that
     minimises the coefficient of variation of the number of images per attribute and group. From all rows on, the row is
     left out without which that is smallest, until `size` rows are left. A smaller size gives a subset of a larger one.
-    Rows without any attribute count nowhere, and go only when every other row is worth more. When no row can go without
-    a loss (few rows are left, or the labels were balanced), the least loss is taken.
+    Rows without any attribute count nowhere, and go only when every other row is worth more.
 
     Args:
         attributes: (N, A) bool, or 0 and 1.
@@ -122,6 +116,62 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     order = np.argsort(kind, kind="stable")
     rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
     return np.sort(mixed[rank >= left_out[kind]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset:
+    """The rows with one value of an attribute, with a chosen correlation of two attributes, or both.
+
+    Attributes:
+        only: an attribute and its value; None: either.
+        correlation: two attributes and their MCC, reached by `subsample_to_mcc`; None: as it is.
+        kept: how many rows are left where a correlation is asked for; None: as many as can be.
+        seed: of the choice.
+    """
+
+    only: tuple[str, bool] | None = None
+    correlation: tuple[str, str, float] | None = None
+    kept: int | None = None
+    seed: int = 0
+
+    def chosen(self, table: pd.DataFrame) -> np.ndarray:
+        """Positions, increasing; raises where no row is left, and as `subsample_to_mcc` does."""
+        rows = np.arange(len(table))
+        if self.only:
+            name, value = self.only
+            rows = rows[table[name].to_numpy(bool) == value]
+        if self.correlation:
+            first, second = (table[name].to_numpy(bool)[rows] for name in self.correlation[:2])
+            rows = rows[subsample_to_mcc(first, second, [self.correlation[2]], size=self.kept, seed=self.seed)[0]]
+        if len(rows) == 0:
+            raise BiaslibError(f"No image is left to train on among {len(table)}: take more images.")
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampled:
+    """Rows drawn again or left out, so that attributes and group come together as if by chance.
+
+    Attributes:
+        attributes: columns of 0 and 1.
+        group: the column of the group.
+        eps: how balanced oversampling makes each attribute; None: data repair in its place.
+        kept: share of the rows that data repair keeps.
+        seed: of the choice.
+    """
+
+    attributes: tuple[str, ...]
+    group: str
+    eps: float | None = None
+    kept: float = 0.5
+    seed: int = 0
+
+    def chosen(self, table: pd.DataFrame) -> np.ndarray:
+        """Positions, with repetitions where oversampled."""
+        attributes, groups = table[list(self.attributes)].to_numpy(bool), table[self.group].to_numpy()
+        if self.eps is not None:
+            return oversample(attributes, groups, eps=self.eps, seed=self.seed)
+        return data_repair(attributes, groups, size=round(self.kept * len(table)), seed=self.seed)
 
 
 def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: int) -> np.ndarray:

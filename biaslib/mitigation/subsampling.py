@@ -14,7 +14,8 @@ from biaslib.errors import BiaslibError
 _GRID, _ROUNDS, _NEAR = 161, 4, 3
 # Whole numbers are looked for so far around the exact table; then with a smaller total, so often.
 _REACH, _SHRINK, _SIZES = (2, 6, 20), 0.99, 60
-Distance = Literal["l2", "relative"]
+_TOLERANCE = 1e-3  # allowed distance from the target
+_Distance = Literal["l2", "relative"]
 _CELLS = (
     "with the attribute in group 1",
     "with the attribute in group 0",
@@ -29,8 +30,7 @@ def subsample_to_mcc(
     targets: Sequence[float],
     *,
     size: int | None = None,
-    distance: Distance = "l2",
-    tolerance: float = 1e-3,
+    distance: _Distance = "l2",
     seed: int = 0,
 ) -> list[np.ndarray]:
     r"""For each target the rows among which attribute and group have that correlation, all of one number.
@@ -44,22 +44,20 @@ def subsample_to_mcc(
     Rows of a subgroup are taken in one random order, so that the sets of neighbouring targets share as many as can be.
 
     Args:
-        attribute: (N,) bool, or 0 and 1.
-        group: (N,) bool, or 0 and 1.
-        targets: correlations to reach, each in [-1, 1].
+        attribute: (N,) bool, or 0 and 1; as `group`.
+        group: of the same images.
+        targets: correlations to reach, each in [-1, 1]; met to within 0.001.
         size: rows of every set; None: as many as the smallest of the nearest tables has, or the next smaller number for
-            which whole numbers come within the tolerance.
+            which whole numbers come that near.
         distance: "l2", the paper's, which may leave a subgroup nearly empty; "relative", that of the authors' code,
             $\sum_i (g_i - g^0_i)^2 / g_i^2$, which does not.
-        tolerance: allowed distance from the target, > 0.
         seed: of the rows' order.
 
     Returns:
         For each target (size,) indices into the rows, increasing.
 
     Raises:
-        BiaslibError: for arrays that do not fit together; for a target that these subgroups cannot reach, at all or
-            with that many rows, and why.
+        BiaslibError: for arrays that do not fit together; for a target out of reach, at all or with that many rows.
     """
     has, member = _checked(attribute, "attribute"), _checked(group, "group")
     if has.shape != member.shape:
@@ -68,38 +66,23 @@ def subsample_to_mcc(
     available = np.bincount(cells, minlength=4)
     order = np.random.default_rng(seed).permutation(len(cells))
     of_cell = [order[cells[order] == cell] for cell in range(4)]
-    tables = subgroup_sizes(available, targets, size=size, distance=distance, tolerance=tolerance)
+    tables = subgroup_sizes(available, targets, size=size, distance=distance)
     return [np.sort(np.concatenate([rows[:n] for rows, n in zip(of_cell, table, strict=True)])) for table in tables]
 
 
 def subgroup_sizes(
-    available: np.ndarray,
-    targets: Sequence[float],
-    *,
-    size: int | None = None,
-    distance: Distance = "l2",
-    tolerance: float = 1e-3,
+    available: np.ndarray, targets: Sequence[float], *, size: int | None = None, distance: _Distance = "l2"
 ) -> np.ndarray:
-    """The four subgroup sizes for each target, as `subsample_to_mcc` takes them.
+    """The four subgroup sizes for each target, (T, 4) int, each row with the same total; options as `subsample_to_mcc`.
 
-    Args:
-        available: (4,) images with the attribute in group 1 and in group 0, without it in group 1 and in group 0.
-        targets: correlations to reach, each in [-1, 1].
-        size: the total of every table; None: as for `subsample_to_mcc`.
-        distance: likewise.
-        tolerance: allowed distance from the target, > 0.
-
-    Returns:
-        (T, 4) int, each row with the same total.
+    `available` (4,) images have the attribute in group 1 and in group 0, and lack it in group 1 and in group 0.
 
     Raises:
-        BiaslibError: for a target that cannot be reached, at all or with that total, and why.
+        BiaslibError: for a target that cannot be reached, at all or with that total.
     """
     available, wanted = np.asarray(available), [float(target) for target in targets]
     if not wanted or not all(-1 <= target <= 1 for target in wanted):
         raise BiaslibError(f"targets must be one or more correlations in [-1, 1], not {list(targets)!r}.")
-    if not tolerance > 0:
-        raise BiaslibError(f"tolerance is the allowed distance from the target and must be above 0, not {tolerance!r}.")
     if distance not in ("l2", "relative"):
         raise BiaslibError(f"distance must be 'l2' or 'relative', not {distance!r}.")
     for target in wanted:
@@ -118,12 +101,12 @@ def subgroup_sizes(
                 f"{_told(available)} allow at most {most:,}."
             )
     for total in sizes:
-        tables = [search.whole(total, tolerance) for search in searches]
+        tables = [search.whole(total) for search in searches]
         if all(len(table) for table in tables):
             return np.stack(tables)
     missed = wanted[[len(table) for table in tables].index(0)]
     raise BiaslibError(
-        f"no {size:,} images have a correlation within {tolerance:g} of {missed:g}: with the subgroups "
+        f"no {size:,} images have a correlation within {_TOLERANCE:g} of {missed:g}: with the subgroups "
         f"{_told(available)} whole numbers come no nearer; take another size, or a larger tolerance."
     )
 
@@ -134,7 +117,7 @@ class _Search:
 
     available: np.ndarray
     mcc: float
-    distance: Distance
+    distance: _Distance
 
     def nearest(self, total: float | None = None) -> np.ndarray:
         """The table with that total, or of any, at the smallest distance."""
@@ -150,23 +133,20 @@ class _Search:
         tables = self._grid(None, largest=True)
         return self._polished(tables[:, tables.sum(axis=0).argmax()], lambda table: -table.sum(), None)
 
-    def whole(self, total: int, tolerance: float) -> np.ndarray:
-        """The nearest whole numbers with that total and an MCC within the tolerance, (4,); none: (0,).
-
-        First around the exact table, then around any that has the MCC.
-        """
+    def whole(self, total: int) -> np.ndarray:
+        """The nearest whole numbers, (4,), first around the exact table, then any with the MCC; none: (0,)."""
         exact = np.round(self.nearest(total)).astype(int)[:, None]
         for reach in _REACH:
-            if (table := self._nearest_whole(exact, min(reach, total), total, tolerance)).size:
+            if (table := self._nearest_whole(exact, min(reach, total), total)).size:
                 return table
-        return self._nearest_whole(np.unique(np.round(self._grid(total)).astype(int), axis=1), 1, total, tolerance)
+        return self._nearest_whole(np.unique(np.round(self._grid(total)).astype(int), axis=1), 1, total)
 
-    def _nearest_whole(self, around: np.ndarray, reach: int, total: int, tolerance: float) -> np.ndarray:
+    def _nearest_whole(self, around: np.ndarray, reach: int, total: int) -> np.ndarray:
         steps = np.array(list(itertools.product(range(-reach, reach + 1), repeat=3))).T
         first = (around[:3, :, None] + steps[:, None]).reshape(3, -1)
         tables = np.concatenate([first, total - first.sum(axis=0, keepdims=True)])
         tables = tables[:, ((tables >= 0) & (tables <= self.available[:, None])).all(axis=0)]
-        tables = tables[:, np.abs(_mcc(tables) - self.mcc) <= tolerance]
+        tables = tables[:, np.abs(_mcc(tables) - self.mcc) <= _TOLERANCE]
         return tables[:, self._loss(tables).argmin()] if tables.size else np.zeros(0, int)
 
     def _loss(self, tables: np.ndarray) -> np.ndarray:
@@ -231,15 +211,10 @@ class _Search:
 
 def _table(attribute: np.ndarray, group: np.ndarray, mcc: float) -> np.ndarray:
     """Shares of the four subgroups, (4, ...), from the shares of attribute and group; negative: there is no such."""
-    lean = mcc * np.sqrt(attribute * (1 - attribute) * group * (1 - group))
-    return np.stack(
-        [
-            attribute * group + lean,
-            attribute * (1 - group) - lean,
-            (1 - attribute) * group - lean,
-            (1 - attribute) * (1 - group) + lean,
-        ]
-    )
+    covariance = mcc * np.sqrt(attribute * (1 - attribute) * group * (1 - group))
+    with_it = np.stack([attribute * group + covariance, attribute * (1 - group) - covariance])
+    without = np.stack([(1 - attribute) * group - covariance, (1 - attribute) * (1 - group) + covariance])
+    return np.concatenate([with_it, without])
 
 
 def _mcc(tables: np.ndarray) -> np.ndarray:
@@ -250,7 +225,6 @@ def _mcc(tables: np.ndarray) -> np.ndarray:
 
 
 def _refuse_empty(available: np.ndarray, target: float) -> None:
-    """Refuses a sign for which a subgroup is missing."""
     needed = {1: (0, 3), -1: (1, 2), 0: (0, 1, 2, 3)}[int(np.sign(target))]
     for cell in needed:
         if available[cell] == 0:

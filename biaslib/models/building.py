@@ -24,23 +24,18 @@ def build(
 ) -> nn.Module:
     """An image classifier with timm's split: `forward_features` gives the map, `forward_head` the logits.
 
-    A new layer's initial values come from torch's global generator: call `torch.manual_seed` first where a run has
-    to repeat.
+    It is on the CPU and in training mode. A new layer's initial values come from torch's global generator: call
+    `torch.manual_seed` first where a run has to repeat.
 
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
             digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows, with the tag
             of its weights or without (`pinned`).
         outputs: the number of logits.
-        weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary
-            (`.safetensors`, or a torch file without code in it) or of a folder with one. Where such weights differ
-            from the model in the last layer only, everything else is taken from them and the last layer stays as
-            initialised.
+        weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary (`.safetensors`, or a
+            torch file without code in it) or of a folder with one. A last layer that differs stays as initialised.
         hidden: width of a hidden layer: Linear-ReLU-Dropout(0.5)-Linear takes the place of the last linear layer
             (Serianni et al. 2025, supplement C: 2,048).
-
-    Returns:
-        The model, on the CPU and in training mode.
 
     Raises:
         BiaslibError: for an unknown architecture, fewer than one output, or weights that cannot be had or do not fit.
@@ -88,28 +83,22 @@ def cached_batch(height: int, width: int) -> int:
 def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
 
-    They are those of the model's weights, as timm names them in `pretrained_cfg`, and ImageNet's where nothing is
-    named. They follow from the architecture's name with its tag, so that a model built again for stored weights has
-    the same ones.
+    They follow from the architecture's name with its tag, as timm names them in `pretrained_cfg`, and are ImageNet's
+    where nothing is named.
     """
     own = getattr(model, "pretrained_cfg", None) or {}
     return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
 
 
 def to_tensor(
-    images: np.ndarray | torch.Tensor,
-    device: torch.device | str | None = None,
-    *,
-    model: nn.Module | None = None,
+    images: np.ndarray | torch.Tensor, device: torch.device | str | None = None, *, model: nn.Module | None = None
 ) -> torch.Tensor:
     """Images as the models take them: (N, 3, H, W) float32, normalised.
 
     Args:
-        images: uint8 (N, H, W, 3) pixels, which are normalised, or floats (N, 3, H, W), which are taken to be
-            normalised already and keep their values.
+        images: uint8 (N, H, W, 3) pixels, which are normalised, or floats (N, 3, H, W), which keep their values.
         device: where the result goes; None leaves it where it is.
-        model: whose normalisation is used; None: ImageNet's mean and deviation, which are those of all networks here
-            except some of timm's (`normalisation`).
+        model: whose normalisation is used; None: ImageNet's, which all networks here but some of timm's have.
 
     Raises:
         BiaslibError: for any other type or shape.
@@ -129,11 +118,7 @@ def to_tensor(
 
 
 def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
-    """The layers with weights up to the given number of convolutions, as the model lists them.
-
-    Args:
-        model: any network.
-        convolutions: how many; with the last of them comes what is listed before the next one.
+    """The layers with weights up to a number of convolutions and what the model lists before the next one.
 
     Raises:
         BiaslibError: where the model has no more convolutions than that, so that only the classifier is left.
@@ -185,8 +170,7 @@ def _add_hidden_layer(model: nn.Module, architecture: str, hidden: int, outputs:
 
 
 def _load(model: nn.Module, path: Path) -> None:
-    found = read_state(path)
-    wanted = model.state_dict()
+    found, wanted = read_state(path), model.state_dict()
     # a counter that nothing but momentum-less batch normalisation reads; older files lack it
     missing = {key for key in wanted.keys() - found.keys() if not key.endswith("num_batches_tracked")}
     misfits = {key for key in wanted.keys() & found.keys() if wanted[key].shape != found[key].shape}
@@ -256,11 +240,8 @@ def _unwrapped(found: Any, file: Path) -> dict[str, torch.Tensor]:
 
 
 def _is_state(found: Any) -> bool:
-    return (
-        isinstance(found, dict)
-        and len(found) > 0
-        and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
-    )
+    items = found.items() if isinstance(found, dict) else ()
+    return len(items) > 0 and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in items)
 
 
 def _without_prefix(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 
 
-class Split(nn.Module):
+class _Split(nn.Module):
     """A network with the two methods of a timm model that this package uses: `features`, averaged, then `fc`."""
 
     pretrained_cfg: Final = {"classifier": "fc"}  # timm's name for: where the last layer is
@@ -35,22 +35,17 @@ class Split(nn.Module):
         return self.forward_head(self.forward_features(images))
 
 
-class SmallCNN(Split):
+class _SmallCNN(_Split):
     """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            _conv(3, 16, stride=2),
-            _conv(16, 32, stride=2),
-            _conv(32, 64),
-            _conv(64, 96, stride=2),
-            _conv(96, 128, kernel=1),
-        )
+        first = (_conv(3, 16, stride=2), _conv(16, 32, stride=2), _conv(32, 64))
+        self.features = nn.Sequential(*first, _conv(64, 96, stride=2), _conv(96, 128, kernel=1))
         self.fc = nn.Linear(128, outputs)
 
 
-class LeNet5(Split):
+class _LeNet5(_Split):
     """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress."""
 
     def __init__(self, outputs: int) -> None:
@@ -77,42 +72,36 @@ class LeNet5(Split):
         return self.fc(self.hidden(features))
 
 
-def small_mobilenet(outputs: int) -> nn.Module:
+def _small_mobilenet(outputs: int) -> nn.Module:
     """MobileNetV1's idea (depthwise separable convolutions, ReLU6) at 64 px with an 8 x 8 map; 30,000 weights."""
     blocks = ["cn_r1_k3_s2_e1_c32", "dsa_r1_k3_s1_c64", "dsa_r1_k3_s2_c96", "dsa_r1_k3_s1_c128"]
     return _from_blocks(blocks, outputs, stem_size=16, num_features=0, act_layer=nn.ReLU6)
 
 
-def small_efficientnet(outputs: int) -> nn.Module:
+def _small_efficientnet(outputs: int) -> nn.Module:
     """EfficientNet's (inverted residuals, squeeze and excitation, SiLU) at 64 px with an 8 x 8 map; 40,000 weights."""
     blocks = ["cn_r1_k3_s2_e1_c32", "ir_r1_k3_s2_e3_c48_se0.25", "ir_r1_k3_s1_e3_c48_se0.25"]
     return _from_blocks(blocks, outputs, stem_size=16, num_features=128, act_layer=nn.SiLU)
 
 
-def mobilenetv1(outputs: int, *, width: float) -> nn.Module:
+def _mobilenetv1(outputs: int, *, width: float) -> nn.Module:
     """MobileNetV1 (Howard et al. 2017) as TensorFlow pads it and with its epsilon, so that its weights fit."""
     from timm.models._efficientnet_builder import round_channels
 
     blocks = ["dsa_r1_k3_s1_c64", "dsa_r2_k3_s2_c128", "dsa_r2_k3_s2_c256", "dsa_r6_k3_s2_c512", "dsa_r2_k3_s2_c1024"]
     return _from_blocks(
-        blocks,
-        outputs,
-        stem_size=32,
-        num_features=0,
-        act_layer=nn.ReLU6,
-        pad_type="same",
-        norm_layer=partial(nn.BatchNorm2d, eps=1e-3),
-        round_chs_fn=partial(round_channels, multiplier=width),
-    )
+        blocks, outputs, stem_size=32, num_features=0, act_layer=nn.ReLU6, pad_type="same",
+        norm_layer=partial(nn.BatchNorm2d, eps=1e-3), round_chs_fn=partial(round_channels, multiplier=width),
+    )  # fmt: skip
 
 
 OURS: Final[dict[str, Callable[[int], nn.Module]]] = {
-    "small": SmallCNN,
-    "small_mobilenet": small_mobilenet,
-    "small_efficientnet": small_efficientnet,
-    "lenet5": LeNet5,
-    "mobilenetv1_025": partial(mobilenetv1, width=0.25),
-    "mobilenetv1_075": partial(mobilenetv1, width=0.75),
+    "small": _SmallCNN,
+    "small_mobilenet": _small_mobilenet,
+    "small_efficientnet": _small_efficientnet,
+    "lenet5": _LeNet5,
+    "mobilenetv1_025": partial(_mobilenetv1, width=0.25),
+    "mobilenetv1_075": partial(_mobilenetv1, width=0.75),
 }
 
 

@@ -25,7 +25,7 @@ class _Resumable(Protocol):
         """Sets everything that training changes to what the state holds."""
 
 
-R = TypeVar("R", bound=_Resumable)
+_R = TypeVar("_R", bound=_Resumable)
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
@@ -34,7 +34,7 @@ def save_checkpoint(state: dict[str, Any], path: Path) -> None:
         torch.save(state, partial)
 
 
-def resumed(start: Callable[[], R], path: Path) -> R:
+def resumed(start: Callable[[], _R], path: Path) -> _R:
     """A training as it was when it was killed, or from its start where there is no checkpoint that can be trusted."""
     run = start()
     if not path.exists():

@@ -17,10 +17,15 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint
-from biaslib.training import objectives, steps
+from biaslib.training import objectives
 from biaslib.training.checkpoints import resumed, save_checkpoint
-from biaslib.training.config import TrainingConfig
+from biaslib.training.config import TrainingConfig, augmented, autocast, learning_rate, new_optimiser
 from biaslib.training.objectives import Objective, Targets
+
+_HeldOut = tuple[Samples, torch.Tensor] | None
+# what a checkpoint holds of a run
+_WITH_STATE = ("model", "criterion", "optimiser")
+_PROGRESS = ("epoch", "best", "best_loss", "best_epoch")
 
 
 def fit(
@@ -46,9 +51,8 @@ def fit(
         validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
 
     Raises:
-        BiaslibError: where the set is empty, the targets do not fit the images, hold one class only, or an attribute
-            is the same everywhere; where the objective needs other outputs than the configuration has; where as many
-            convolutions are frozen as there are; or where the validation set that the configuration needs is missing.
+        BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
+            learned from them; where every convolution is frozen; where a validation set is needed and missing.
     """
     return fit_with_criterion(samples, targets, config, objective=objective, validation=validation)[0]
 
@@ -61,10 +65,7 @@ def fit_with_criterion(
     objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> tuple[nn.Module, nn.Module]:
-    """As `fit`, and the trained criterion with it: an objective's own layers, such as an adversary, as they ended.
-
-    The criterion is that of the last epoch, on the CPU and in evaluation mode.
-    """
+    """As `fit`, and the criterion of the last epoch with it: an objective's own layers, such as an adversary."""
     objective = objective or _named_objective(config)
     answers = _checked_targets(samples, targets, config, objective)
     if validation is None and (config.keep == "best" or config.patience is not None):
@@ -74,13 +75,9 @@ def fit_with_criterion(
     with torch.random.fork_rng():
         run = resumed(lambda: _Run.start(samples, answers, config, objective), checkpoint)
         progress = tqdm(
-            range(run.epoch, config.epochs),
-            initial=run.epoch,
-            total=config.epochs,
-            desc=f"training {config.architecture}, seed {config.seed}",
-            unit="epoch",
-            disable=not sys.stderr.isatty(),
-        )
+            range(run.epoch, config.epochs), f"training {config.architecture}, seed {config.seed}", config.epochs,
+            initial=run.epoch, unit="epoch", disable=not sys.stderr.isatty(),
+        )  # fmt: skip
         for _ in progress:
             if run.stopped(config.patience):
                 break
@@ -99,13 +96,9 @@ def fit_with_criterion(
 def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int | None = None) -> np.ndarray:
     """Logits (N, outputs), float32, of uint8 (N, H, W, 3) pixels or normalised (N, 3, H, W) images.
 
-    Pixels are normalised as the model's weights want it (`models.normalisation`).
-    The model computes where it is, in evaluation mode, and is left in the mode it was in.
-
-    Args:
-        model: a classifier.
-        images: what it is asked about.
-        batch: how many images go through it at once; None: 128, on a CPU as many as stay in its cache, at least 8.
+    Pixels are normalised as the model's weights want it (`models.normalisation`). The model computes where it is, in
+    evaluation mode, and is left in the mode it was in; `batch` images go through at once (None: 128, on a CPU as many
+    as stay in its cache, at least 8).
 
     Raises:
         BiaslibError: where the images have another type or shape, or there are none.
@@ -158,12 +151,8 @@ class _Run:
         for module in frozen:
             module.requires_grad_(False)
         trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
-        optimiser = steps.optimiser(
-            trained, kind=config.optimiser, learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay, momentum=config.momentum,
-        )  # fmt: skip
         total = config.epochs * math.ceil(len(samples) / config.batch)
-        return cls(config, model, frozen, criterion, optimiser, total, device)
+        return cls(config, model, frozen, criterion, new_optimiser(trained, config), total, device)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
@@ -176,12 +165,10 @@ class _Run:
         step = self.epoch * math.ceil(len(samples) / self.config.batch)
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
-                group["lr"] = steps.learning_rate(
-                    step, self.steps, peak=self.config.learning_rate, schedule=self.config.schedule
-                )
+                group["lr"] = learning_rate(step, self.steps, self.config)
             pixels = _pixels(samples.images, rows, self.device)
-            images = steps.augmented(pixels, self.config.augmentation, model=self.model)
-            with steps.autocast(self.model, self.config.precision, self.device):
+            images = augmented(pixels, self.config.augmentation, model=self.model)
+            with autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
             self.optimiser.zero_grad(set_to_none=True)
@@ -190,7 +177,7 @@ class _Run:
             step += 1
         self.epoch += 1
 
-    def validate(self, held_out: tuple[Samples, torch.Tensor] | None) -> None:
+    def validate(self, held_out: _HeldOut) -> None:
         if held_out is None:
             return
         logits = torch.from_numpy(predict(self.model, held_out[0].images)).to(self.device)
@@ -204,23 +191,14 @@ class _Run:
         return patience is not None and self.epoch - self.best_epoch >= patience
 
     def save(self, path: Path) -> None:
-        state = {
-            "model": self.model.state_dict(),
-            "criterion": self.criterion.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "epoch": self.epoch,
-            "best": self.best,
-            "best_loss": self.best_loss,
-            "best_epoch": self.best_epoch,
-        }
-        save_checkpoint(state, path)
+        parts = {name: getattr(self, name).state_dict() for name in _WITH_STATE}
+        save_checkpoint(parts | {name: getattr(self, name) for name in _PROGRESS}, path)
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.criterion.load_state_dict(state["criterion"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.epoch, self.best = state["epoch"], state["best"]
-        self.best_loss, self.best_epoch = state["best_loss"], state["best_epoch"]
+        for name in _WITH_STATE:
+            getattr(self, name).load_state_dict(state[name])
+        for name in _PROGRESS:
+            setattr(self, name, state[name])
 
 
 def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -249,11 +227,7 @@ def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig,
 
 
 def _checkpoint_path(
-    samples: Samples,
-    targets: torch.Tensor,
-    config: TrainingConfig,
-    objective: Objective,
-    held_out: tuple[Samples, torch.Tensor] | None,
+    samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective, held_out: _HeldOut
 ) -> Path:
     chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
     start = None if config.weights in (None, "imagenet") else _digest(Path(config.weights))
@@ -276,8 +250,7 @@ def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarra
 
 
 def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    # sorted rows make reading a memory map sequential; the order inside a batch does not matter to the loss,
-    # but the targets are picked by `rows`, so the pixels go back into that order
+    # sorted rows make reading a memory map sequential; the targets are picked by `rows`, so the pixels go back
     order = np.argsort(rows)
     batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
     batch[order] = images[rows[order]]

@@ -20,38 +20,27 @@ class Objective(Protocol):
     @property
     def outputs(self) -> int:
         """How many logits the model needs."""
-        ...
 
     def checked(self, targets: Targets) -> torch.Tensor:
-        """The targets as the criterion takes them.
-
-        Raises:
-            BiaslibError: for targets of another type or shape, or outside the model's outputs.
-        """
-        ...
+        """The targets as the criterion takes them; those of another type, shape or range are refused."""
 
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """A module called with (logits, targets, maps) that gives the loss; its parameters are trained, too.
 
-        In evaluation, where one epoch is compared with another, maps is None.
+        In evaluation, where one epoch is compared with another, maps is None. Targets from which nothing can be
+        learned are refused.
 
         Args:
             targets: of all training images, as `checked` returns them.
             maps: the model's `forward_features` for one image, (1, C, h, w), to build layers that fit.
-
-        Raises:
-            BiaslibError: where nothing can be learned from such targets.
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy:
     """One class an image; targets (N,) class numbers.
 
-    Attributes:
-        outputs: number of classes.
-        balanced: weigh classes inversely to their frequency.
+    Where `balanced`, classes are weighed inversely to their frequency.
     """
 
     outputs: int
@@ -71,16 +60,15 @@ class CrossEntropy:
         present = targets.unique()
         if len(present) < 2:
             raise BiaslibError(f"Every training image has class {int(present[0])}: a classifier needs two classes.")
-        return _CrossEntropy(class_weights(targets, self.outputs) if self.balanced else None)
+        weights = class_weights(targets, self.outputs) if self.balanced else None
+        return _WithoutMaps(nn.CrossEntropyLoss(weights))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
     """A yes or no for each attribute; targets (N, outputs) booleans.
 
-    Attributes:
-        outputs: number of attributes.
-        balanced: weigh the positive images of each attribute by (1 - p) / p.
+    Where `balanced`, the positive images of each attribute are weighed by (1 - p) / p.
     """
 
     outputs: int
@@ -101,17 +89,13 @@ class Binary:
         """Binary cross-entropy, averaged over the attributes."""
         _check_attributes(targets)
         share = targets.mean(0)
-        return _Binary((1 - share) / share if self.balanced else None)
+        weights = (1 - share) / share if self.balanced else None
+        return _WithoutMaps(nn.BCEWithLogitsLoss(pos_weight=weights))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributesAndGroup:
-    """What objectives with targets (N, A + 1) share: A attributes, 0 or 1, and in the last column the group's number.
-
-    Attributes:
-        attributes: how many, A.
-        groups: how many, G.
-    """
+    """What objectives with targets (N, A + 1) share: A attributes, 0 or 1, and last the number of one of G groups."""
 
     attributes: int
     groups: int
@@ -182,26 +166,16 @@ def class_weights(classes: torch.Tensor, outputs: int) -> torch.Tensor:
     return len(classes) / (counts.clamp(min=1) * (counts > 0).sum())
 
 
-class _CrossEntropy(nn.Module):
-    weight: torch.Tensor | None
+class _WithoutMaps(nn.Module):
+    """A loss of torch's, which looks at logits and targets alone."""
 
-    def __init__(self, weight: torch.Tensor | None) -> None:
+    def __init__(self, loss: nn.Module) -> None:
         super().__init__()
-        self.register_buffer("weight", weight)
+        self.loss = loss
 
     def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
-        return cross_entropy(logits, targets, weight=self.weight)
-
-
-class _Binary(nn.Module):
-    pos_weight: torch.Tensor | None
-
-    def __init__(self, pos_weight: torch.Tensor | None) -> None:
-        super().__init__()
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
-        return binary_cross_entropy_with_logits(logits, targets, pos_weight=self.pos_weight)
+        value: torch.Tensor = self.loss(logits, targets)
+        return value
 
 
 class _Joint(nn.Module):

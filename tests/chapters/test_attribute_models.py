@@ -1,39 +1,37 @@
-"""Classifiers of many attributes, on small generated faces and on drawn rectangles in CelebA's layout."""
+"""Small classifiers of many attributes: their training, where they look, and what attributes do to their answers."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.special
 import torch
-from sklearn.metrics import matthews_corrcoef
+from PIL import Image
+from scipy.special import expit
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, matthews_corrcoef
 
-from biaslib import recipes
-from biaslib.chapters import attribute_models
-from biaslib.chapters.attention import EvaluationFaces
+from biaslib import attribution, recipes, training
 from biaslib.chapters.attribute_models import (
+    Attention,
+    EvaluationFaces,
     Experiment,
-    HairSetup,
-    _HairFaces,
-    hair_outcomes,
-    known_attributes,
+    attention_of,
+    effects,
+    per_attribute,
     trained,
+    where_drawn,
 )
-from biaslib.chapters.papers import amplification
-from biaslib.datasets.celeba import ATTRIBUTES, HAIR, HAIR_ATTRIBUTES
+from biaslib.datasets import celebamask
+from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
-from biaslib.metrics import calibrated_thresholds, mean_average_precision
-from biaslib.recipes import CelebA
-from biaslib.store import fingerprint, parallel
+from biaslib.metrics import attention_iou, mask_score
+from biaslib.store import fingerprint
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests import layouts
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 QUICK = Experiment(images=300, size=16, epochs=1)
-IGNORE_WARNING = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
-QUICK_HAIR = HairSetup(epochs=1, size=16, batch=16)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +98,7 @@ def test_a_model_tells_the_asked_for_attributes_and_is_trained_once(monkeypatch)
     assert not torch.equal(first.fc.weight, other.fc.weight)
 
 
-@IGNORE_WARNING
+@pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 def test_photographs_are_part_of_what_a_model_is_kept_by(celeba, tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(celeba))
     photos = replace(QUICK, source="celeba", images=15)
@@ -140,9 +138,9 @@ def test_an_empty_choice_is_refused():
 
 
 def test_the_sources_know_their_group():
-    assert "Clan" in known_attributes("generated")
-    assert "Male" not in known_attributes("generated")
-    assert len(known_attributes("celeba")) == 40
+    assert QUICK.group in QUICK.outputs
+    assert "Male" not in QUICK.outputs
+    assert len(replace(QUICK, source="celeba").outputs) == 40
 
 
 def test_weights_are_part_of_what_a_model_is_kept_by(tmp_path, monkeypatch):
@@ -160,116 +158,218 @@ def test_weights_are_part_of_what_a_model_is_kept_by(tmp_path, monkeypatch):
     assert asked[0].weights == str(tmp_path / "start.safetensors")
 
 
-@pytest.fixture(scope="module")
-def hair_colours(tmp_path_factory):
-    """90 pictures whose colour is the hair's; three of them have two hair colours, three have none."""
-    root = tmp_path_factory.mktemp("faces")
-    rng = np.random.default_rng(0)
-    hair = rng.integers(3, size=90)
-    table = pd.DataFrame({name: rng.random(90) < 0.4 for name in HAIR_ATTRIBUTES})
-    for colour, name in enumerate(HAIR):
-        table[name] = hair == colour
-    table.loc[:2, list(HAIR)] = [True, True, False]
-    table.loc[3:5, list(HAIR)] = False
-    layouts.celeba(root, table)
-    for row, colour in enumerate(hair):
-        path = root / "celeba" / "img_align_celeba" / f"{row + 1:06d}.jpg"
-        layouts.picture(path, size=(89, 109), colour=((20, 20, 20), (240, 230, 120), (120, 70, 30))[colour], inset=0)
-    return root
+ASKED = Experiment(attributes=("Bangs", "Clan", "Eyeglasses"), images=200, size=32, epochs=1)
+FEW = EvaluationFaces(images=40)
+NAMES = ("Bangs", "Clan", "Eyeglasses")
+TABLE = Faces().factors(6, seed=0)
 
 
-@pytest.fixture
-def hair(hair_colours, monkeypatch):
-    monkeypatch.setenv("BIASLIB_DATA", str(hair_colours))
-    return hair_colours
+def made(maps: np.ndarray) -> Attention:
+    """What a model says of faces, with the maps given (N, 3, h, w)."""
+    labels = pd.DataFrame({name: [True] * len(maps) for name in ASKED.outputs})
+    return Attention(ASKED, ASKED.outputs, labels, np.ones(maps.shape[:2], np.float32), maps)
 
 
-@IGNORE_WARNING
-def test_only_faces_with_one_hair_colour_are_used(hair):
-    data = _HairFaces(size=16)
-    samples, labels = data.samples(), data.table().to_numpy()
-    assert len(samples) == len(labels) == 28  # of 30, as each split has one of the three with two and one with none
-    assert labels.shape == (28, 24)
-    everyone = CelebA(size=16).samples()
-    one_colour = everyone.take(np.flatnonzero(everyone.labels[list(HAIR)].sum(axis=1) == 1))
-    np.testing.assert_array_equal(samples.images, one_colour.images)
-    np.testing.assert_array_equal(labels[:, -1], one_colour.labels[list(HAIR)].to_numpy().argmax(axis=1))
-    np.testing.assert_array_equal(labels[:, :-1], one_colour.labels[list(HAIR_ATTRIBUTES)])
-    pd.testing.assert_frame_equal(samples.labels, data.table())
+def test_maps_and_answers_are_the_models():
+    (found,) = attention_of([ASKED], FEW)
+    (model,) = trained([ASKED])
+    faces = FEW.samples(size=32)
+    maps = attribution.grad_cam(model, faces.images, [0, 1, 2], absolute=True)
+    np.testing.assert_allclose(found.maps, maps, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.logits, training.predict(model, faces.images), rtol=1e-4, atol=1e-5)
+    pd.testing.assert_frame_equal(found.labels, faces.labels)
+    np.testing.assert_array_equal(found.predicted["Clan"], found.logits[:, 1] > 0)
 
 
-@IGNORE_WARNING
-def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest_group(hair):
-    first, other = hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
-    assert (len(first.train), first.n_validation, len(first.test)) == (28, 28, 28)
-    np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 23:].argmax(axis=1))
-    np.testing.assert_array_equal(first.test.groups, _HairFaces(size=16, split="test").table()["hair"])
-    assert (first.logits != other.logits).any()
-    stored = attribute_models._hair_answers.compute(QUICK_HAIR)
-    expected = calibrated_thresholds(stored["validation"][:, :23], stored["validation_logits"][:, :23])
-    np.testing.assert_array_equal(first.predicted.attributes, first.logits[:, :23] > expected)
+def test_scores_compare_with_the_group_and_with_regions():
+    maps = np.random.default_rng(0).random((4, 3, 4, 4)).astype(np.float32)
+    found = made(maps)
+    for attribute in range(3):
+        np.testing.assert_allclose(found.scores[:, attribute], attention_iou(maps[:, attribute], maps[:, 1]))
+    np.testing.assert_allclose(found.scores[:, found.of("Clan")], 1, rtol=1e-6)
+    region = np.zeros((4, 8, 8), bool)
+    region[:3, :4] = True
+    np.testing.assert_allclose(found.mask_scores(region)[:, 2], mask_score(maps[:, 2], region))
+    assert np.isnan(found.mask_scores(region)[3]).all()  # the region is absent
 
 
-@IGNORE_WARNING
-def test_what_can_be_seen_is_learnt(hair):
-    (found,) = hair_outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
-    assert np.mean(found.predicted.groups == found.test.groups) > 0.9
+def test_an_average_map_counts_every_image_alike_and_leaves_empty_maps_out():
+    maps = np.zeros((3, 3, 2, 2), np.float32)
+    maps[0, 0, 0, 0], maps[1, 0, 1, 1] = 1, 100
+    found = made(maps)
+    np.testing.assert_allclose(found.average_map("Bangs"), [[0.5, 0], [0, 0.5]])
+    np.testing.assert_allclose(found.average_map("Bangs", np.array([True, False, True])), [[1, 0], [0, 0]])
+    assert np.isnan(found.average_map("Clan")).all()
+    with pytest.raises(BiaslibError, match="has no 'Wavy_Hair': it tells Bangs, Clan, Eyeglasses"):
+        found.of("Wavy_Hair")
 
 
-@IGNORE_WARNING
-def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair, monkeypatch):
-    before = hair_outcomes([QUICK_HAIR])[0]
-
-    def refuse(*arguments, **options):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(parallel, "workers", refuse)
-    np.testing.assert_array_equal(hair_outcomes([QUICK_HAIR])[0].logits, before.logits)
-    path = hair / "celeba" / "img_align_celeba" / "000010.jpg"
-    picture = path.read_bytes()
-    path.unlink()
-    with pytest.raises(AssertionError, match="trained again"):
-        hair_outcomes([QUICK_HAIR])
-    path.write_bytes(picture)
+def test_effects_are_the_differences_of_two_worlds():
+    experiments = [ASKED, replace(ASKED, seed=1)]
+    several = effects(experiments, FEW, ["Eyeglasses", "Smiling"])
+    table = FEW.factors()
+    for cause, found in several.items():
+        assert found.shape == (2, 40, 3)
+        on, off = (Faces().render(table.assign(**{cause: value}), size=32).images for value in (True, False))
+        for model, effect in zip(trained(experiments), found, strict=True):
+            wanted = expit(training.predict(model, on)) - expit(training.predict(model, off))
+            np.testing.assert_allclose(effect, wanted, atol=1e-5)
 
 
-@IGNORE_WARNING
-def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
+def test_faces_with_masks_are_asked_about_without_labels(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    assert len(amplification.missing_faces()) == 3
-    with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing: .*non-commercial"):
-        hair_outcomes([QUICK_HAIR])
+    folder = tmp_path / "CelebAMask-HQ" / "pairs" / "test"
+    for number in range(3):
+        layouts.picture(folder / "images" / f"{number}.jpg", size=(64, 64), colour=(90, 0, 0))
+        (folder / "masks").mkdir(exist_ok=True)
+        Image.fromarray(np.full((64, 64), 1 + number, np.uint8)).save(folder / "masks" / f"{number}.png")
+    (found,) = attention_of([ASKED], EvaluationFaces(source="celebamask-pairs", images=2))
+    assert len(found.labels) == len(found.maps) == 2
+    masks = EvaluationFaces(source="celebamask-pairs").samples(size=32).masks
+    assert set(masks) == set(celebamask.REGIONS)
+    assert masks["skin"][0].all()
+    assert masks["nose"][1].all()
 
 
-@IGNORE_WARNING
-def test_the_tables_of_amplification(hair, monkeypatch):
-    monkeypatch.setattr(amplification, "HairSetup", lambda **options: replace(QUICK_HAIR, **options))
-    tables = amplification.compute_trained(models=2, epochs=1)
-    joint = tables["joint"].set_index(["kind", "sets", "sign"])
-    assert len(joint) == 15
-    assert (joint["models"] == 2).all()
-    assert joint.loc[joint["n_sets"] == 0, "value"].isna().all()  # few drawn faces share a whole label set
-    joint = joint[joint["n_sets"] > 0]
-    assert len(joint) >= 9
-    assert (joint.loc[["group_to_attribute", "attribute_to_group"], "perfect"] == 0).all()
-    assert joint.loc[("undirected", "all", "absolute"), "perfect"] > 0
-    assert (joint["low"] <= joint["value"]).all()
-    quality = tables["joint_quality"].set_index("what")
-    assert quality.index.tolist() == ["mAP", *HAIR]
-    assert quality["value"].between(0, 1).all()
-    found = hair_outcomes([QUICK_HAIR])[0]
-    right = found.predicted.groups == found.test.groups
-    by_colour = [right[found.test.groups == colour].mean() for colour in range(3)]
-    other = hair_outcomes([replace(QUICK_HAIR, seed=1)])[0]
-    right = other.predicted.groups == other.test.groups
-    expected = [(a + right[found.test.groups == c].mean()) / 2 for c, a in enumerate(by_colour)]
-    assert quality.loc[list(HAIR), "value"].tolist() == pytest.approx(expected)
-    precision = [
-        mean_average_precision(
-            np.column_stack([model.test.attributes, np.eye(3)[model.test.groups]]),
-            np.column_stack([model.logits[:, :23], scipy.special.softmax(model.logits[:, 23:], axis=1)]),
-        ).mean
-        for model in (found, other)
-    ]  # over the hair colours too, as the released code has it
-    assert quality.loc["mAP", "value"] == pytest.approx(np.mean(precision), abs=1e-6)
-    assert tables["joint_images"]["images"].tolist() == [28, 28, 28]
+def test_what_cannot_be_asked():
+    with pytest.raises(BiaslibError, match="source must be generated, celeba or celebamask-pairs, not 'imagenet'"):
+        EvaluationFaces(source="imagenet")
+    with pytest.raises(BiaslibError, match="Only generated faces have factors, not those of celeba"):
+        EvaluationFaces(source="celeba").factors()
+    with pytest.raises(BiaslibError, match="one size with the same outputs"):
+        effects([ASKED, replace(ASKED, size=16)], FEW, ["Clan"])
+    with pytest.raises(BiaslibError, match="no factor 'Beard'"):
+        effects([ASKED], FEW, ["Beard"])
+
+
+def test_models_differ_and_share_their_test_faces():
+    first, other = attention_of([ASKED, replace(ASKED, seed=1)], FEW)
+    pd.testing.assert_frame_equal(first.labels, other.labels)
+    assert not torch.equal(torch.from_numpy(first.maps), torch.from_numpy(other.maps))
+
+
+def answered(logits: np.ndarray, labels: pd.DataFrame, maps: np.ndarray | None = None) -> Attention:
+    """What a model says of N faces: logits (N, 3), maps (N, 3, h, w)."""
+    maps = np.ones((len(logits), 3, 2, 2), np.float32) if maps is None else maps
+    return Attention(Experiment(attributes=NAMES), NAMES, labels, logits, maps)
+
+
+def random_faces(models: int, n: int = 60) -> tuple[list[Attention], pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    labels = pd.DataFrame(rng.random((n, 3)) < (0.2, 0.5, 0.4), columns=list(NAMES))
+    logits = [rng.normal(size=(n, 3)) + labels.to_numpy() for _ in range(models)]
+    return [answered(one, labels, rng.random((n, 3, 4, 4)).astype(np.float32)) for one in logits], labels
+
+
+def test_a_case_by_hand():
+    labels = pd.DataFrame({"Bangs": [1, 1, 0, 0], "Clan": [1, 0, 1, 0], "Eyeglasses": [1, 0, 0, 0]}).astype(bool)
+    #                     Bangs right but for the last one; Clan always right; Eyeglasses on everybody
+    logits = np.array([[1, 1, 1], [1, -1, 1], [-1, 1, 1], [1, -1, 1]], float)
+    maps = np.zeros((4, 3, 1, 2), np.float32)
+    maps[:, 1, 0] = [1, 1]  # Clan everywhere
+    maps[:, 0, 0] = [1, 0]  # Bangs on one side: 4 * .5 / (1 + .5 + 2 * .5) = .8
+    table = per_attribute([answered(logits, labels, maps)])
+    assert list(table.index) == list(NAMES)
+    bangs = table.loc["Bangs"]
+    assert bangs["score"].estimate == pytest.approx(0.8)
+    assert bangs["mcc"].estimate == pytest.approx(-1 / np.sqrt(3))
+    assert bangs["absolute_mcc"].estimate == pytest.approx(1 / np.sqrt(3))
+    assert bangs["worst_group_accuracy"].estimate == 0
+    assert bangs["balanced_accuracy"].estimate == 0.75
+    assert (bangs["models"], bangs["maps"], bangs["constant"]) == (1, 4, 0)
+    glasses = table.loc["Eyeglasses"]
+    assert (glasses["maps"], glasses["constant"]) == (0, 1)
+    for column in ("score", "mcc", "absolute_mcc"):
+        assert np.isnan(glasses[column].estimate)
+        assert np.isnan(table.loc["Clan", column].estimate)
+    assert table.loc["Clan", "worst_group_accuracy"].estimate == 1
+
+
+def test_agrees_with_scikit_learn_and_with_the_metrics():
+    found, labels = random_faces(4)
+    table = per_attribute(found)
+    for at, name in ((0, "Bangs"), (2, "Eyeglasses")):
+        row, truth = table.loc[name], labels[name]
+        said = [one.logits[:, at] for one in found]
+        mccs = [matthews_corrcoef(one.logits[:, 1] > 0, one.logits[:, at] > 0) for one in found]
+        assert row["mcc"].estimate == pytest.approx(np.mean(mccs))
+        assert row["absolute_mcc"].estimate == pytest.approx(abs(np.mean(mccs)))
+        balanced = np.mean([balanced_accuracy_score(truth, one > 0) for one in said])
+        assert row["balanced_accuracy"].estimate == pytest.approx(balanced)
+        scores = [attention_iou(one.maps[:, at], one.maps[:, 1]) for one in found]
+        assert row["score"].estimate == pytest.approx(np.mean(scores))
+        assert row["score"].n == row["maps"] == 4 * 60
+        assert row["score"].low < row["score"].estimate < row["score"].high
+        groups = 2 * truth + labels["Clan"]
+        worst = [min(((one > 0) == truth)[groups == g].mean() for g in range(4)) for one in said]
+        assert row["worst_group_accuracy"].estimate == pytest.approx(np.mean(worst))
+    # equally many positives: AP_N is the usual one
+    alike = [answered(one.logits, labels.assign(Bangs=labels["Clan"], Eyeglasses=labels["Clan"])) for one in found]
+    usual = np.mean([average_precision_score(labels["Clan"], one.logits[:, 0]) for one in found])
+    assert per_attribute(alike).loc["Bangs", "average_precision"].estimate == pytest.approx(usual)
+
+
+def test_the_order_of_models_and_the_size_of_maps_do_not_matter():
+    found, labels = random_faces(3)
+    larger = [answered(one.logits, labels, 7 * one.maps) for one in reversed(found)]
+    for column in ("score", "mcc", "worst_group_accuracy", "average_precision"):
+        before, after = ([value.estimate for value in per_attribute(models)[column]] for models in (found, larger))
+        np.testing.assert_allclose(before, after, rtol=1e-6)
+
+
+def test_empty_maps_are_counted_and_faces_without_labels_have_no_accuracy():
+    found, labels = random_faces(2)
+    found[0].maps[:5, 2] = 0
+    unlabelled = [answered(one.logits, pd.DataFrame(index=range(60)), one.maps) for one in found]
+    row = per_attribute(unlabelled).loc["Eyeglasses"]
+    assert (row["maps"], row["score"].n, row["score"].undefined) == (115, 115, 5)
+    assert np.isfinite(row["mcc"].estimate)
+    for column in ("worst_group_accuracy", "average_precision", "balanced_accuracy"):
+        assert np.isnan(row[column].estimate)
+    nobody = [answered(one.logits, labels.assign(Bangs=False), one.maps) for one in found]
+    assert np.isnan(per_attribute(nobody).loc["Bangs", "average_precision"].estimate)
+
+
+def test_models_that_cannot_be_compared_are_refused():
+    (one, _), labels = random_faces(2)
+    fewer = Attention(one.experiment, NAMES[:2], labels, one.logits[:, :2], one.maps[:, :2])
+    with pytest.raises(BiaslibError, match="different attributes"):
+        per_attribute([one, fewer])
+    with pytest.raises(BiaslibError, match="of different faces"):
+        per_attribute([one, answered(one.logits, ~labels, one.maps)])
+
+
+def test_it_is_the_difference_of_two_pictures():
+    found = where_drawn(TABLE, ["Wearing_Hat", "Clan"], size=32)
+    assert found.shape == (6, 2, 32, 32)
+    for at, name in enumerate(("Wearing_Hat", "Clan")):
+        images = [Faces().render(TABLE.assign(**{name: value}), size=32).images.astype(int) for value in (False, True)]
+        np.testing.assert_allclose(found[:, at], abs(images[1] - images[0]).mean(-1) / 255, atol=1e-6)
+
+
+def test_a_hat_is_above_a_mouth_and_the_value_that_is_drawn_does_not_matter():
+    found = where_drawn(TABLE, ["Wearing_Hat", "Wearing_Lipstick"], size=32)
+    rows = (found.sum(3) * np.arange(32)).sum(2) / found.sum((2, 3))
+    assert (rows[:, 0] < 12).all()
+    assert (rows[:, 1] > 18).all()
+    np.testing.assert_array_equal(where_drawn(TABLE.assign(Wearing_Hat=True), ["Wearing_Hat"], size=32), found[:, :1])
+
+
+def test_a_coarse_grid_holds_the_means_of_its_cells():
+    fine, coarse = (where_drawn(TABLE, ["Eyeglasses"], size=32, grid=grid) for grid in (None, 8))
+    assert coarse.shape == (6, 1, 8, 8)
+    np.testing.assert_allclose(coarse[2, 0, 3, 5], fine[2, 0, 12:16, 20:24].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "grid", "sentence"),
+    [
+        (["Hat"], None, "'Hat' is no binary column"),
+        (["skin"], None, "'skin' is no"),
+        (["Clan"], 5, "divide the size, 32"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(attributes, grid, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        where_drawn(TABLE, attributes, size=32, grid=grid)

@@ -10,8 +10,7 @@ from scipy.special import expit
 
 from biaslib import training
 from biaslib.chapters import attribute_models, face_generators, latent_audit
-from biaslib.chapters.attention import EvaluationFaces
-from biaslib.chapters.attribute_models import Experiment
+from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.latent import BALANCED_ON, CodeRequest, audit_directions
 from biaslib.chapters.latent_audit import (
     STEP,

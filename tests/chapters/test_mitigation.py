@@ -5,7 +5,7 @@ import pytest
 
 from biaslib.chapters import mitigation
 from biaslib.chapters.mitigation import METHODS, RULES, Setting
-from biaslib.chapters.scene_models import SceneSetup, maker_scores, outcomes
+from biaslib.chapters.scene_models import SceneSetup, outcomes
 from biaslib.metrics import bias_amplification
 
 TINY = {
@@ -43,7 +43,7 @@ def test_what_is_told_or_borrowed_is_no_measurement(found):
     assert len(told) == len(mitigation.MEASURES)
     kept = values(table, "Original", "attribute_to_group")
     for method in ("Adversarial", *RULES):
-        np.testing.assert_array_equal(decided[method].predicted.groups, maker_scores(original).argmax(axis=1))
+        np.testing.assert_array_equal(decided[method].predicted.groups, original.maker_scores().argmax(axis=1))
         borrowed = values(table, method, "attribute_to_group")
         assert borrowed.equals(kept[borrowed.index])
 
@@ -68,7 +68,7 @@ def test_only_resampling_has_two_references(found):
 def test_no_errors_cost_nothing_in_a_direction(found):
     _, table, _, _ = found
     compared = table[
-        table.measure.isin(mitigation.COMPARED) & (table.reference == "own") & table.method.isin(list(METHODS))
+        table.measure.isin(mitigation._COMPARED) & (table.reference == "own") & table.method.isin(list(METHODS))
     ]
     assert (compared[compared.kind != "undirected"].no_errors == 0).all()
     assert (compared[compared.kind == "undirected"].no_errors != 0).all()

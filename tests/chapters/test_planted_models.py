@@ -76,7 +76,7 @@ def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
 
 def test_photos_are_drawn_by_the_world_of_their_split(monkeypatch):
     asked = []
-    monkeypatch.setitem(recipes.PHOTOS, "pets", (lambda split: asked.append(split) or USE_CASES["pets"].world, (), ()))
+    monkeypatch.setitem(recipes._PHOTOS, "pets", (lambda split: asked.append(split) or USE_CASES["pets"].world, (), ()))
     monkeypatch.setattr(Drawn, "fingerprint", lambda _: "")
     recipes._photos.cache_clear()
     setting = replace(TINY, source="photos")

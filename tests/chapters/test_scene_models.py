@@ -3,11 +3,13 @@ import pytest
 
 from biaslib import recipes, training
 from biaslib.chapters import scene_models
-from biaslib.chapters.scene_models import WIDTH, Outcome, SceneSetup
+from biaslib.chapters.scene_models import Outcome, SceneSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
 from biaslib.mitigation.resampling import imbalance
+from biaslib.worlds.scenes import OBJECTS
 
+WIDTH = len(OBJECTS)
 TINY = {"images": 240, "validation_images": 120, "test_images": 160, "size": 32, "epochs": 1, "eps": 0.1}
 
 
@@ -31,14 +33,14 @@ def outcome(n_groups=2, seed=0, **changes):
 def test_every_training_is_run_and_read_back(n_groups):
     kinds = ["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
     setups = [SceneSetup(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]
-    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models.answers(e)), setups), strict=True))
+    found = dict(zip(kinds, map(lambda e: scene_models._outcome(e, scene_models._answers(e)), setups), strict=True))
     original = found["original"]
     for kind, one in found.items():
         assert one.test_logits.shape == (160, one.setup.objective().outputs)
         np.testing.assert_array_equal(one.test.attributes, original.test.attributes)
         np.testing.assert_array_equal(one.original.groups, original.original.groups)
         assert 0 < one.probe < 1
-        said = scene_models.predicted(one, groups=scene_models.predicted(original).groups)
+        said = one.predicted(groups=original.predicted().groups)
         assert np.isfinite(bias_amplification(one.train, one.test, said, max_size=2).mean), kind
     train = found["oversampling"].train
     assert imbalance(train.attributes, train.groups).max() <= 0.1
@@ -52,7 +54,7 @@ def test_every_training_is_run_and_read_back(n_groups):
 
 def test_one_setup_one_result():
     setup = SceneSetup(**TINY)
-    one, other = scene_models.answers.compute(setup), scene_models.answers.compute(setup)
+    one, other = scene_models._answers.compute(setup), scene_models._answers.compute(setup)
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
@@ -69,28 +71,26 @@ def test_robots_of_another_size_are_seen_by_the_same_model(monkeypatch):
 
 def test_thresholds_come_from_validation_and_makers_are_the_likeliest():
     one = outcome()
-    said = scene_models.predicted(one)
+    said = one.predicted()
     np.testing.assert_array_equal(said.groups, one.test_logits[:, WIDTH:].argmax(axis=1))
     for column in range(WIDTH):
         ranked = np.sort(one.validation_logits[:, column])[::-1]
         threshold = ranked[one.validation.attributes[:, column].sum()]
         np.testing.assert_array_equal(said.attributes[:, column], one.test_logits[:, column] > threshold)
-    np.testing.assert_allclose(np.exp(scene_models.maker_scores(one)).sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(one.maker_scores()).sum(axis=1), 1)
 
 
 def test_constraints_start_from_the_plain_predictions():
     one = outcome(n_groups=3)
-    loose = scene_models.constrained(one, margin=1.0)
-    plain = scene_models.predicted(one)
+    loose = one.constrained(margin=1.0)
+    plain = one.predicted()
     np.testing.assert_array_equal(loose.attributes, plain.attributes)
     np.testing.assert_array_equal(loose.groups, plain.groups)
 
 
 def test_resampled_sets_get_about_as_many_steps():
-    assert scene_models._epochs(12, 1000, 1000) == 12
-    assert scene_models._epochs(12, 1000, 3000) == 4
-    assert scene_models._epochs(12, 1000, 500) == 24
-    assert scene_models._epochs(12, 1000, 10**6) == 1
+    assert SceneSetup(images=200, epochs=6).recipe.training.epochs == 6
+    assert SceneSetup(training="oversampling", images=200, epochs=1, eps=0.2).recipe.training.epochs == 1
     repaired = SceneSetup(training="data_repair", images=200, epochs=6).recipe
     assert (len(repaired.table()), repaired.training.epochs) == (100, 12)
 
@@ -98,7 +98,7 @@ def test_resampled_sets_get_about_as_many_steps():
 def test_what_a_model_does_not_predict_is_said():
     one = outcome(training="adversarial")
     with pytest.raises(BiaslibError, match="adversarial training does not predict the maker"):
-        scene_models.predicted(one)
+        one.predicted()
     with pytest.raises(BiaslibError, match="training must be one of original, oversampling"):
         SceneSetup(training="none")
     assert isinstance(one, Outcome)

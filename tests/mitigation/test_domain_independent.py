@@ -6,7 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.mitigation import DomainIndependent, domain_scores
-from biaslib.mitigation.domain_independent import RULES
+from biaslib.mitigation.domain_independent import _RULES
 
 LOGITS = np.array([[1.0, -2.0, 3.0, 4.0], [0.0, 5.0, -1.0, 2.0]])  # two images, two groups of two attributes
 
@@ -27,7 +27,7 @@ def test_the_four_rules_by_hand():
         return 1 / (1 + np.exp(-np.array(x)))
 
     groups = np.array([1, 0])
-    found = {rule: domain_scores(LOGITS, rule, n_groups=2, groups=groups) for rule in RULES}
+    found = {rule: domain_scores(LOGITS, rule, n_groups=2, groups=groups) for rule in _RULES}
     np.testing.assert_allclose(found["conditional"], [[3, 4], [0, 5]])
     np.testing.assert_allclose(found["max"], [[3, 4], [0, 5]])
     np.testing.assert_allclose(found["sum_of_logits"], [[2, 1], [-0.5, 3.5]])
@@ -40,7 +40,7 @@ def test_huge_logits_do_not_overflow():
 
 
 def test_only_the_conditional_rule_looks_at_the_group():
-    others = [rule for rule in RULES if rule != "conditional"]
+    others = [rule for rule in _RULES if rule != "conditional"]
     for rule in others:
         told = domain_scores(LOGITS, rule, n_groups=2, groups=np.array([0, 0]))
         np.testing.assert_array_equal(told, domain_scores(LOGITS, rule, n_groups=2))

@@ -13,7 +13,7 @@ import torch
 from biaslib import models, store, training
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.training import TrainingConfig, loop, steps
+from biaslib.training import TrainingConfig, loop
 from biaslib.training import config as training_config
 from tests.damage import DAMAGES
 
@@ -34,7 +34,7 @@ def same_weights(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
 
 
-@pytest.mark.parametrize("optimiser", steps.OPTIMISERS)
+@pytest.mark.parametrize("optimiser", training_config._CHOICES["optimiser"])
 def test_every_optimiser_learns_brightness(optimiser):
     samples = bright_or_dark()
     rate = {"sgd": 0.05, "rmsprop": 1e-3}.get(optimiser, 4e-3)
@@ -305,7 +305,7 @@ def test_an_objective_sees_channels_first_whatever_the_architecture_has():
 
 def test_auto_precision_learns_as_float32_does():
     samples = bright_or_dark()
-    for precision in training_config._PRECISIONS:
+    for precision in training_config._CHOICES["precision"]:
         model = training.fit(samples, samples.labels["bright"], config(precision=precision, epochs=6))
         assert (training.predict(model, samples.images).argmax(1) == samples.labels["bright"]).mean() > 0.95
         assert next(model.parameters()).dtype == torch.float32
@@ -313,10 +313,10 @@ def test_auto_precision_learns_as_float32_does():
 
 @pytest.mark.parametrize(("architecture", "gains"), [("small", True), ("small_mobilenet", False)])
 def test_auto_precision_spares_a_cpu_what_it_has_no_fast_kernels_for(monkeypatch, architecture, gains):
-    monkeypatch.setattr(steps, "_has_bfloat16", lambda device: True)
+    monkeypatch.setattr(training_config, "_has_bfloat16", lambda device: True)
     network = models.build(architecture, 2)
     for precision, wanted in (("auto", gains), ("bfloat16", True), ("float32", False)):
-        with steps.autocast(network, precision, torch.device("cpu")):
+        with training_config.autocast(network, precision, torch.device("cpu")):
             assert torch.is_autocast_enabled("cpu") == wanted, precision
 
 

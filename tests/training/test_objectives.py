@@ -23,11 +23,11 @@ def test_joint_is_the_mean_over_all_targets():
 def test_balanced_losses_weigh_rare_answers_by_hand():
     classes = CrossEntropy(outputs=2)
     targets = classes.checked(np.array([0, 0, 0, 1]))
-    assert classes.criterion(targets, MAPS).weight.tolist() == pytest.approx([2 / 3, 2])
+    assert classes.criterion(targets, MAPS).loss.weight.tolist() == pytest.approx([2 / 3, 2])
     binary = Binary(outputs=1)
     targets = binary.checked(np.array([[1], [0], [0], [0]]))
-    assert binary.criterion(targets, MAPS).pos_weight.tolist() == [3]
-    assert Binary(outputs=1, balanced=False).criterion(targets, MAPS).pos_weight is None
+    assert binary.criterion(targets, MAPS).loss.pos_weight.tolist() == [3]
+    assert Binary(outputs=1, balanced=False).criterion(targets, MAPS).loss.pos_weight is None
 
 
 @pytest.mark.parametrize(

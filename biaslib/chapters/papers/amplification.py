@@ -13,7 +13,8 @@ import pandas as pd
 import scipy.special
 import scipy.stats
 
-from biaslib.chapters.attribute_models import HairOutcome, HairSetup, hair_outcomes
+from biaslib.chapters import page
+from biaslib.chapters.hair_models import HairOutcome, HairSetup, hair_outcomes
 from biaslib.chapters.papers import scenes
 from biaslib.datasets import celeba, published, registry
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
@@ -23,7 +24,7 @@ from biaslib.metrics.amplification.scores import Kind
 from biaslib.statistics import holm, interval
 from biaslib.store import parallel
 
-Grouping = Literal["hair", "Male"]
+_Grouping = Literal["hair", "Male"]
 
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
@@ -55,56 +56,31 @@ def missing_faces() -> list[str]:
 
 
 def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
-    """Every table about what was released.
+    """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.tables`.
 
-    Args:
-        models: how many of the 20 released ResNet-50s.
-        folds: as `scenes.captioners` takes it.
-        seed: of the bootstraps.
-
-    Returns:
-        * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value
-          (mean over models), low, high, models, perfect (the value of predictions without an error), p (t test of the
-          models' values against `perfect`, Holm-corrected over this table), n_sets and n_never_predicted (means over
-          models);
-        * `faces_single`: the undirected change of each single attribute and each group it goes with in training:
-          grouping, attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the
-          grouping);
-        * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one
-          group predicted, mean over models);
-        * `wording`, `captioners`, `ratios` and `constraints`: see the functions of these names in `papers.scenes`.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
+    * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value (mean
+      over models), low, high, models, perfect (the value of predictions without an error), p (t test of the models'
+      values against `perfect`, Holm-corrected over this table), n_sets and n_never_predicted (means over models);
+    * `faces_single`: the undirected change of each single attribute and each group it goes with in training: grouping,
+      attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
+    * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
+      predicted, mean over models);
+    * `wording`, `captioners`, `ratios` and `constraints`: see `papers.scenes`.
     """
-    ratios = scenes.ratios()
-    tables = {
-        **_faces(models, seed),
-        "wording": scenes.wording(seed=seed),
-        "captioners": scenes.captioners(folds=folds, seed=seed),
-        "ratios": ratios,
-        "constraints": scenes.constraints(ratios, seed=seed),
-    }
+    tables = _faces(models, seed) | scenes.tables(folds=folds, seed=seed)
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
 def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Every table about joint classifiers of CelebA's faces, which are trained where the store lacks them.
 
-    Args:
-        models: how many; they differ in their seed.
-        epochs: of each training.
-        seed: of the first model, and of the bootstrap.
+    The models differ in their seed; `seed` is that of the first one.
 
-    Returns:
-        * `joint`: one row for each kind, sets and sign as in `faces` of `compute`, p Holm-corrected over it;
-        * `joint_quality`: what, value, low, high, models: the mAP over the attributes and the three hair colours, which
-          the released code averages together, and for each hair colour the share of its faces that are predicted to
-          have it; in [0, 1];
-        * `joint_images`: split, images.
-
-    Raises:
-        BiaslibError: where CelebA's files are missing or damaged.
+    * `joint`: one row for each kind, sets and sign as in `faces` of `compute`, p Holm-corrected over it;
+    * `joint_quality`: what, value, low, high, models: the mAP over the attributes and the three hair colours, which the
+      released code averages together, and for each hair colour the share of its faces that are predicted to have it;
+      in [0, 1];
+    * `joint_images`: split, images.
     """
     outcomes = hair_outcomes([HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
     train, test = outcomes[0].train, outcomes[0].test
@@ -122,18 +98,14 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
-def _group_of(table: pd.DataFrame, grouping: Grouping) -> np.ndarray:
-    """The group of each image: 0, 1, 2 for black, blond, brown hair, or 0, 1 for not and for annotated `Male`.
-
-    Returns:
-        (N,) int; -1 where not exactly one of the three hair colours is given.
-    """
+def _group_of(table: pd.DataFrame, grouping: _Grouping) -> np.ndarray:
+    """(N,) 0, 1, 2 for black, blond, brown hair, -1 where it is not exactly one; or 0, 1 for not and for `Male`."""
     if grouping == "Male":
         return table["Male"].to_numpy().astype(np.int64)
     return celeba.hair_colour(table)
 
 
-def _labels(table: pd.DataFrame, grouping: Grouping, keep: np.ndarray) -> Labels:
+def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Labels:
     """The images to keep, as labels: the paper's 23 attributes, or the 22 besides `Male` where that is the group."""
     names = [name for name in HAIR_ATTRIBUTES if name != grouping]
     attributes = np.ascontiguousarray(table.loc[keep, names].to_numpy())
@@ -151,13 +123,11 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 
 
 def _of_one_model(
-    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: Grouping
+    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping
 ) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     """What one model amplifies, on the test images for which labels and predictions give exactly one group.
 
-    Returns:
-        the rows of `_measured`, the undirected changes of single attributes (attribute, group, train_bias, predicted,
-        d), and the number of images.
+    The rows of `_measured`, the undirected changes of single attributes, and the number of images.
     """
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     three = (
@@ -167,11 +137,7 @@ def _of_one_model(
     )
     cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
     cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
-    return (
-        _measured(*three),
-        cells[["attribute", "group", "train_bias", "predicted", "d"]],
-        int(keep.sum()),
-    )
+    return _measured(*three), cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
 
 
 def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
@@ -179,7 +145,7 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     train, test = published.training_labels(), published.annotated_labels()
     predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
     values, single, images = [], [], []
-    for grouping in get_args(Grouping):
+    for grouping in get_args(_Grouping):
         with parallel.workers() as (executor, _):
             jobs = [executor.submit(_of_one_model, train, test, model, grouping) for model in [test, *predictions]]
             (perfect, _, n_test), *measured = [job.result() for job in jobs]
@@ -190,25 +156,15 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
-    return {
-        "faces": table,
-        "faces_single": pd.concat(single, ignore_index=True),
-        "faces_images": pd.DataFrame(images),
-    }
+    return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}
 
 
 def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The rows of `_measured` of several models in one table, with intervals, beside predictions without an error.
-
-    Returns:
-        kind, sets, sign, value (mean over models), low, high, models, perfect, p (t test of the models' values against
-        `perfect`, not corrected), n_sets and n_never_predicted (means over models).
-    """
+    """The rows of `_measured` of several models as `compute` says of `faces`; p is not corrected."""
     table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
     values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
-    spans = [interval(column, seed=seed) for column in values.T]
-    table["value"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
-    table["models"] = len(rows)
+    spans: list[Any] = [interval(column, seed=seed) for column in values.T]
+    table = page.unpacked(table.assign(value=spans)).drop(columns="n").assign(models=len(rows))
     for name in ("n_sets", "n_never_predicted"):
         table[name] = np.mean([model[name] for model in rows], axis=0)
     with warnings.catch_warnings():
@@ -220,9 +176,8 @@ def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int)
 
 def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
     by_cell = pd.concat(cells).groupby(["attribute", "group"])
-    table = by_cell[["train_bias", "predicted"]].mean()
-    spans = [interval(part, seed=seed) for _, part in by_cell["d"]]
-    table["d"], table["low"], table["high"] = np.array([(s.estimate, s.low, s.high) for s in spans]).T
+    changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
+    table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
     table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
     return table.reset_index()
 
@@ -239,6 +194,5 @@ def _quality(outcomes: Sequence[HairOutcome], seed: int) -> pd.DataFrame:
     for group, name in enumerate(HAIR):
         right = [model.predicted.groups[test.groups == group] == group for model in outcomes]
         values[name] = [float(np.mean(of_model)) for of_model in right]
-    spans = {name: interval(of_models, seed=seed, bounds=(0, 1)) for name, of_models in values.items()}
-    rows = [(name, span.estimate, span.low, span.high, span.n) for name, span in spans.items()]
-    return pd.DataFrame(rows, columns=["what", "value", "low", "high", "models"])
+    spans = [interval(of_models, seed=seed, bounds=(0, 1)) for of_models in values.values()]
+    return page.unpacked(pd.DataFrame({"what": list(values), "value": spans})).rename(columns={"n": "models"})

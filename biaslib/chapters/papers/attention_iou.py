@@ -37,24 +37,15 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     """Every table of the chapter, by name.
 
     `mustache` has Mustache's heatmap score by group (supplement F, Fig. 11), `subgroups` heatmap scores after training
-    on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention".
-
-    Args:
-        min_share: a group below this share of the test set does not count towards the worst one (Fig. 2: 1 %).
-        resamples: bootstrap draws behind each interval.
-        seed: of the bootstrap.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
+    on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention". A group below `min_share` of the
+    test set does not count towards the worst one (Fig. 2: 1 %).
     """
     resnet = _attributes("resnet", min_share, resamples, seed)
     efficientnet = _attributes("efficientnet", min_share, resamples, seed)
     own = _regions()
     mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
-    varied = pd.concat(
-        [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")],
-        ignore_index=True,
-    )
+    parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
+    varied = pd.concat(parts, ignore_index=True)
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
@@ -73,11 +64,7 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
 def residuals(attributes: pd.DataFrame) -> pd.Series:
     """Distance of each attribute's heatmap score from the straight line through all, in residual standard deviations.
 
-    Args:
-        attributes: columns attribute, mcc, heatmap.
-
-    Returns:
-        indexed by attribute; NaN where fewer than three attributes, or all with one mcc, leave no residuals.
+    From columns attribute, mcc, heatmap; NaN where fewer than three attributes, or all with one mcc, leave none.
     """
     mcc, heatmap = (attributes[column].to_numpy(float) for column in ("mcc", "heatmap"))
     if len(mcc) < 3 or np.ptp(mcc) == 0:
@@ -93,12 +80,10 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
     draws both, widened for the few models as in `statistics.interval`); those of released scores, of which only mean
     and deviation are known, cover new models only.
 
-    Returns:
-        columns attribute; label_mcc (with Male, as annotated); mcc (absolute value of the mean over models, predicted
-        attribute with predicted Male), mcc_sd, mcc_low, mcc_high; accuracy; wga (accuracy averaged over models, in
-        the worst group that is large enough), wga_sd, wga_low, wga_high, worst_group ("TF": attribute annotated true,
-        Male false), worst_n; the same with any_ before the name where groups of every size count; heatmap (score with
-        Male's map), heatmap_sd, heatmap_low, heatmap_high.
+    Columns attribute; label_mcc (with Male, as annotated); mcc (absolute value of the mean over models, predicted
+    attribute with predicted Male); accuracy; wga (accuracy averaged over models, in the worst group that is large
+    enough), worst_group ("TF": attribute annotated true, Male false), worst_n; the same with any_ before the name where
+    groups of every size count; heatmap (score with Male's map). mcc, wga and heatmap have _sd, _low, _high.
     """
     labels = published.annotated_labels()
     predicted = published.predictions(backbone)
@@ -134,9 +119,8 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 def _regions() -> pd.DataFrame:
     """The 17 attributes that have a region of their own (Figs. 2 and 10).
 
-    Returns:
-        columns attribute, region, mask (score of the own region), mask_sd, mask_low, mask_high (over models), and
-        from the authors' figure notebook ap_n (normalised average precision), ap_n_sd.
+    Columns attribute, region, mask (score of the own region), mask_sd, mask_low, mask_high (over models), and from the
+    authors' figure notebook ap_n (normalised average precision), ap_n_sd.
     """
     scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
     own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
@@ -149,8 +133,7 @@ def _regions() -> pd.DataFrame:
 def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """Kendall's tau between the training set's MCC with Male and the heatmap score, for all images and by group.
 
-    Returns:
-        columns attribute, group, tau, low, high, n (training sets) and p (exact test, Holm-corrected over the rows).
+    With n training sets, and p of the exact test, Holm-corrected over the rows.
     """
     rows = []
     for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
@@ -183,13 +166,11 @@ def _trends(
 
 
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
-    """One row for each bias and backbone (Figs. 7 and 12).
+    """One row for each bias (percent) and backbone (Figs. 7 and 12).
 
-    Returns:
-        columns backbone, bias (percent), models; bird and background (mask scores) with _sd, _low, _high; wga and
-        wga_sd as typed in the authors' figure notebook; landbirds and waterbirds (accuracy on the released
-        predictions) with _low, _high; unused (bird score of files that no released figure reads; ResNet only) and
-        unused_sd.
+    Columns backbone, bias, models; bird and background (mask scores) with _sd, _low, _high; wga and wga_sd as typed in
+    the authors' figure notebook; landbirds and waterbirds (accuracy on the released predictions) with _low, _high;
+    unused (bird score of files that no released figure reads; ResNet only) and unused_sd.
     """
     truth = waterbirds.cub_test_labels(registry.root())
     printed = published.printed_values()

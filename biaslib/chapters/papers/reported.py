@@ -10,18 +10,17 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.chapters.page import readable
+from biaslib.chapters.page import readable, signed
 from biaslib.chapters.papers.attention_iou import residuals
 from biaslib.datasets import published
 
-Tables = Mapping[str, pd.DataFrame]
+_Tables = Mapping[str, pd.DataFrame]
 
 
 def accuracies() -> pd.DataFrame:
     """Table 1 of Schaaf et al. (2021) on models with a planted bias.
 
-    Returns:
-        columns use_case, network, trained and tested ("biased" or "unbiased" images), accuracy in [0, 1].
+    Columns use_case, network, trained and tested ("biased" or "unbiased" images), accuracy in [0, 1].
     """
     return _printed("schaaf-accuracy")
 
@@ -29,9 +28,8 @@ def accuracies() -> pd.DataFrame:
 def p_values() -> pd.DataFrame:
     """Tables 2 and 4 of Schaaf et al.: p of Welch's test between one biased and one unbiased network.
 
-    Returns:
-        columns use_case, network, object, method, measure ("rma" or "rra") and p, printed with two decimals, not
-        corrected; 0.00 stands for p < 0.005.
+    Columns use_case, network, object, method, measure ("rma" or "rra") and p, printed with two decimals, not corrected;
+    0.00 stands for p < 0.005.
     """
     return _printed("schaaf-p-values")
 
@@ -39,11 +37,8 @@ def p_values() -> pd.DataFrame:
 def aopc() -> pd.DataFrame:
     """Tables 3 and 5 of Schaaf et al.: probability lost on average over 100 perturbation steps, two decimals.
 
-    One network a cell, correct predictions only, no intervals.
-
-    Returns:
-        columns use_case ("pets" or "fruits"), network, trained ("biased" or "unbiased" images), method, classes ("Cat"
-        and "Dog"; "Apple" and "Rest"; "all" for the random order, which the paper does not split) and aopc.
+    One network a cell, correct predictions only, no intervals. Columns use_case, network, trained, method, classes
+    ("Cat" and "Dog"; "Apple" and "Rest"; "all" for the random order, which the paper does not split) and aopc.
     """
     return _printed("schaaf-aopc")
 
@@ -56,13 +51,7 @@ def family(network: str) -> str | None:
 def not_rejected(object_: str, measure: str) -> tuple[int, int]:
     """In how many of the tests of `p_values` the change of an object is not significant, and how many there are.
 
-    Args:
-        object_: such as "Cat" or "Apple".
-        measure: "rma" or "rra".
-
-    Returns:
-        Tests with p above the paper's level, and all tests: two networks by four methods. Both are 0 for an unknown
-        object.
+    A test is not significant where p is above the paper's level; there are two networks by four methods.
     """
     table = p_values()
     p = table[(table["object"] == object_) & (table["measure"] == measure)]["p"]
@@ -87,27 +76,22 @@ def celeba_amplification() -> pd.DataFrame:
     code counts each hair colour twice, once for the faces with it and once for those without, and divides the absolute
     sum by these six rows instead of by the 23 attributes. The mAP averages over the hair colours too.
 
-    Returns:
-        One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
-        (half of its width) and printed, such as "0.587 ± 0.017".
+    One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
+    (half of its width) and printed, such as "0.587 ± 0.017".
     """
     table = _printed("amplification-celeba")
     pairs = zip(table["value"], table["interval"], strict=True)
     return table.assign(printed=[f"{value:.3f}\u00a0±\u00a0{half:.3f}".replace("-", "−") for value, half in pairs])
 
 
-def quoted(tables: Tables) -> pd.DataFrame:
+def quoted(tables: _Tables) -> pd.DataFrame:
     """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number.
 
-    Args:
-        tables: what `attention_iou.compute` gives.
-
-    Returns:
-        columns place (section), number (what it is), paper and paper_sd (as printed), decimals (as printed),
-        released (from the authors' score tables; NaN where they hold none), recomputed (from predictions, or by a
-        test on released scores; NaN where neither is possible), sd, low and high of the value that was found,
-        difference (found minus paper) and agrees: "yes" (equal when rounded as the paper rounds), "cut" (equal
-        when cut off instead of rounded), "no".
+    From the tables of `attention_iou.compute`: place (section), number (what it is), paper, paper_sd and decimals (as
+    printed), released (from the authors' score tables; NaN where they hold none), recomputed (from predictions, or by a
+    test on released scores; NaN where neither is possible), sd, low and high of the value that was found, difference
+    (found minus paper) and agrees: "yes" (equal when rounded as the paper rounds), "cut" (equal when cut off instead of
+    rounded), "no".
     """
     rows = {
         "attributes": _rows(tables["attributes"], "attribute"),
@@ -129,14 +113,12 @@ def quoted(tables: Tables) -> pd.DataFrame:
     return table.assign(agrees=[_verdict(value, paper, decimals) for value, paper, decimals in triples])
 
 
-def sentences(tables: Tables) -> pd.DataFrame:
+def sentences(tables: _Tables) -> pd.DataFrame:
     """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
 
-    The words stand in attention-iou-sentences.csv; numbers in braces are filled in from the tables.
-
-    Returns:
-        one row a sentence: place, says (in the paper's words or close to them), files (what the files show, with its
-        numbers) and verdict ("holds", "holds in part", "does not hold", "cannot be checked").
+    The words stand in attention-iou-sentences.csv; numbers in braces are filled in from the tables. One row a sentence:
+    place, says (in the paper's words or close to them), files (what the files show, with its numbers) and verdict
+    ("holds", "holds in part", "does not hold", "cannot be checked").
     """
     table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
     numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}
@@ -174,7 +156,7 @@ def _verdict(found: float, paper: float, decimals: int) -> str:
     return "cut" if 0 <= found - paper < unit else "no"
 
 
-def _of_birds(tables: Tables) -> dict[str, Any]:
+def _of_birds(tables: _Tables) -> dict[str, Any]:
     """The numbers of the sentences about Waterbirds."""
     table = tables["waterbirds"]
     birds = _rows(table[table["backbone"] == "resnet"], "bias")
@@ -192,7 +174,7 @@ def _of_birds(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _of_training_sets(tables: Tables) -> dict[str, Any]:
+def _of_training_sets(tables: _Tables) -> dict[str, Any]:
     """The numbers of the sentences about training sets of several correlations."""
     trends = _rows(tables["subgroup_trends"], "attribute", "group")
     groups = {name: trends[f"Blond_Hair {name}"] for name in ("TF", "FT", "FF")}
@@ -207,7 +189,7 @@ def _of_training_sets(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _of_attributes(tables: Tables) -> dict[str, Any]:
+def _of_attributes(tables: _Tables) -> dict[str, Any]:
     """The numbers of the sentences about attributes, regions, the second network and the average precision."""
     table = tables["attributes"]
     others = table[table["attribute"] != published.PROTECTED]
@@ -239,7 +221,7 @@ def _of_attributes(tables: Tables) -> dict[str, Any]:
 
 
 def _signed(value: float, digits: int = 3) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return signed(value, f"+.{digits}f")
 
 
 def _interval(row: Mapping[str, float]) -> str:

@@ -1,7 +1,4 @@
-"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA.
-
-The functions raise a `BiaslibError` for a missing or a damaged file.
-"""
+"""Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
 
 from typing import Any, Final, get_args
 
@@ -29,15 +26,24 @@ _MEASURES: dict[str, dict[str, Any]] = {
 }
 
 
-def wording(*, seed: int = 0) -> pd.DataFrame:
+def tables(*, folds: int, seed: int) -> dict[str, pd.DataFrame]:
+    """Every table by name; `folds` are those of the captioners' jackknife, `seed` is also of the bootstraps."""
+    ratios = _ratios()
+    return {
+        "wording": _wording(seed),
+        "captioners": _captioners(folds, seed),
+        "ratios": ratios,
+        "constraints": _constraints(ratios, seed),
+    }
+
+
+def _wording(seed: int) -> pd.DataFrame:
     """How often captions name a gender, and how often it is not that of the label; how many objects they mention.
 
-    Returns:
-        one row for each captioner and labelled gender: columns captioner, group (0 man, 1 woman), n, named, named_low,
-        named_high (share of images whose caption names exactly one gender), n_named, other, other_low, other_high
-        (share of those whose caption names the other one; Wilson intervals), and of all the captioner's images
-        mentioned, mentioned_low, mentioned_high (mean share of the annotated objects that the caption mentions;
-        bootstrap over images).
+    One row for each captioner and labelled gender: captioner, group (0 man, 1 woman), n, named (share of images whose
+    caption names exactly one gender), n_named, other (share of those whose caption names the other one), and of all the
+    captioner's images mentioned (mean share of the annotated objects that the caption mentions). Each share has _low
+    and _high: Wilson's, of the last one by a bootstrap over images.
     """
     truth, captioned = _labels_and_words()
     names, group = _objects(truth), truth["group"].to_numpy()
@@ -58,21 +64,15 @@ def wording(*, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def captioners(*, folds: int = 10, seed: int = 0) -> pd.DataFrame:
+def _captioners(folds: int, seed: int) -> pd.DataFrame:
     """Amplification of the captioners, on the images of which all six name exactly one gender.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
-    is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group
-    jackknife, Student's t).
+    is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group jackknife
+    with so many folds, Student's t).
 
-    Args:
-        folds: number of parts, each left out once.
-        seed: of the division into parts.
-
-    Returns:
-        one row for each captioner, kind and measure (`_MEASURES`): value, low, high, n (images), n_sets,
-        n_never_predicted; less (plain captioner minus this one), less_low, less_high and p (Holm-corrected over all
-        rows but the plain one's).
+    One row for each captioner, kind and measure (`_MEASURES`): value, low, high, n (images), n_sets, n_never_predicted;
+    less (plain captioner minus this one), less_low, less_high and p (Holm-corrected over all rows but the plain one's).
     """
     truth, captioned = _labels_and_words()
     common = np.all([words["group"] != UNNAMED for words in captioned.values()], axis=0)
@@ -116,13 +116,12 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
     return Interval(value, value - reach, value + reach, n), p
 
 
-def ratios() -> pd.DataFrame:
+def _ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and as counted in the released labels.
 
-    Returns:
-        columns corpus ("COCO", "imSitu"), item, training, before, after; counted (in imSitu's training labels; NaN
-        for COCO, whose were not released) and right (in the labels of the development images: what predictions without
-        an error would give), with n_right, their number.
+    Columns corpus ("COCO", "imSitu"), item, training, before, after; counted (in imSitu's training labels; NaN for
+    COCO, whose were not released) and right (in the labels of the development images: what predictions without an error
+    would give), with n_right, their number.
     """
     images = coco_imsitu.coco_labels("val")
     names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
@@ -133,29 +132,22 @@ def ratios() -> pd.DataFrame:
     objects = coco_imsitu.gender_ratios("COCO").merge(right, on="object", how="left").rename(columns={"object": "item"})
     counts = coco_imsitu.imsitu_verb_by_gender("train")
     development = coco_imsitu.imsitu_verb_by_gender("val")
-    shares = pd.DataFrame(
-        {
-            "verb": counts["verb"],
-            "counted": counts["man"] / (counts["man"] + counts["woman"]),
-            "right": development["man"] / (development["man"] + development["woman"]),
-            "n_right": development["man"] + development["woman"],
-        }
-    )
+    n_right = development["man"] + development["woman"]
+    counted = counts["man"] / (counts["man"] + counts["woman"])
+    shares = counts[["verb"]].assign(counted=counted, right=development["man"] / n_right, n_right=n_right)
     verbs = coco_imsitu.gender_ratios("imSitu").merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
     table = pd.concat([objects.assign(corpus="COCO", counted=np.nan), verbs.assign(corpus="imSitu")], ignore_index=True)
     return table[["corpus", "item", "training", "before", "after", "counted", "right", "n_right"]]
 
 
-def constraints(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `ratios`.
+def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `_ratios`.
 
-    An item's change is that of the share of the gender it goes with in training: predicted minus training share.
-
-    Returns:
-        one row for each corpus and source ("labels": predictions without an error; "before"; "after"): n (items),
-        signed, signed_low, signed_high, absolute, absolute_low, absolute_high (means; bootstrap over items), within
-        (share of items inside RBA's margin of 0.05), cut, cut_low, cut_high (share by which RBA lowers `signed`; in
-        the rows "after") and p of a paired t test before against after (Holm-corrected over the corpora).
+    An item's change is that of the share of the gender it goes with in training: predicted minus training share. One
+    row for each corpus and source ("labels": predictions without an error; "before"; "after"): n (items), signed and
+    absolute (means; bootstrap over items), within (share of items inside RBA's margin of 0.05), cut (share by which RBA
+    lowers `signed`; in the rows "after"), each but the third with _low and _high, and p of a paired t test before
+    against after (Holm-corrected over the corpora).
     """
     rows = []
     for corpus, part in table.groupby("corpus"):

@@ -116,7 +116,7 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
 
 
 def test_wording_counts_captions(root):
-    table = scenes.wording().set_index(["captioner", "group"])
+    table = scenes._wording(0).set_index(["captioner", "group"])
     truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
     said = coco_imsitu.coco_captioned("upweight", truth.index)
     women = (truth["group"] == 1).to_numpy()
@@ -129,7 +129,7 @@ def test_wording_counts_captions(root):
 
 
 def test_captioners_are_compared_with_the_plain_one(root):
-    table = scenes.captioners(folds=4).set_index(["captioner", "kind", "measure"])
+    table = scenes._captioners(4, 0).set_index(["captioner", "kind", "measure"])
     assert len(table) == 6 * 3 * 4
     assert len(set(table["n"])) == 1
     assert (table["low"] <= table["value"]).all()
@@ -144,7 +144,7 @@ def test_captioners_are_compared_with_the_plain_one(root):
 
 
 def test_ratios_stand_beside_what_the_labels_give(root):
-    table = scenes.ratios().set_index(["corpus", "item"])
+    table = scenes._ratios().set_index(["corpus", "item"])
     counts = coco_imsitu.imsitu_verb_by_gender("val").set_index("verb").loc["driving"]
     assert table.loc[("imSitu", "driving"), "right"] == counts["man"] / counts.sum()
     images = coco_imsitu.coco_labels("val")
@@ -161,7 +161,7 @@ def test_constraints_by_hand():
             "right": [0.8, 0.3, 0.6, 0.4],
         }
     )
-    found = scenes.constraints(table).set_index("source")
+    found = scenes._constraints(table, 0).set_index("source")
     # towards the gender it goes with in training: 0.1, 0.2, 0.1, 0.1; after 0.05, 0.05, 0, -0.05
     assert found.loc["before", "signed"] == pytest.approx(0.125)
     assert found.loc["before", "absolute"] == pytest.approx(0.125)
