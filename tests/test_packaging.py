@@ -42,7 +42,7 @@ dependencies:
 
 # Modules that import what is not declared for them, and why they may.
 BESIDE = {
-    "figures/table.py": {"IPython"},  # `quote` writes to the notebook that runs it, and that is IPython
+    "figures/table.py": {"IPython"},  # `glue_number` writes to the notebook that runs it, and that is IPython
     "store/parallel.py": {"dask", "distributed"},  # where a scheduler is asked for; a sentence says what to install
 }
 # Declared, though no module imports them, and why.

@@ -12,7 +12,7 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
-from biaslib.figures.pieces import Piece, asset, check_alt, frame, jpeg_uri, png_uri
+from biaslib.figures.pieces import HtmlFigure, asset, check_alt, frame, jpeg_uri, png_uri
 
 _SHEETS = ("figures.css", "interactive.css")
 
@@ -31,7 +31,7 @@ def explorer(
     alt: str,
     caption: str | None = None,
     name: str | None = None,
-) -> Piece:
+) -> HtmlFigure:
     """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
 
     Args:
@@ -95,7 +95,7 @@ def dial(
     alt: str,
     caption: str | None = None,
     name: str | None = None,
-) -> Piece:
+) -> HtmlFigure:
     """A contact sheet whose pictures change with a slider: the same rows at another strength, or on another ground.
 
     Args:
@@ -139,7 +139,7 @@ def dial(
     return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
 
 
-def map_editor(*, caption: str | None = None, name: str | None = None) -> Piece:
+def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
     """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
 
     They begin as a blob of 7 x 7 cells, and the same blob moved by one cell.
@@ -168,7 +168,7 @@ def _piece(
     alt: str,
     caption: str | None,
     name: str | None,
-) -> Piece:
+) -> HtmlFigure:
     # a "<" inside the data would end the script that carries it
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     body = (
@@ -178,7 +178,7 @@ def _piece(
     )
     framed = frame(body, alt=alt, caption=caption, name=name, sheets=_SHEETS)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
-    return Piece(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
+    return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
 
 
 def _check_stack(maps: np.ndarray, settings: int, n: int) -> np.ndarray:

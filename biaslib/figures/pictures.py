@@ -72,7 +72,7 @@ def maps_over_images(
     return figure
 
 
-def strip(
+def image_strip(
     rows: Mapping[str, np.ndarray],
     *,
     labels: Sequence[str],
@@ -93,7 +93,7 @@ def strip(
     return _strip(rows, labels, axis_label, width, smooth=True, plot=0.0, margins=(0.0, 0.0))[0]
 
 
-def strip_with_axes(
+def image_strip_with_axes(
     rows: Mapping[str, np.ndarray],
     *,
     labels: Sequence[str],
@@ -102,12 +102,12 @@ def strip_with_axes(
     plot: float = 0.3,
     margins: tuple[float, float] = (34.0, 92.0),
 ) -> tuple[Figure, Axes]:
-    """A page-wide `strip` over axes whose x = 0 ... K-1 are the centres of the strip's columns.
+    """A page-wide `image_strip` over axes whose x = 0 ... K-1 are the centres of the strip's columns.
 
     Args:
-        rows: as for `strip`.
-        labels: as for `strip`.
-        axis_label: as for `strip`.
+        rows: as for `image_strip`.
+        labels: as for `image_strip`.
+        axis_label: as for `image_strip`.
         smooth: False shows maps as the square cells they are made of.
         plot: height of the axes, as a share of the figure's width.
         margins: points left and right of strip and axes, for the axis' numbers and for the lines' names.

@@ -40,7 +40,7 @@ _FONT = re.compile(r"font: ((?:[a-z]+ |\d+ )*)([\d.]+px) [^;]+")
 
 
 @dataclass(frozen=True)
-class Piece:
+class HtmlFigure:
     """HTML for a notebook's output and for the book's page.
 
     Attributes:
@@ -58,7 +58,7 @@ class Piece:
         return f"[{self.alt}]"
 
 
-def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | None = None) -> Piece:
+def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | None = None) -> HtmlFigure:
     """Puts a matplotlib figure on the page, and closes it.
 
     Args:
@@ -78,7 +78,7 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
     size = "page" if figure.get_figwidth() > theme.WIDTHS["column"] * 1.4 else "column"
     figure.clear()
     body = f'<div class="biaslib-scroll">{drawing}</div>'
-    return Piece(frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img"), alt)
+    return HtmlFigure(frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img"), alt)
 
 
 def tooltip(artist: Artist, text: str | Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from biaslib.figures.pieces import tooltip
 from biaslib.figures.table import number
 
 
-def response(
+def line_plot(
     frame: pd.DataFrame,
     *,
     x: str,
@@ -82,7 +82,7 @@ def response(
     return theme.figure_of(ax)
 
 
-def dots(
+def dot_plot(
     frame: pd.DataFrame,
     *,
     label: str,

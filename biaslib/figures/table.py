@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.figures.pieces import Piece, check_name, frame, raw_markup, words
+from biaslib.figures.pieces import HtmlFigure, check_name, frame, raw_markup, words
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
@@ -23,7 +23,7 @@ def table(
     name: str,
     formats: Mapping[str, _Format] | None = None,
     missing: str = "not available: undefined or not measured for this row",
-) -> Piece:
+) -> HtmlFigure:
     """A data frame as a typeset table, with its raw values to download.
 
     Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The
@@ -62,10 +62,12 @@ def table(
         f"Download CSV</a></p>"
     )
     sheets = ("figures.css", "table.css")
-    return Piece(frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption)
+    return HtmlFigure(
+        frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption
+    )
 
 
-def quote(name: str, value: Any, digits: int = 2) -> None:
+def glue_number(name: str, value: Any, digits: int = 2) -> None:
     """Lends a number to the prose, where the role `glue:text` with its name prints it.
 
     Args:
