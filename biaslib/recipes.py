@@ -34,12 +34,8 @@ Options = tuple[tuple[str, Any], ...]
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
 # the worlds that are planted in photographs, too, the folders of the data sets these are from, and what reads them
 PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]]] = {
-    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("biaslib.datasets.pets", "biaslib.datasets.pictures")),
-    "fruits": (
-        FruitPhotos,
-        ("fruits-360", "intel-scenes"),
-        ("biaslib.datasets.fruits360", "biaslib.datasets.pictures"),
-    ),
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("biaslib.datasets.pets",)),
+    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes"), ("biaslib.datasets.fruits",)),
 }
 
 

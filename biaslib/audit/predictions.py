@@ -16,7 +16,7 @@ from biaslib import attribution, store, training
 from biaslib.audit.inputs import listed
 from biaslib.audit.model import ModelUnderAudit, TargetOutputs
 from biaslib.audit.pictures import Frame, frame
-from biaslib.datasets.decoded import UNREADABLE
+from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 

@@ -14,7 +14,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
 from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, Setting
-from biaslib.datasets import fruits360, registry
+from biaslib.datasets import fruits, registry
 from biaslib.errors import BiaslibError
 from biaslib.recipes import load, train
 from biaslib.samples import Samples
@@ -134,8 +134,8 @@ def stand_ins(source: str) -> dict[str, str]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
-        there = fruits360.kinds(registry.root())
-    missing = {kind: word for kind, word in there.items() if word != fruits360.KINDS[kind][0]}
+        there = fruits.kinds(registry.root())
+    missing = {kind: word for kind, word in there.items() if word != fruits.KINDS[kind][0]}
     return {kind.capitalize(): f"{word} (for {kind})" for kind, word in missing.items()}
 
 

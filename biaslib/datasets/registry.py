@@ -71,9 +71,22 @@ class Dataset:
 
     def how_to_get(self) -> str:
         """The command that fetches it, or what to do by hand."""
-        if self.archives:
-            return f"run `biaslib data fetch {self.name}`"
-        return self.by_hand
+        return f"run `biaslib data fetch {self.name}`" if self.archives else self.by_hand
+
+    def require(self, path: Path) -> Path:
+        """`path` itself; where nothing lies there, a BiaslibError with the official source and how to get it."""
+        if path.exists():
+            return path
+        raise BiaslibError(
+            f"{path} is missing: it belongs to {self.title} (official source: {self.source}; licence: "
+            f"{self.licence}); {self.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
+        )
+
+    def damaged(self, path: Path, why: str) -> BiaslibError:
+        """The error to raise for a file that is there but cannot be used."""
+        return BiaslibError(
+            f"{path} is damaged ({why}): remove it and get it again from {self.source}; {self.how_to_get()}."
+        )
 
 
 def root(chosen: str | os.PathLike[str] | None = None) -> Path:
@@ -82,11 +95,7 @@ def root(chosen: str | os.PathLike[str] | None = None) -> Path:
 
 
 def read() -> dict[str, Dataset]:
-    """All entries by name.
-
-    Raises:
-        BiaslibError: where the file is missing, is no TOML or lacks a field.
-    """
+    """All entries by name; a BiaslibError where the file is missing, is no TOML or lacks a field."""
     path = CHECKOUT / "data" / "registry.toml"
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -100,41 +109,16 @@ def read() -> dict[str, Dataset]:
 
 
 def get(name: str) -> Dataset:
-    """One entry.
-
-    Raises:
-        BiaslibError: for a name that is not in the registry.
-    """
+    """One entry; a BiaslibError for a name that is not in the registry."""
     known = read()
     if name not in known:
         raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
     return known[name]
 
 
-def require(dataset: Dataset, path: Path) -> Path:
-    """`path` itself where it exists.
-
-    Raises:
-        BiaslibError: naming the file, the official source, the licence and how to get it.
-    """
-    if path.exists():
-        return path
-    raise BiaslibError(
-        f"{path} is missing: it belongs to {dataset.title} (official source: {dataset.source}; licence: "
-        f"{dataset.licence}); {dataset.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
-    )
-
-
 def missing(*paths: str) -> list[str]:
     """Those of some paths, relative to the folder of all datasets, at which nothing lies."""
     return [path for path in paths if not (root() / path).exists()]
-
-
-def damaged(dataset: Dataset, path: Path, why: str) -> BiaslibError:
-    """The error to raise for a file that is there but cannot be used."""
-    return BiaslibError(
-        f"{path} is damaged ({why}): remove it and get it again from {dataset.source}; {dataset.how_to_get()}."
-    )
 
 
 @functools.cache  # once for each dataset; Python's own "once" is forgotten whenever a library touches its filters

@@ -212,17 +212,7 @@ def bare(ax: Axes) -> None:
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(False)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-
-
-def axes_of(ax: Axes | None, *, width: Width, aspect: float) -> Axes:
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    _, made = new(width, aspect)
-    assert isinstance(made, Axes)
-    return made
+    ax.spines[:].set_visible(False)
 
 
 def as_float(values: Any, what: str) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from biaslib import figures
 from biaslib.errors import BiaslibError
-from biaslib.figures.pictures import upsample
+from biaslib.figures.pictures import _upsample as upsample
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
 MAPS = np.random.default_rng(1).random((5, 4, 4))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.text import Annotation
 
 from biaslib import figures
@@ -176,23 +177,23 @@ def test_names_at_line_ends_stay_beside_the_plot(dial):
 
 
 def test_within_moves_only_what_is_out_and_keeps_the_gap():
-    assert labels.within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
-    assert labels.within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
-    assert labels.within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
+    assert labels._within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
+    assert labels._within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
+    assert labels._within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
 
 
 def test_spread_by_hand():
-    assert labels.spread([0, 0], 1).tolist() == [-0.5, 0.5]
-    assert labels.spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
-    assert labels.spread([3, 1, 2], 1).tolist() == [3, 1, 2]
-    assert labels.spread([], 1).tolist() == []
+    assert labels._spread([0, 0], 1).tolist() == [-0.5, 0.5]
+    assert labels._spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
+    assert labels._spread([3, 1, 2], 1).tolist() == [3, 1, 2]
+    assert labels._spread([], 1).tolist() == []
 
 
 def test_spread_keeps_order_gap_and_centre():
     rng = np.random.default_rng(1)
     for _ in range(50):
         wanted = rng.random(8)
-        placed = labels.spread(wanted, 0.1)
+        placed = labels._spread(wanted, 0.1)
         assert np.all(np.diff(np.sort(placed)) >= 0.1 - 1e-12)
         assert placed[np.argsort(wanted)].tolist() == sorted(placed)
         assert placed.mean() == pytest.approx(wanted.mean())
@@ -224,3 +225,50 @@ def test_two_renders_of_a_plot_are_the_same_to_the_byte(attributes):
         for _ in range(2)
     }
     assert len(htmls) == 1
+
+
+@pytest.fixture
+def pairs():
+    return pd.DataFrame([[1.0, -0.5], [0.0, np.nan]], index=["hat", "glasses"], columns=["smile", "skin"])
+
+
+def squares(figure):
+    return figure.axes[0].collections[0]
+
+
+def test_sign_is_the_colour_and_size_the_strength(pairs):
+    hues = squares(figures.matrix(pairs)).get_facecolors()
+    assert len(hues) == 3  # the undefined one is empty
+    np.testing.assert_allclose(hues[0], (*to_rgb(figures.COLOURS["vermillion"]), 1.0))
+    np.testing.assert_allclose(hues[1], (*to_rgb(figures.COLOURS["blue"]), 0.5))
+    assert hues[2, 3] == 0
+
+
+def test_a_limit_makes_matrices_comparable(pairs):
+    assert squares(figures.matrix(pairs, limit=2.0)).get_facecolors()[:, 3].tolist() == [0.5, 0.25, 0.0]
+    assert squares(figures.matrix(pairs, limit=0.25)).get_facecolors()[:, 3].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_every_square_says_its_pair_and_number(pairs):
+    page = figures.show(figures.matrix(pairs, digits=1), alt="a").html
+    for text in ("hat, smile: 1.0", "hat, skin: −0.5", "glasses, smile: 0.0"):
+        assert f"<title>{text}</title>" in page
+    assert "nan" not in page
+
+
+def test_numbers_are_written_where_asked_for(pairs):
+    written = [text.get_text() for text in figures.matrix(pairs, numbers=True).axes[0].texts]
+    assert written == ["1.00", "−0.50", "0.00"]
+    assert not figures.matrix(pairs).axes[0].texts
+
+
+def test_all_zero_and_all_undefined_are_drawn(pairs):
+    assert squares(figures.matrix(pairs * 0)).get_facecolors()[:, 3].tolist() == [0, 0, 0]
+    assert "<svg" in figures.show(figures.matrix(pairs * np.nan), alt="a").html
+
+
+def test_nothing_and_words_are_refused(pairs):
+    with pytest.raises(BiaslibError, match="at least one row"):
+        figures.matrix(pairs[:0])
+    with pytest.raises(BiaslibError, match="the matrix"):
+        figures.matrix(pairs.astype(object).assign(smile="a"))

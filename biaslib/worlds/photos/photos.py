@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import datasets
-from biaslib.datasets.pictures import SCENES
+from biaslib.datasets.fruits import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds.base import DrawnWorld
