@@ -34,11 +34,9 @@ def check_split(title: str, split: str, known: Sequence[str] = SPLITS) -> None:
 
 
 def part(name: str, shares: Mapping[str, float]) -> str:
-    """The split that a picture belongs to, by its name alone: the same whatever other pictures are there.
+    """The split that a picture belongs to, by its name alone (with its folder where names repeat).
 
-    Args:
-        name: of the picture, with its folder where names repeat.
-        shares: of every split, in a fixed order, summing to 1.
+    It is the same whatever other pictures are there. The splits' `shares`, in a fixed order, sum to 1.
     """
     at = int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) / 16**12
     for split, share in shares.items():
@@ -111,15 +109,8 @@ def regions(
 ) -> np.ndarray:
     """Masks that a function finds in each picture at its own size, True where at least half of a resized pixel is.
 
-    Args:
-        dataset: whom to name where a file is missing or damaged.
-        files: N image files of any format and size.
-        inside: a function of a module (its source is a part of the map's key), from a picture to a mask (H, W) bool.
-        size: height and width of the masks.
-        mode: what the function is given: "L" (H, W) or "RGB" (H, W, 3), uint8.
-
-    Returns:
-        (N, size, size) bool, a read-only memory map.
+    `inside` is a function of a module (its source is a part of the map's key), from a picture in `mode`, "L" (H, W) or
+    "RGB" (H, W, 3) uint8, to (H, W) bool. The masks are (N, size, size) bool, a read-only memory map.
     """
     return once(dataset, "region", files, _region, size, inside, mode, shape=(len(files), size, size))
 
@@ -138,7 +129,7 @@ def once(
     """What a function makes of each picture, written to the store once, as a read-only memory map.
 
     Args:
-        dataset: whom to name where a file is missing.
+        dataset: whom to name where a file is missing or damaged.
         kind: a word for the map's name.
         files: N files, or N times several of them by their names.
         decode: from dataset, an entry of `files`, `size` and `options` to that entry's array; functions count with
@@ -148,9 +139,6 @@ def once(
         shape: of all arrays together.
         dtype: of the arrays.
         axis: along which the entries lie.
-
-    Raises:
-        BiaslibError: for a missing or damaged file.
 
     Warns:
         DamagedEntryWarning: the map was damaged and is written again.

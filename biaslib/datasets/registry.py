@@ -20,38 +20,23 @@ class DatasetWarning(UserWarning):
 
 @dataclass(frozen=True)
 class File:
-    """One file, or a folder of `count` files, of a dataset.
+    """One file, or a folder of `count` files, of a dataset."""
 
-    Attributes:
-        path: relative to the root of all datasets.
-        size: bytes, where known.
-        hash: "sha256:..." or "md5:..." (the only one some sources publish), where known.
-        count: for a folder, how many files the official distribution puts there.
-    """
-
-    path: str
-    size: int | None = None
-    hash: str | None = None
-    count: int | None = None
+    path: str  # relative to the root of all datasets
+    size: int | None = None  # bytes, where known
+    hash: str | None = None  # "sha256:..." or "md5:..." (the only one some sources publish), where known
+    count: int | None = None  # for a folder, how many files the official distribution puts there
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What `fetch` downloads.
+    """What `fetch` downloads."""
 
-    Attributes:
-        url: official address.
-        to: folder it is unpacked into, or, for a single file, the file's path; relative to the root.
-        hash: as for `File`; None where the source publishes none (the files inside are checked instead).
-        strip: how many leading folders of the members' names are dropped.
-        unpack: False for a file that is kept as it is.
-    """
-
-    url: str
-    to: str
-    hash: str | None = None
-    strip: int = 0
-    unpack: bool = True
+    url: str  # official address
+    to: str  # folder it is unpacked into, or, for a single file, the file's path; relative to the root
+    hash: str | None = None  # as for `File`; None where the source publishes none (the files inside are checked)
+    strip: int = 0  # how many leading folders of the members' names are dropped
+    unpack: bool = True  # False for a file that is kept as it is
 
 
 @dataclass(frozen=True)
@@ -130,15 +115,11 @@ def warn(dataset: Dataset) -> None:
 
 def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
     fields = dict(entry)
-    manifest = fields.pop("manifest", None)
-    files = tuple(File(**file) for file in fields.pop("files", ()))
-    return Dataset(
-        name=name,
-        papers=tuple(fields.pop("papers")),
-        files=files + tuple(_manifest(folder / manifest) if manifest else ()),
-        archives=tuple(Archive(**archive) for archive in fields.pop("archives", ())),
-        **fields,
-    )
+    files = [File(**file) for file in fields.pop("files", ())]
+    if manifest := fields.pop("manifest", None):
+        files += _manifest(folder / manifest)
+    archives = tuple(Archive(**archive) for archive in fields.pop("archives", ()))
+    return Dataset(name, papers=tuple(fields.pop("papers")), files=tuple(files), archives=archives, **fields)
 
 
 def _manifest(path: Path) -> Iterator[File]:

@@ -78,9 +78,8 @@ def explorer(
     first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
     scripts = ("page.js", "explorer.js")
-    return _piece(
-        "explorer", data, data_uri(first, lossless=False), shown, scripts, alt=alt, caption=caption, name=name
-    )
+    picture = data_uri(first, lossless=False)
+    return _piece("explorer", data, picture, shown, scripts, alt=alt, caption=caption, name=name)
 
 
 def dial(
@@ -148,14 +147,7 @@ def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFi
 
 
 def _piece(
-    kind: str,
-    data: Mapping[str, Any],
-    picture: str,
-    shown: str,
-    scripts: Sequence[str],
-    *,
-    alt: str,
-    **frame_words: Any,
+    kind: str, data: Mapping[str, Any], picture: str, shown: str, scripts: Sequence[str], *, alt: str, **around: Any
 ) -> HtmlFigure:
     # a "<" inside the data would end the script that carries it
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -164,7 +156,7 @@ def _piece(
         f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
         f'<script type="application/json" class="biaslib-data">{text}</script>'
     )
-    framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **frame_words)
+    framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
     return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
 

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, grid, like, to_numpy
 
 
 def attention_iou(a: Array, b: Array) -> Array:
@@ -42,16 +42,10 @@ def attention_iou(a: Array, b: Array) -> Array:
     first, second = _shares(a, "first"), _shares(b, "second")
     if np.shape(a)[-2:] != np.shape(b)[-2:]:
         raise BiaslibError(
-            f"The maps are on different grids, {_grid(a)} and {_grid(b)}: resize one to the other's "
+            f"The maps are on different grids, {grid(a)} and {grid(b)}: resize one to the other's "
             "(resize_masks does it for masks)."
         )
-    try:
-        np.broadcast_shapes(first.shape, second.shape)
-    except ValueError as error:
-        raise BiaslibError(
-            f"The leading dimensions of the maps, {first.shape[:-1]} and {second.shape[:-1]}, do not broadcast: "
-            "insert an axis with [:, None] where one is missing."
-        ) from error
+    broadcast_shape("the maps", first.shape[:-1], second.shape[:-1])
     # einsum, not matmul: all inner products are summed in the same order, so identical maps score exactly 1
     shared = np.einsum("...k,...k->...", first, second)
     own = np.einsum("...k,...k->...", first, first) + np.einsum("...k,...k->...", second, second)
@@ -121,10 +115,6 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
         resized = interpolate(piece, size=tuple(shape), mode="bilinear", antialias=True, align_corners=False)
         coarse[start : start + 256] = resized[:, 0].numpy()
     return like(coarse.reshape(*fine.shape[:-2], *shape), masks)
-
-
-def _grid(maps: AnyArray) -> str:
-    return " x ".join(map(str, np.shape(maps)[-2:]))
 
 
 def _shares(maps: AnyArray, which: str) -> np.ndarray:

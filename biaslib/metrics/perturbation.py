@@ -158,12 +158,8 @@ def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.nd
 
 def _checked_images(images: AnyArray) -> np.ndarray:
     pixels = to_numpy(images)
-    if (
-        pixels.ndim != 4
-        or pixels.shape[3] != 3
-        or pixels.size == 0
-        or not (pixels.dtype == np.uint8 or pixels.dtype.kind == "f")
-    ):
+    numbers = pixels.dtype == np.uint8 or pixels.dtype.kind == "f"
+    if pixels.ndim != 4 or pixels.shape[3] != 3 or pixels.size == 0 or not numbers:
         raise BiaslibError(
             f"images must be uint8 or float (N, H, W, 3) with N >= 1, not {pixels.dtype} of shape {pixels.shape}."
         )

@@ -12,7 +12,7 @@ from biaslib.metrics.amplification.counting import count_sets
 from biaslib.metrics.amplification.labels import Labels
 
 # pairs of an image and a set, each sorted once: about ten minutes
-MOST_PAIRS = 5_000_000_000
+_MOST_PAIRS = 5_000_000_000
 # this many scores of sets at once
 _BLOCK = 1 << 22
 
@@ -129,7 +129,7 @@ def set_average_precision(
     if sets not in ("observed", "all"):
         raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
     members = _sets(seen, truth, min_size, largest, observed=sets == "observed")
-    if len(members) * len(truth) > MOST_PAIRS:
+    if len(members) * len(truth) > _MOST_PAIRS:
         raise BiaslibError(
             f"{len(members):,} sets on {len(truth):,} images are too many to rank: "
             "give a smaller max_size, or take sets='observed'."

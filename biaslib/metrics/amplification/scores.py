@@ -12,8 +12,8 @@ from biaslib.metrics.amplification.counting import SetCounts, count_sets
 from biaslib.metrics.amplification.labels import Labels, check_comparable
 
 Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
-Sets = Literal["all", "observed"]
-Reference = Literal["test", "train"]
+_Sets = Literal["all", "observed"]
+_Reference = Literal["test", "train"]
 _Threshold = Literal["1/G", "1/(G-1)"]
 _Independent = Literal["negative", "zero"]
 
@@ -26,7 +26,7 @@ class _Rule:
     """How the counts of a cell become its change d, and which cells training has as positively correlated."""
 
     kind: Kind
-    reference: Reference
+    reference: _Reference
     threshold: _Threshold
     group_sizes: np.ndarray  # (2, G) images of each group in train and in test
 
@@ -137,9 +137,9 @@ def bias_amplification(
     kind: Kind = "undirected",
     min_size: int = 1,
     max_size: int | None = None,
-    sets: Sets = "all",
+    sets: _Sets = "all",
     absolute: bool = True,
-    reference: Reference = "test",
+    reference: _Reference = "test",
     n_groups: int | None = None,
     threshold: _Threshold = "1/G",
     independent: _Independent = "negative",
@@ -197,8 +197,8 @@ def bias_amplification(
     """
     options = (
         ("kind", kind, Kind),
-        ("sets", sets, Sets),
-        ("reference", reference, Reference),
+        ("sets", sets, _Sets),
+        ("reference", reference, _Reference),
         ("threshold", threshold, _Threshold),
         ("independent", independent, _Independent),
     )
