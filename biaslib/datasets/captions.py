@@ -48,15 +48,8 @@ def objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
 
     Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
 
-    Args:
-        captions: N texts.
-        names: COCO's names of objects, words joined by "_".
-
-    Returns:
-        N rows, one bool column an object, in the order of `names`.
-
-    Raises:
-        BiaslibError: where there is no name.
+    Of N captions and COCO's names of objects, words joined by "_", it gives N rows with a bool column an object, in the
+    order of the names, of which there must be one at least (`BiaslibError`).
     """
     if len(names) == 0:
         raise BiaslibError("no object to look for: give the names of one object or more.")

@@ -142,11 +142,8 @@ def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
 def attributes(root: Path) -> pd.DataFrame:
     """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
 
-    Returns:
-        one row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms.
+    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute. A
+    `DatasetWarning` says what is known to be wrong with these labels and with their terms.
     """
     return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
 

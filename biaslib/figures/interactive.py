@@ -12,7 +12,7 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
-from biaslib.figures.pieces import HtmlFigure, asset, check_alt, data_uri, frame
+from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 
 def explorer(
@@ -51,7 +51,6 @@ def explorer(
     Raises:
         BiaslibError: for shapes that do not fit, negative maps, or an empty alt text.
     """
-    check_alt(alt)
     images = check_images(images)
     kinds = maps if isinstance(maps, Mapping) else {"": maps}
     stacks = [_check_stack(stack, len(settings), len(images)) for stack in kinds.values()]
@@ -105,7 +104,6 @@ def dial(
     Raises:
         BiaslibError: for shapes that do not fit or an empty alt text.
     """
-    check_alt(alt)
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")

@@ -23,12 +23,7 @@ def contact_sheet(
     columns: int,
     titles: Sequence[str] | None = None,
 ) -> Figure:
-    """All images side by side, row by row.
-
-    Args:
-        images: (N, H, W, 3) uint8.
-        columns: pictures in a row, >= 1.
-        titles: N words, one over each picture.
+    """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
 
     Raises:
         BiaslibError: for images of another shape, columns below 1, or titles that are not N.

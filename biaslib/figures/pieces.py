@@ -70,12 +70,11 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
     Raises:
         BiaslibError: for an empty alt text or a name that is no anchor.
     """
-    check_alt(alt)
-    drawing = _rendered(figure, salt=f"{name}|{alt}")
+    body = f'<div class="biaslib-scroll">{_rendered(figure, salt=f"{name}|{alt}")}</div>'
     size = "page" if figure.get_figwidth() > theme.WIDTHS["column"] * 1.4 else "column"
+    framed = frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img")
     figure.clear()
-    body = f'<div class="biaslib-scroll">{drawing}</div>'
-    return HtmlFigure(frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img"), alt)
+    return HtmlFigure(framed, alt)
 
 
 def tooltip(artist: Artist, text: str | Sequence[str]) -> None:
@@ -105,6 +104,8 @@ def frame(
     sheets: tuple[str, ...] = ("figures.css",),
 ) -> str:
     """The `<figure>` around a piece, with its style, its text for those who cannot see it, and its caption."""
+    if not alt or not alt.strip():
+        raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
     anchor = "" if name is None else f' id="{check_name(name)}"'
     described, below = "", ""
     if caption:
@@ -137,12 +138,6 @@ def asset(name: str) -> str:
     if name == "figures.css":
         text = theme.figure_css() + text
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
-
-
-def check_alt(alt: str) -> None:
-    """Raises a BiaslibError where there is no text for readers who cannot see."""
-    if not alt or not alt.strip():
-        raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
 
 
 def check_name(name: str) -> str:

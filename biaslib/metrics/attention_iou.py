@@ -17,12 +17,9 @@ def attention_iou(a: Array, b: Array) -> Array:
       = \frac{4\langle\hat a, \hat b\rangle}
              {\lVert\hat a\rVert^2 + \lVert\hat b\rVert^2 + 2\langle\hat a, \hat b\rangle}$$
 
-    because $\lVert\hat a + \hat b\rVert^2$ opens into the three inner products. So a pair costs one inner product, and
-    all pairs of many maps need no array larger than the answer: `attention_iou(a[:, :, None], a[:, None, :])` for
-    maps (N, A, h, w) gives (N, A, A).
-
-    The score does not change when a map is multiplied by a positive number, when both are enlarged by repeating
-    their pixels, or when the two change places.
+    so that a pair costs one inner product and all pairs of many maps need no array larger than the answer:
+    `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
+    a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
 
     Args:
         a: maps (..., h, w), >= 0, attention or masks.

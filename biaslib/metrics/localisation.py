@@ -79,8 +79,7 @@ def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
         share: how much is added, in areas of the region, >= 0.
 
     Returns:
-        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all pixels where there are not as many. An
-        empty region stays empty.
+        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all there are. An empty region stays empty.
 
     Raises:
         BiaslibError: for a mask that is not bool or has no pixels, and for a negative share.
@@ -104,15 +103,8 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
     """Coarse maps enlarged to the size of the image they explain, as class activation maps are for display and scoring.
 
     Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's and Pillow's bilinear
-    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0.
-
-    Args:
-        maps: (..., h, w).
-        height: of the image, in pixels, at least h.
-        width: of the image, in pixels, at least w.
-
-    Returns:
-        (..., height, width) float32; float64 for maps of float64.
+    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0. Maps
+    (..., h, w) become (..., height, width) float32; float64 for maps of float64.
 
     Raises:
         BiaslibError: for maps that are no numbers or have no cell, or that are larger than the image.

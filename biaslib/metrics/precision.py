@@ -19,15 +19,10 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class MeanPrecision:
-    """Average precisions and their mean.
+    """Average precisions of sets of attributes and their mean."""
 
-    Attributes:
-        values: (n,) the average precision of each set of attributes, in [0, 1]; NaN where no image has them.
-        members: (n, A) bool, which attributes each set holds; for single attributes the identity.
-    """
-
-    values: np.ndarray
-    members: np.ndarray
+    values: np.ndarray  # (n,) in [0, 1]; NaN where no image has the attributes
+    members: np.ndarray  # (n, A) bool, which attributes each set holds; for single attributes the identity
 
     @property
     def mean(self) -> float:

@@ -104,15 +104,12 @@ def classification_sensitivity(before: Array, after: Array, *, threshold: float 
     Flips to either side cancel here; `flip_rates` tells them apart.
 
     Args:
-        before: (..., N) scores of images, NumPy or torch.
-        after: (..., N) scores of the same images changed.
+        before: as for `score_sensitivity`.
+        after: too.
         threshold: the least score that is a positive answer.
 
     Returns:
-        (...) within [-1, 1]; NaN as `score_sensitivity`.
-
-    Raises:
-        BiaslibError: for scores of different numbers of images.
+        (...) within [-1, 1]; NaN and errors as for `score_sensitivity`.
 
     Example:
         >>> float(classification_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
@@ -131,15 +128,12 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     (Denton et al. 2019, section 4.5, after eq. 6).
 
     Args:
-        before: (..., N) scores of images, NumPy or torch.
-        after: (..., N) scores of the same images changed.
+        before: as for `score_sensitivity`.
+        after: too.
         threshold: the least score that is a positive answer.
 
     Returns:
         zero_to_one (...) and one_to_zero (...), each in [0, 1]; NaN where there was no such answer before.
-
-    Raises:
-        BiaslibError: for scores of different numbers of images.
 
     Example:
         >>> rates = flip_rates(np.array([0.2, 0.4, 0.9]), np.array([0.3, 0.6, 0.8]))

@@ -73,21 +73,16 @@ def get_or_compute(
 ) -> Any:
     """The result stored for this configuration and code, computed and stored first where it is missing.
 
+    It is read back from the store, so that a first and a later call give the same. A second process that asks for the
+    same entry waits for the first instead of computing it again. A damaged entry is reported by a
+    `DamagedEntryWarning` and computed again; a store that cannot be written is a `BiaslibError`.
+
     Args:
         kind: what the result is, such as "model"; a folder of the store.
         config: everything the result depends on, as plain values (see `fingerprint.of_value`).
         compute: gives the result: an array or a mapping of arrays, a DataFrame, a mapping of tensors, or JSON values.
         code: the function whose source the result depends on, or a hash of that source; None: `compute`, which may
             also just fetch the result.
-
-    Returns:
-        The result as read back from the store, so that a first and a later call give the same.
-
-    Raises:
-        BiaslibError: where the store cannot be written.
-
-    A second process that asks for the same entry waits for the first instead of computing it again.
-    A damaged entry is reported by a `DamagedEntryWarning` and computed again.
     """
     return under_key(kind, key_of(config, code or compute), config, compute)
 
@@ -163,11 +158,7 @@ def remove(prefix: str) -> int:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error.
-
-    Raises:
-        BiaslibError: where the folder cannot be written.
-    """
+    """A temporary path beside `target` that takes its place when the block ends without an error."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))

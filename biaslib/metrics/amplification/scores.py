@@ -195,16 +195,7 @@ def bias_amplification(
         >>> bias_amplification(labels, labels, predicted, kind="group_to_attribute").mean
         0.16666666666666666
     """
-    options = (
-        ("kind", kind, Kind),
-        ("sets", sets, _Sets),
-        ("reference", reference, _Reference),
-        ("threshold", threshold, _Threshold),
-        ("independent", independent, _Independent),
-    )
-    for name, value, known in options:
-        if value not in get_args(known):
-            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+    _check_options(kind=kind, sets=sets, reference=reference, threshold=threshold, independent=independent)
     n_groups = check_comparable(train, test, predicted, n_groups)
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
@@ -222,6 +213,13 @@ def bias_amplification(
     mean, variance = _moments(counts, rule, absolute=absolute, ties_are_zero=independent == "zero")
     never = int((~counts.predicted.any(axis=0)).sum())
     return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
+
+
+def _check_options(**chosen: str) -> None:
+    known = {"kind": Kind, "sets": _Sets, "reference": _Reference, "threshold": _Threshold, "independent": _Independent}
+    for name, value in chosen.items():
+        if value not in get_args(known[name]):
+            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known[name])))}, not {value!r}.")
 
 
 def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:
