@@ -31,9 +31,9 @@ _Options = tuple[tuple[str, Any], ...]
 
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
 # the worlds that are planted in photographs, too, the folders of the data sets these are from, and what reads them
-_PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]]] = {
-    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), ("pets", "pictures")),
-    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes"), ("fruits360", "pictures")),
+_PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], str]]] = {
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), "pets"),
+    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes"), "fruits"),
 }
 
 
@@ -107,8 +107,8 @@ class Drawn:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
         if not self.photos:
             return fingerprint.of_modules([type(worlds.get(self.world)).__module__])
-        kind, folders, loaders = _PHOTOS[self.world]
-        modules = [kind.__module__, *(f"{datasets.__name__}.{loader}" for loader in loaders)]
+        kind, folders, loader = _PHOTOS[self.world]
+        modules = [kind.__module__, f"{datasets.__name__}.{loader}"]
         code = fingerprint.of_modules(modules, without=[datasets.__name__])
         return fingerprint.of_value([code, [fingerprint.of_files(registry.root() / folder) for folder in folders]])
 

@@ -42,7 +42,7 @@ dependencies:
 
 # Modules that import what is not declared for them, and why they may.
 BESIDE = {
-    "figures/table.py": {"IPython"},  # `quote` writes to the notebook that runs it, and that is IPython
+    "figures/table.py": {"IPython"},  # `glue_number` writes to the notebook that runs it, and that is IPython
     "store/parallel.py": {"dask", "distributed"},  # where a scheduler is asked for; a sentence says what to install
 }
 # Declared, though no module imports them, and why.
@@ -302,7 +302,10 @@ def test_a_command_of_the_book_says_what_it_needs(installed, command):
 
 
 def test_a_scheduler_without_dask_is_one_sentence(installed):
-    code = "from biaslib.store import parallel\nwith parallel.workers('tcp://127.0.0.1:1'): pass"
+    code = (
+        "import os\nfrom biaslib.store import parallel\n"
+        "os.environ['BIASLIB_SCHEDULER'] = 'tcp://127.0.0.1:1'\nwith parallel.workers(): pass"
+    )
     done = installed("-c", code)
     assert done.returncode == 1
     assert "needs Dask: run `pip install 'dask[distributed]'`" in done.stderr.splitlines()[-1]

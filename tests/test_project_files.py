@@ -17,7 +17,7 @@ def test_presets_name_notebooks_that_exist_and_parameters_that_they_have():
     from biaslib.book.project import Project
 
     project = Project(ROOT)
-    names = parameters.preset_names(project)
+    names = parameters._preset_names(project)
     assert {"smoke", "quick", "real", "gpu", "paper"} <= set(names)
     for preset in names:
         for notebook, given in parameters.from_preset(project, preset).items():

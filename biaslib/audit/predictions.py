@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from biaslib import attribution, store, training
 from biaslib.audit.model import ModelUnderAudit, TargetOutputs
-from biaslib.datasets.decoded import UNREADABLE
+from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 

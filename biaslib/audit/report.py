@@ -45,7 +45,7 @@ def page(audit: Audit) -> str:
     )
 
 
-def pieces(audit: Audit) -> dict[str, figures.Piece]:
+def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
     images = int(_recorded()["images"].iloc[0])
@@ -88,14 +88,14 @@ def _smallest(gaps: pd.Series) -> str:
     return "" if not len(gaps) else low if low == high else f"{low} to {high}"
 
 
-def _dots(audit: Audit) -> figures.Piece:
+def _dots(audit: Audit) -> figures.HtmlFigure:
     rows = [
         (_plain(row["cell"]), row["accuracy"].estimate, row["accuracy"].low, row["accuracy"].high, row["accuracy"].n)
         for row in audit.tables["accuracies"].to_dict("records")
     ]
     frame = pd.DataFrame(rows, columns=["cell", "accuracy", "low", "high", "n"])
     values = "; ".join(f"{cell} {accuracy:.2f}" for cell, accuracy, *_ in rows)
-    drawn = figures.dots(
+    drawn = figures.dot_plot(
         frame, label="cell", value="accuracy", low="low", high="high", n="n", sort=False, x_label="accuracy", digits=3
     )
     return figures.show(
@@ -106,10 +106,10 @@ def _dots(audit: Audit) -> figures.Piece:
     )
 
 
-def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.Piece:
+def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
     cells = list(maps)
     return figures.show(
-        figures.strip(
+        figures.image_strip(
             {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))},
             labels=[_plain(cell) for cell in cells],
         ),
@@ -119,7 +119,7 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
     )
 
 
-def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.Piece:
+def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.HtmlFigure:
     titles = [f"{value:+.1f}".replace("-", "−") for value in mistakes.answers]
     columns = max(3, len(images))
     if mistakes.maps is None:
@@ -197,7 +197,7 @@ _NAMES: Mapping[str, str] = {
 }
 
 
-def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.Piece:
+def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.HtmlFigure:
     mute = ("small", "in the training labels", "signed", "p corrected")
     idle = [column for column in mute if column in frame and not _says(frame[column])]
     shown = (

@@ -23,9 +23,10 @@ def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
             continue
         for statement in ast.parse(cell.source).body:
             match statement:
-                case ast.Assign(targets=[ast.Name(id=key)], value=value):
-                    values[key] = _literal(value, key=key, name=name)
-                case ast.AnnAssign(target=ast.Name(id=key), value=ast.expr() as value):
+                case (
+                    ast.Assign(targets=[ast.Name(id=key)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=key), value=ast.expr() as value)
+                ):
                     values[key] = _literal(value, key=key, name=name)
                 case ast.Expr(value=ast.Constant()):
                     pass
@@ -41,10 +42,8 @@ def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str)
     """The given values, each of the type of its default.
 
     A whole number is accepted where the default is a float; anything is where the default is None. The items of a list
-    are held against the default's first item, and a list is not empty where the default is not.
-
-    Raises:
-        BiaslibError: for a name the notebook does not declare, or a value of another type.
+    are held against the default's first item, and a list is not empty where the default is not. A `BiaslibError` is
+    raised for a name the notebook does not declare, and for a value of another type.
     """
     return {key: _checked(key, value, defaults, name=name) for key, value in given.items()}
 
@@ -61,7 +60,7 @@ def parsed(assignments: Iterable[str], defaults: Mapping[str, Any], *, name: str
     return checked(given, defaults, name=name)
 
 
-def preset_names(project: Project) -> list[str]:
+def _preset_names(project: Project) -> list[str]:
     """The names that `--preset` knows; `quick` stands for the notebooks' own defaults."""
     return sorted({QUICK, *(file.stem for file in project.presets.glob("*.yml"))})
 
@@ -72,7 +71,7 @@ def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any
         return {}
     file = project.presets / f"{preset}.yml"
     if not file.is_file():
-        raise BiaslibError(f"there is no preset {preset!r}: choose {_listed(preset_names(project))}.")
+        raise BiaslibError(f"there is no preset {preset!r}: choose {', '.join(_preset_names(project))}.")
     content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     if not isinstance(content, dict) or not all(isinstance(part, dict) for part in content.values()):
         raise BiaslibError(f"the preset {file.name} must map notebooks to their parameters.")
@@ -84,8 +83,8 @@ def of_preset(project: Project, preset: str | None, notebook: str) -> dict[str, 
     entries = from_preset(project, preset)
     if preset is None or preset == QUICK or notebook in entries:
         return entries.get(notebook, {})
-    known = [name for name in preset_names(project) if name == QUICK or notebook in from_preset(project, name)]
-    raise BiaslibError(f"the preset {preset!r} has no entry for {notebook}: choose {_listed(known)}.")
+    known = [name for name in _preset_names(project) if name == QUICK or notebook in from_preset(project, name)]
+    raise BiaslibError(f"the preset {preset!r} has no entry for {notebook}: choose {', '.join(known)}.")
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -115,7 +114,7 @@ def _yaml_value(key: str, text: str, default: Any) -> Any:
 
 def _known(key: str, defaults: Mapping[str, Any], *, name: str) -> None:
     if key not in defaults:
-        known = f"it has {_listed(defaults)}" if defaults else "it has none"
+        known = f"it has {', '.join(defaults)}" if defaults else "it has none"
         raise BiaslibError(f"{name} has no parameter {key!r}: {known}{closest(key, defaults)}")
 
 
@@ -158,7 +157,3 @@ def _type_name(value: Any) -> str:
         dict: "a mapping",
     }
     return names.get(type(value), type(value).__name__)
-
-
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words)

@@ -21,21 +21,16 @@ from biaslib.errors import BiaslibError
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a second and a half, in every notebook
 
-MIME = "application/vnd.biaslib.recorded+json"
+_MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
-PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
+_PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
 
 
 def put(name: str, values: Any) -> None:
-    """Marks values of this notebook as worth recording; shows nothing on the page.
+    """Marks values of this notebook, such as "mask_scores", as worth recording; shows nothing on the page.
 
-    Args:
-        name: what the values are, such as "mask_scores".
-        values: numbers, text, lists, mappings, arrays, DataFrames or dataclasses such as intervals (read back as
-            mappings), nested as you like. NaN is kept as such.
-
-    Raises:
-        BiaslibError: for a value that JSON has no words for.
+    They are numbers, text, lists, mappings, arrays, DataFrames or dataclasses such as intervals (read back as
+    mappings), nested as you like. NaN is kept as such. A `BiaslibError` is raised for any other value.
     """
     _show({"name": name, "values": _encoded(values)})
 
@@ -59,7 +54,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
     Raises:
         BiaslibError: where the record cannot be read.
     """
-    for candidate in (preset,) if preset else PRESETS:
+    for candidate in (preset,) if preset else _PRESETS:
         file = _file(notebook, candidate)
         if file.is_file():
             try:
@@ -77,56 +72,38 @@ def described(record: Mapping[str, Any]) -> str:
         f"{name} ({', '.join(f'{count:,} {what}' for what, count in counts.items())})"
         for name, counts in record["data"].items()
     )
-    parts = (
-        f"preset {record['preset']}",
-        data_used,
-        record["device"],
-        duration(record["seconds"]),
-        record["date"][:10],
-    )
-    return ", ".join(part for part in parts if part)
+    took, date = duration(record["seconds"]), record["date"][:10]
+    return ", ".join(filter(None, (f"preset {record['preset']}", data_used, record["device"], took, date)))
 
 
 def duration(seconds: float) -> str:
     """Seconds as a reader says them: "8 s", "3 min 20 s", "2 h 5 min"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes, whole = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {whole} s" if minutes else f"{whole} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def collect(notebook: "NotebookNode") -> dict[str, Any]:
     """Takes the marks out of an executed notebook's outputs."""
     found: dict[str, Any] = {"values": {}, "data": {}}
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         for output in cell.outputs:
-            mark = output.get("data", {}).get(MIME)
+            mark = output.get("data", {}).get(_MIME)
             if mark and "name" in mark:
                 found["values"][mark["name"]] = mark["values"]
             elif mark:
                 found["data"][mark["data"]] = mark["counts"]
-        cell.outputs = [output for output in cell.outputs if MIME not in output.get("data", {})]
+        cell.outputs = [output for output in cell.outputs if _MIME not in output.get("data", {})]
     return found
 
 
 def write(notebook: str, run: Mapping[str, Any]) -> Path:
     """Writes the record of a run (the metadata that `book.run` gives an executed notebook) and returns its file."""
-    record = {
-        "notebook": notebook,
-        "preset": run["preset"],
-        "parameters": run["parameters"],
-        "data": run["recorded"]["data"],
-        "device": run["device"],
-        "date": run["date"],
-        "commit": run["commit"],
-        "seconds": run["seconds"],
-        "versions": run["versions"],
-        "values": run["recorded"]["values"],
-    }
+    record = {"notebook": notebook, "preset": run["preset"], "parameters": run["parameters"]}
+    record["data"] = run["recorded"]["data"]
+    record |= {field: run[field] for field in ("device", "date", "commit", "seconds", "versions")}
+    record["values"] = run["recorded"]["values"]
     if not record["values"]:
         raise BiaslibError(f"{notebook} marks nothing to record: call recorded.put(name, values) in one of its cells.")
     file = _file(notebook, run["preset"])
@@ -142,7 +119,7 @@ def _file(notebook: str, preset: str) -> Path:
 def _show(content: dict[str, Any]) -> None:
     from IPython.display import display
 
-    display({MIME: content}, raw=True)
+    display({_MIME: content}, raw=True)
 
 
 def _encoded(value: Any) -> Any:
@@ -166,9 +143,8 @@ def _encoded(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    raise BiaslibError(
-        f"cannot record a {type(value).__name__}: give numbers, text, lists, mappings, arrays or tables."
-    )
+    kind = type(value).__name__
+    raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")
 
 
 def _decoded(value: Any) -> Any:

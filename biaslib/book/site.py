@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -16,7 +16,7 @@ from biaslib.book.project import Project
 from biaslib.figures import theme
 from biaslib.store import fingerprint
 
-STUB = "not run yet"
+_STUB = "not run yet"
 
 
 def page_of(project: Project, notebook: str) -> Path:
@@ -91,9 +91,9 @@ def _stubs(project: Project) -> list[str]:
             title = next((line for line in source if line.startswith("# ")), f"# {name}")
             text = f"{title}\n\nThis page has not been run on this machine yet: `biaslib build` runs it."
             stub = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
-            stub.metadata["biaslib"] = {"key": STUB}
+            stub.metadata["biaslib"] = {"key": _STUB}
             nbformat.write(stub, file)
-        if about is None or about["key"] == STUB:
+        if about is None or about["key"] == _STUB:
             missing.append(name)
     return missing
 
@@ -119,33 +119,18 @@ def _update(file: Path, text: str) -> None:
 def _status(runs: dict[str, dict]) -> str:
     if not runs:
         return "No page has been run yet.\n"
-    pages = _table(
-        ("Page", "Scale", "Parameters other than the defaults", "Run (UTC)", "Took", "Cores"),
-        (
-            (
-                f"{{doc}}`/_executed/{name}`",
-                run["preset"],
-                ", ".join(f"`{key} = {value!r}`" for key, value in run["changed"].items()) or "none",
-                run["date"][:16].replace("T", " "),
-                recorded.duration(run["seconds"]),
-                run["cores"],
-            )
-            for name, run in runs.items()
-        ),
-    )
-    libraries = {library for run in runs.values() for library in run["versions"]}
-    versions = _table(
-        ("Library", "Version"),
-        (
-            (library, ", ".join(sorted({run["versions"].get(library, "") for run in runs.values()})))
-            for library in sorted(libraries)
-        ),
-    )
-    return f"{pages}\n\n## Versions\n\n{versions}\n"
+    pages = [("Page", "Scale", "Parameters other than the defaults", "Run (UTC)", "Took", "Cores")]
+    for name, run in runs.items():
+        changed = ", ".join(f"`{key} = {value!r}`" for key, value in run["changed"].items()) or "none"
+        when, took = run["date"][:16].replace("T", " "), recorded.duration(run["seconds"])
+        pages.append((f"{{doc}}`/_executed/{name}`", run["preset"], changed, when, took, run["cores"]))
+    versions = [("Library", "Version")]
+    for library in sorted({library for run in runs.values() for library in run["versions"]}):
+        versions.append((library, ", ".join(sorted({run["versions"].get(library, "") for run in runs.values()}))))
+    return f"{_table(pages)}\n\n## Versions\n\n{_table(versions)}\n"
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    lines = [header, *rows]
+def _table(lines: Sequence[Sequence[object]]) -> str:
     text = ["| " + " | ".join(str(item).replace("|", r"\|") for item in line) + " |" for line in lines]
-    text.insert(1, "|" + "---|" * len(list(header)))
+    text.insert(1, "|" + "---|" * len(lines[0]))
     return "\n".join(text)

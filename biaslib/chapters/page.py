@@ -32,9 +32,9 @@ _SHORT_METRICS: Final = {
 
 
 def quotes(digits: int = 2, **values: Any) -> None:
-    """Lends several numbers to the prose: the name of each and its value; see `figures.quote`."""
+    """Lends several numbers to the prose: the name of each and its value; see `figures.glue_number`."""
     for name, value in values.items():
-        figures.quote(name, value, digits)
+        figures.glue_number(name, value, digits)
 
 
 def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value") -> pd.DataFrame:

@@ -3,18 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import (
-    captions,
-    celeba,
-    celebamask,
-    coco_imsitu,
-    fruits360,
-    mnist,
-    pets,
-    pictures,
-    published,
-    waterbirds,
-)
+from biaslib.datasets import captions, celeba, coco_imsitu, fruits, mnist, pets, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
@@ -25,13 +14,13 @@ __all__ = ["DatasetWarning", "captions", "check", "coco_imsitu", "fetch", "listi
 _root = root
 _LOADERS = {
     "celeba": celeba.load,
-    "celebamask": celebamask.load,
-    "celebamask-pairs": celebamask.load_pairs,
+    "celebamask": celeba.load_hq,
+    "celebamask-pairs": celeba.load_hq_pairs,
     "mnist": mnist.load,
     "pets": pets.load,
-    "cat-and-dog": pictures.load_cats_and_dogs,
-    "fruits360": fruits360.load,
-    "scenes": pictures.load_scenes,
+    "cat-and-dog": pets.load_cats_and_dogs,
+    "fruits360": fruits.load,
+    "scenes": fruits.load_scenes,
 }
 
 

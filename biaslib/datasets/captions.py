@@ -9,8 +9,6 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 
-MAN: Final = 0
-WOMAN: Final = 1
 UNNAMED: Final = -1
 
 # Zhao, Andrews and Xiang 2023, appendix C.1
@@ -37,13 +35,10 @@ _PLURALS = {"knife": "knives", "skis": "skis", "sheep": "sheep", "mouse": "mice"
 
 
 def gender(captions: Iterable[str]) -> np.ndarray:
-    """The gender a caption names: `MAN` (0), `WOMAN` (1), or `UNNAMED` (-1) where it names none or both.
+    """The gender a caption names, (N,) int: 0 man, 1 woman, or `UNNAMED` (-1) where it names none or both.
 
     Only whole words count, so that "snowman" and "human" do not; the lists are those of Zhao, Andrews and Xiang
     (2023, appendix C.1). What is found is a captioner's wording, not the gender of anybody.
-
-    Returns:
-        (N,) int.
     """
     return np.array([_named(set(re.findall("[a-z]+", text.lower()))) for text in captions], dtype=np.int64)
 
@@ -53,15 +48,8 @@ def objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
 
     Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
 
-    Args:
-        captions: N texts.
-        names: COCO's names of objects, words joined by "_".
-
-    Returns:
-        N rows, one bool column an object, in the order of `names`.
-
-    Raises:
-        BiaslibError: where there is no name.
+    Of N captions and COCO's names of objects, words joined by "_", it gives N rows with a bool column an object, in the
+    order of the names, of which there must be one at least (`BiaslibError`).
     """
     if len(names) == 0:
         raise BiaslibError("no object to look for: give the names of one object or more.")
@@ -69,18 +57,16 @@ def objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
     longest_first = sorted(terms, key=len, reverse=True)
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, longest_first)) + r")\b")
     number = {name: i for i, name in enumerate(names)}
-    said = [{number[terms[term]] for term in pattern.findall(text.lower())} for text in captions]
+    said = [[number[terms[term]] for term in pattern.findall(text.lower())] for text in captions]
     table = np.zeros((len(said), len(names)), dtype=bool)
-    for row, found in enumerate(said):
-        table[row, list(found)] = True
+    for row, found in zip(table, said, strict=True):
+        row[found] = True
     return pd.DataFrame(table, columns=list(names))
 
 
 def _named(words: set[str]) -> int:
     men, women = not words.isdisjoint(_MEN_WORDS), not words.isdisjoint(_WOMEN_WORDS)
-    if men == women:
-        return UNNAMED
-    return MAN if men else WOMAN
+    return UNNAMED if men == women else int(women)
 
 
 def _terms(name: str) -> set[str]:
@@ -90,10 +76,5 @@ def _terms(name: str) -> set[str]:
 
 def _plural(term: str) -> str:
     *before, last = term.split(" ")
-    if last in _PLURALS:
-        last = _PLURALS[last]
-    elif last.endswith(("s", "x", "ch", "sh")):
-        last += "es"
-    else:
-        last += "s"
-    return " ".join([*before, last])
+    ending = "es" if last.endswith(("s", "x", "ch", "sh")) else "s"
+    return " ".join([*before, _PLURALS.get(last, last + ending)])

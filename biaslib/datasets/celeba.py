@@ -1,11 +1,12 @@
-"""CelebA's faces, and the list files of CelebA and CelebAMask-HQ: attributes as annotated, which image is which."""
+"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import decoded, pictures, registry
+from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
@@ -30,6 +31,32 @@ HAIR_ATTRIBUTES = (
     "Young",
 )  # fmt: skip
 
+# The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
+REGIONS: dict[str, tuple[str, ...]] = {
+    "skin": ("skin",),
+    "nose": ("nose",),
+    "eyeglasses": ("eye_g",),
+    "eyes": ("l_eye", "r_eye"),
+    "eyebrows": ("l_brow", "r_brow"),
+    "ears": ("l_ear", "r_ear"),
+    "mouth": ("mouth", "u_lip", "l_lip"),
+    "hair": ("hair",),
+    "hat": ("hat",),
+    "earrings": ("ear_r",),
+    "necklace": ("neck_l",),
+    "neck": ("neck",),
+    "cloth": ("cloth",),
+    "background": (),
+}
+# The numbers of the parts in label maps, 0 for the background: the order of the authors' own script.
+_PARTS = (
+    "background", "skin", "nose", "eye_g", "l_eye", "r_eye", "l_brow", "r_brow", "l_ear", "r_ear", "mouth", "u_lip",
+    "l_lip", "hair", "hat", "ear_r", "neck_l", "neck", "cloth",
+)  # fmt: skip
+_IMAGES, _MASKS = "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
+_A_FOLDER = 2000  # images in each numbered folder of masks
+_VALIDATION = 0.15  # of the training pairs, by their names
+
 
 def load(split: str, *, size: int, root: Path) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
@@ -47,105 +74,181 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     pictures.check_split("CelebA", split, list(_SPLITS))
     table = attributes(root)
     rows = np.flatnonzero(_partition(dataset, root, len(table)) == _SPLITS[split])
-    folder = registry.require(dataset, root / "celeba" / "img_align_celeba")
+    folder = dataset.require(root / "celeba" / "img_align_celeba")
     here = {entry.name for entry in folder.iterdir()}
     found = np.array([row for row in rows if _name(row) in here], int)
     if not len(found):
-        registry.require(dataset, folder / _name(rows[0]))
+        dataset.require(folder / _name(rows[0]))
     pictures.warn_of_a_part(dataset, len(found), len(rows), folder, split)
-    images = decoded.photos(dataset, [folder / _name(row) for row in found], size=size)
+    images = pictures.photos(dataset, [folder / _name(row) for row in found], size=size)
     return Samples(images=images, labels=table.iloc[found].reset_index(drop=True))
+
+
+def load_hq(split: str, *, size: int, root: Path) -> Samples:
+    """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
+
+    "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
+    last 4,500 are the test images of Serianni et al. (2025).
+
+    Returns:
+        the split's images, by number; the 40 attributes as annotated (bool); masks of the 14 `REGIONS`, True where at
+        least half of the pixel is inside, all False where no part is drawn. Drawn parts may overlap; the background is
+        what no part covers.
+
+    Warns:
+        DatasetWarning: what is known to be wrong with these labels and with their terms.
+    """
+    pictures.check_split("CelebAMask-HQ", split)
+    dataset = registry.get("celebamask-hq")
+    folder = root / "CelebAMask-HQ"
+    table = _hq_attributes(dataset, root)
+    numbers = _numbers(len(table), split)
+    images = pictures.photos(dataset, [folder / _IMAGES / f"{number}.jpg" for number in numbers], size=size)
+    files = [_files(dataset.require(folder / _MASKS), int(number)) for number in numbers]
+    if not any(files):
+        dataset.require(folder / _MASKS / str(numbers[0] // _A_FOLDER) / f"{numbers[0]:05d}_skin.png")
+    labels = table.iloc[numbers].reset_index(drop=True)
+    return Samples(images=images, labels=labels, masks=_masks(dataset, files, size))
+
+
+def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
+    """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
+
+    "val" is 15 % of the folder train, by the pictures' names.
+
+    Returns:
+        the images in the order of their names; masks of the 14 `REGIONS`; labels
+        without columns, as the pairs do not say whom of CelebA they show.
+
+    Warns:
+        DatasetWarning: what is known to be wrong with this dataset's terms.
+    """
+    pictures.check_split("the pairs of CelebAMask-HQ", split)
+    dataset = registry.get("celebamask-hq")
+    registry.warn(dataset)
+    folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")
+    files = pictures.listed(dataset, folder / "images")
+    if split != "test":
+        shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
+        files = [file for file in files if pictures.part(file.name, shares) == split]
+    if not files:
+        dataset.require(folder / "images" / "*.jpg")
+    images = pictures.photos(dataset, files, size=size)
+    maps = [dataset.require(folder / "masks" / f"{file.stem}.png") for file in files]
+    masks = _masks(dataset, [{"map": path} for path in maps], size)
+    return Samples(images=images, labels=pd.DataFrame(index=range(len(files))), masks=masks)
 
 
 def attributes(root: Path) -> pd.DataFrame:
     """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
 
-    Returns:
-        one row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms.
+    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute. A
+    `DatasetWarning` says what is known to be wrong with these labels and with their terms.
     """
-    dataset = registry.get("celeba")
-    path = registry.require(dataset, root / "celeba" / "list_attr_celeba.txt")
-    registry.warn(dataset)
-    return attribute_list(dataset, path).reset_index(drop=True)
-
-
-def attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    """A list of attributes as CelebA and CelebAMask-HQ have it: how many images, the names, a row of 1 and -1 each.
-
-    Returns:
-        one bool column an attribute, indexed by the images' names.
-
-    Raises:
-        BiaslibError: for a damaged file.
-    """
-    try:
-        with path.open(encoding="ascii") as opened:
-            n, names = int(opened.readline()), opened.readline().split()
-            columns = ["image", *names]
-            table = pd.read_csv(
-                opened, sep=r"\s+", names=columns, index_col="image", dtype=dict.fromkeys(names, np.int8)
-            )
-    except ValueError as error:
-        raise registry.damaged(dataset, path, f"it is no list of attributes: {error}") from error
-    if len(table) != n or not np.isin(table.to_numpy(), (-1, 1)).all():
-        raise registry.damaged(
-            dataset, path, f"it announces {n} images and has {len(table)}, or values other than 1, -1"
-        )
-    return table == 1
+    return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
 
 
 def hair_colour(table: pd.DataFrame) -> np.ndarray:
-    """The group that paper B takes: 0, 1, 2 for black, blond, brown hair as annotated.
-
-    Args:
-        table: N rows with the three columns `HAIR`.
-
-    Returns:
-        (N,) int; -1 where not exactly one of the three is given.
-    """
+    """Paper B's groups by the columns `HAIR`, (N,) int: black 0, blond 1, brown 2; -1 for none or several of them."""
     hair = table[list(HAIR)].to_numpy()
     return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
 
 
 def hq_to_celeba(root: Path) -> np.ndarray:
-    """For each of CelebAMask-HQ's 30,000 images the row of `attributes` that it is: (30000,) int.
-
-    Raises:
-        BiaslibError: for a missing or a damaged file.
-    """
+    """For each of CelebAMask-HQ's 30,000 images the row of `attributes` that it is: (30000,) int."""
     dataset = registry.get("celebamask-hq")
-    path = registry.require(dataset, root / "CelebAMask-HQ" / "CelebA-HQ-to-CelebA-mapping.txt")
+    path = dataset.require(root / "CelebAMask-HQ" / "CelebA-HQ-to-CelebA-mapping.txt")
     rows = [line.split() for line in path.read_text(encoding="ascii", errors="replace").splitlines()]
     if rows and not rows[0][0].isdigit():  # the official file has a heading, copies lack it
         rows = rows[1:]
     try:
         table = np.array([[int(row[0]), int(row[1]), int(row[2].split(".")[0])] for row in rows])
     except (IndexError, ValueError) as error:
-        raise registry.damaged(dataset, path, f"it is no mapping of images: {error}") from error
+        raise dataset.damaged(path, f"it is no mapping of images: {error}") from error
     # each line says the same twice: a row counted from 0 and a file name counted from 1
     if len(table) == 0 or (table[:, 0] != np.arange(len(table))).any() or (table[:, 2] != table[:, 1] + 1).any():
-        raise registry.damaged(dataset, path, "its lines do not follow each other or contradict themselves")
+        raise dataset.damaged(path, "its lines do not follow each other or contradict themselves")
     return table[:, 1]
+
+
+def _attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
+    """A list of attributes, one bool column each, by the images' names: how many, the names, a row of 1 and -1 each."""
+    dataset.require(path)
+    registry.warn(dataset)
+    try:
+        with path.open(encoding="ascii") as opened:
+            n, names = int(opened.readline()), opened.readline().split()
+            types = dict.fromkeys(names, np.int8)
+            table = pd.read_csv(opened, sep=r"\s+", names=["image", *names], index_col="image", dtype=types)
+    except ValueError as error:
+        raise dataset.damaged(path, f"it is no list of attributes: {error}") from error
+    if len(table) != n or not np.isin(table.to_numpy(), (-1, 1)).all():
+        raise dataset.damaged(path, f"it announces {n} images and has {len(table)}, or values other than 1, -1")
+    return table == 1
 
 
 def _partition(dataset: registry.Dataset, root: Path, n: int) -> np.ndarray:
     """(n,) the number of each image's split."""
-    path = registry.require(dataset, root / "celeba" / "list_eval_partition.txt")
+    path = dataset.require(root / "celeba" / "list_eval_partition.txt")
     rows = [line.split() for line in path.read_text(encoding="ascii", errors="replace").splitlines()]
     fine = (row[:1] == [_name(i)] and row[1:] in (["0"], ["1"], ["2"]) for i, row in enumerate(rows))
     if len(rows) != n or not all(fine):
-        raise registry.damaged(dataset, path, f"it is no list of {n} images, each with the number of its split")
+        raise dataset.damaged(path, f"it is no list of {n} images, each with the number of its split")
     splits = np.array([int(split) for _, split in rows])
     if missing := [name for name, number in _SPLITS.items() if number not in splits]:
-        raise registry.damaged(dataset, path, f"it gives no image to {missing[0]}")
+        raise dataset.damaged(path, f"it gives no image to {missing[0]}")
     return splits
 
 
 def _name(row: int | np.integer) -> str:
     return f"{row + 1:06d}.jpg"
+
+
+def _hq_attributes(dataset: registry.Dataset, root: Path) -> pd.DataFrame:
+    """CelebAMask-HQ's 40 attributes as annotated, one bool column each, one row an image by its number."""
+    path = root / "CelebAMask-HQ" / "CelebAMask-HQ-attribute-anno.txt"
+    table = _attribute_list(dataset, path)
+    if [str(name) for name in table.index] != [f"{number}.jpg" for number in range(len(table))]:
+        raise dataset.damaged(path, f"its {len(table)} images are not numbered from 0")
+    return table.reset_index(drop=True)
+
+
+def _numbers(n: int, split: str) -> np.ndarray:
+    """The images of a split, sorted; of 30,000: 21,000, 4,500 and 4,500."""
+    order = np.random.RandomState(0).permutation(n)
+    ends = [0, round(0.70 * n), round(0.85 * n), n]
+    at = pictures.SPLITS.index(split)
+    return np.sort(order[ends[at] : ends[at + 1]])
+
+
+def _files(folder: Path, number: int) -> dict[str, Path]:
+    """The parts that are drawn for an image."""
+    inside = folder / str(number // _A_FOLDER)
+    paths = {part: inside / f"{number:05d}_{part}.png" for part in _PARTS[1:]}
+    return {part: path for part, path in paths.items() if path.exists()}
+
+
+def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], size: int) -> dict[str, np.ndarray]:
+    """(N, size, size) bool of each region, from each image's part masks or its label map ("map")."""
+    shape = (len(REGIONS), len(files), size, size)
+    covered = pictures.once(dataset, "parts", files, _regions, size, shape=shape, axis=1)
+    return {region: covered[at] for at, region in enumerate(REGIONS)}
+
+
+def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) -> np.ndarray:
+    """(14, size, size) bool: parts are united at their own size, then resized."""
+    drawn = {name: np.asarray(pictures.read_picture(dataset, path, "L")) for name, path in files.items()}
+    if "map" in drawn:
+        if drawn["map"].max() >= len(_PARTS):
+            raise dataset.damaged(files["map"], f"it has numbers above {len(_PARTS) - 1}")
+        drawn = {part: drawn["map"] == number for number, part in enumerate(_PARTS) if number}
+    else:
+        drawn = {part: picture >= 128 for part, picture in drawn.items()}
+    shape = next((part.shape for part in drawn.values()), (size, size))
+    for part, inside in drawn.items():
+        if inside.shape != shape:
+            raise dataset.damaged(files[part], f"it is not of the size of the image's other masks, {shape}")
+    none = np.zeros(shape, bool)
+    united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for parts in REGIONS.values()]
+    united[-1] = ~np.any([none, *drawn.values()], axis=0)
+    return np.stack([pictures.shrunk(region, size) for region in united])

@@ -66,25 +66,13 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     return labels
 
 
-def coco_captions(captioner: str) -> pd.Series:
-    """What one captioner says of each of the 40,504 images of COCO's validation set: text by `image_id`."""
-    if captioner not in CAPTIONERS:
-        raise BiaslibError(f"the released captioners are {', '.join(CAPTIONERS)}, not {captioner!r}.")
-    path = _find(f"captions_6models_val2014/{captioner}.json")
-    rows = _read_rows(path, "image_id", "caption")
-    index = pd.Index([row["image_id"] for row in rows], name="image_id")
-    if index.has_duplicates:
-        raise _damaged(path, "an image has two captions")
-    return pd.Series([str(row["caption"]) for row in rows], index=index, name="caption")
-
-
 def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
     """Objects and gender by the words of a captioner's captions (`datasets.captions`), for the images asked for.
 
     Returns:
         as `coco_labels`, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
     """
-    texts = coco_captions(captioner)
+    texts = _captions(captioner)
     unknown = image_ids.difference(texts.index)
     if len(unknown):
         raise BiaslibError(
@@ -147,17 +135,29 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
     return table
 
 
+def _captions(captioner: str) -> pd.Series:
+    """What one captioner says of each of the 40,504 images of COCO's validation set: text by `image_id`."""
+    if captioner not in CAPTIONERS:
+        raise BiaslibError(f"the released captioners are {', '.join(CAPTIONERS)}, not {captioner!r}.")
+    path = _find(f"captions_6models_val2014/{captioner}.json")
+    rows = _read_rows(path, "image_id", "caption")
+    index = pd.Index([row["image_id"] for row in rows], name="image_id")
+    if index.has_duplicates:
+        raise _damaged(path, "an image has two captions")
+    return pd.Series([str(row["caption"]) for row in rows], index=index, name="caption")
+
+
 @functools.cache
 def _dataset() -> registry.Dataset:
     return registry.get("coco-imsitu")
 
 
 def _find(name: str) -> Path:
-    return registry.require(_dataset(), registry.root() / "coco-imsitu" / name)
+    return _dataset().require(registry.root() / "coco-imsitu" / name)
 
 
 def _damaged(path: Path, why: str) -> BiaslibError:
-    return registry.damaged(_dataset(), path, why)
+    return _dataset().damaged(path, why)
 
 
 def _read_json(path: Path) -> Any:
@@ -170,8 +170,7 @@ def _read_json(path: Path) -> Any:
 def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
     """A list of entries that all have these fields."""
     rows = _read_json(path)
-    whole = isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)
-    if not whole:
+    if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)):
         raise _damaged(path, f"it is no list of entries with {', '.join(fields)}")
     return rows
 

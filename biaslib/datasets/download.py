@@ -39,15 +39,12 @@ def fetch(name: str) -> Path:
     Files appear under their final names only when they are whole; what is there already and whole stays. A download
     that was cut short leaves nothing under a final name and is started again.
 
-    Args:
-        name: as in `listing`.
-
     Returns:
         the folder of all datasets.
 
     Raises:
-        BiaslibError: for an unknown name, a dataset that has to be got by hand (with what to do), an unreachable
-            source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
+        BiaslibError: for a name that is not in `listing`, a dataset that has to be got by hand (with what to do), an
+            unreachable source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
     """
     dataset = registry.get(name)
     folder = registry.root()
@@ -82,9 +79,6 @@ def check(name: str) -> pd.DataFrame:
         one row a file: `file` (relative to the root), `state` and `detail` (what is wrong, or ""). The states: "ok"
         (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder
         with fewer files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
-
-    Raises:
-        BiaslibError: for an unknown name.
     """
     dataset = registry.get(name)
     rows = [(file.path, state, detail) for file, state, detail in _states(dataset, registry.root())]
@@ -103,7 +97,7 @@ def listing() -> pd.DataFrame:
     for dataset in registry.read().values():
         paths = [(file, folder / file.path) for file in dataset.files]
         exist = [path.exists() for _, path in paths]
-        whole = [path.exists() and (file.count is None or _count(path) >= file.count) for file, path in paths]
+        whole = [path.exists() and (file.count is None or len(os.listdir(path)) >= file.count) for file, path in paths]
         rows.append(
             {
                 "name": dataset.name,
@@ -120,15 +114,11 @@ def listing() -> pd.DataFrame:
 
 
 def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
-    """Unpacks a zip or tar archive into the folder `into`: only plain files and folders, and only below it.
+    """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
 
     All names are judged before the first byte is written, so a refused archive leaves nothing behind. Permissions and
-    owners of the archive are not taken over.
-
-    Args:
-        archive: a zip, tar, tar.gz, tar.bz2 or tar.xz file.
-        into: made where it is missing.
-        strip: how many leading folders are dropped from every name; members above them are left out.
+    owners of the archive are not taken over. `strip` leading folders are dropped from every name, and members above
+    them left out.
 
     Raises:
         BiaslibError: for a damaged archive, an unknown format, or a member that is a link or a device or that would
@@ -152,10 +142,6 @@ def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
         raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
 
 
-def _count(folder: Path) -> int:
-    return sum(1 for _ in folder.iterdir())
-
-
 def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Path) -> None:
     downloaded = _download(dataset, archive, scratch)
     target = folder / archive.to
@@ -173,16 +159,9 @@ def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
     import pooch
     import requests
 
+    file, bar = archive.url.rsplit("/", 1)[-1], sys.stderr.isatty()
     try:
-        return Path(
-            pooch.retrieve(
-                archive.url,
-                known_hash=archive.hash,
-                fname=archive.url.rsplit("/", 1)[-1],
-                path=scratch,
-                progressbar=sys.stderr.isatty(),
-            )
-        )
+        return Path(pooch.retrieve(archive.url, known_hash=archive.hash, fname=file, path=scratch, progressbar=bar))
     except ValueError as error:  # pooch's word for a wrong checksum
         raise BiaslibError(
             f"{archive.url} did not give the official file of {dataset.title} ({error}); try again later, "
@@ -217,7 +196,7 @@ def _state(file: File, path: Path) -> tuple[str, str]:
     if not path.exists():
         return "missing", ""
     if file.count is not None:
-        n = _count(path)
+        n = len(os.listdir(path))
         return ("present", "") if n >= file.count else ("partial", f"{n} of {file.count} files")
     if file.size is not None and path.stat().st_size != file.size:
         return "damaged", f"{path.stat().st_size} bytes instead of {file.size}"

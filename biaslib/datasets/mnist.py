@@ -29,9 +29,9 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     pages = _idx(dataset, images_file, dimensions=3)
     digits = _idx(dataset, labels_file, dimensions=1)
     if len(pages) != len(digits):
-        raise registry.damaged(dataset, labels_file, f"it has {len(digits)} labels for {len(pages)} images")
+        raise dataset.damaged(labels_file, f"it has {len(digits)} labels for {len(pages)} images")
     if digits.max(initial=0) > 9:
-        raise registry.damaged(dataset, labels_file, f"it has the label {digits.max()}")
+        raise dataset.damaged(labels_file, f"it has the label {digits.max()}")
     if pages.shape[1:] != (size, size):
         resized = (Image.fromarray(page).resize((size, size), Image.Resampling.BILINEAR) for page in pages)
         pages = np.stack([np.asarray(page) for page in resized])
@@ -40,15 +40,15 @@ def load(split: str, *, size: int, root: Path) -> Samples:
 
 def _idx(dataset: registry.Dataset, path: Path, *, dimensions: int) -> np.ndarray:
     """An IDX file: two zero bytes, the type, the number of dimensions, each dimension in four bytes, the numbers."""
-    registry.require(dataset, path)
+    dataset.require(path)
     try:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise registry.damaged(dataset, path, str(error)) from error
+        raise dataset.damaged(path, str(error)) from error
     head = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, _UINT8, dimensions]) or len(content) < head:
-        raise registry.damaged(dataset, path, f"it is no IDX file of bytes in {dimensions} dimensions")
+        raise dataset.damaged(path, f"it is no IDX file of bytes in {dimensions} dimensions")
     shape = tuple(int(side) for side in np.frombuffer(content, ">u4", dimensions, offset=4))
     if len(content) - head != np.prod(shape, dtype=np.int64) or shape[0] == 0:
-        raise registry.damaged(dataset, path, f"it says {shape} and holds {len(content) - head} bytes")
+        raise dataset.damaged(path, f"it says {shape} and holds {len(content) - head} bytes")
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)

@@ -1,62 +1,42 @@
-"""Folders of pictures: which are here, which split each belongs to, and the two sets that are a folder a kind."""
+"""Pictures in folders: which are here, of which split, and decoded once into memory maps in the store."""
 
+import functools
 import hashlib
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-import pandas as pd
+from PIL import Image
+from tqdm import tqdm
 
-from biaslib.datasets import decoded, registry
+from biaslib import store
+from biaslib.datasets.registry import Dataset, DatasetWarning
 from biaslib.errors import BiaslibError
-from biaslib.samples import Samples
+from biaslib.store import fingerprint
 
 SPLITS = ("train", "val", "test")
-SCENES = ("buildings", "forest", "glacier", "mountain", "sea", "street")
 _VALIDATION = 0.2  # of the official training pictures, by their names
+# Pillow also knows formats that start another program to be read, as EPS does, and goes by the content, not the ending
+_FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
+# what Pillow raises for a file that is no picture, is cut off, or is suspiciously large
+UNREADABLE: Final = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
+_CHUNK = 256
 
 
-def load_cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
-    """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
-
-    Returns:
-        label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
-    """
-    check_split("cat-and-dog", split, SPLITS)
-    folder = root / "cat-and-dog" / ("test_set" if split == "test" else "training_set")
-    images, kind = _kinds(registry.get("cat-and-dog"), folder, ("cats", "dogs"), split, size)
-    return Samples(images, pd.DataFrame({"cat": kind == 0}))
-
-
-def load_scenes(split: str, *, size: int, root: Path) -> Samples:
-    """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
-
-    Returns:
-        label `kind` (int8), its place in `SCENES`; no masks.
-    """
-    check_split("Intel's scenes", split, SPLITS)
-    folder = root / "intel-scenes" / ("test" if split == "test" else "train")
-    images, kind = _kinds(registry.get("intel-scenes"), folder, SCENES, split, size)
-    return Samples(images, pd.DataFrame({"kind": kind}))
-
-
-def check_split(title: str, split: str, known: Sequence[str]) -> None:
-    """Refuses a split that a dataset does not have.
-
-    Raises:
-        BiaslibError: naming those it has.
-    """
+def check_split(title: str, split: str, known: Sequence[str] = SPLITS) -> None:
+    """Refuses a split that a dataset does not have, with a BiaslibError that names those it has."""
     if split not in known:
         raise BiaslibError(f"{title} has the splits {', '.join(known)}, not {split!r}.")
 
 
 def part(name: str, shares: Mapping[str, float]) -> str:
-    """The split that a picture belongs to, by its name alone: the same whatever other pictures are there.
+    """The split that a picture belongs to, by its name alone (with its folder where names repeat).
 
-    Args:
-        name: of the picture, with its folder where names repeat.
-        shares: of every split, in a fixed order, summing to 1.
+    It is the same whatever other pictures are there. The splits' `shares`, in a fixed order, sum to 1.
     """
     at = int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) / 16**12
     for split, share in shares.items():
@@ -66,45 +46,165 @@ def part(name: str, shares: Mapping[str, float]) -> str:
     return split
 
 
-def listed(dataset: registry.Dataset, folder: Path) -> list[Path]:
-    """The photos in a folder (.jpg), in the order of their names.
-
-    Raises:
-        BiaslibError: where the folder is missing.
-    """
-    return sorted(path for path in registry.require(dataset, folder).iterdir() if path.suffix.lower() == ".jpg")
+def listed(dataset: Dataset, folder: Path) -> list[Path]:
+    """The photos in a folder (.jpg), in the order of their names; a BiaslibError where it is missing."""
+    return sorted(path for path in dataset.require(folder).iterdir() if path.suffix.lower() == ".jpg")
 
 
-def of_split(dataset: registry.Dataset, folder: Path, split: str) -> list[Path]:
+def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
     """A folder's pictures for a split, where "val" is a fifth of the official training pictures, by their names.
 
     Raises:
         BiaslibError: where the folder is missing or empty.
     """
-    files = listed(dataset, folder)
-    if not files:
-        registry.require(dataset, folder / "*.jpg")
+    files = listed(dataset, folder) or [dataset.require(folder / "*.jpg")]
     if split == "test":
         return files
     shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
     return [file for file in files if part(f"{folder.name}/{file.name}", shares) == split]
 
 
-def warn_of_a_part(dataset: registry.Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:
+def of_kinds(
+    dataset: Dataset, folder: Path, kinds: Sequence[str], split: str, *, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pictures of a folder a kind, (N, size, size, 3) uint8, and the number of each one's kind, (N,) int8."""
+    files = [file for kind in kinds for file in of_split(dataset, folder / kind, split)]
+    number = np.array([kinds.index(file.parent.name) for file in files], np.int8)
+    return photos(dataset, files, size=size), number
+
+
+def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:
     """Says, where it is so, that some pictures of a split are missing."""
     if here < all_of_them:
         warnings.warn(
             f"{dataset.title}: {here:,} of the {all_of_them:,} pictures of {split} are in {folder}; the others are "
             "left out, so its numbers are not those of the whole set.",
-            registry.DatasetWarning,
+            DatasetWarning,
             stacklevel=4,
         )
 
 
-def _kinds(
-    dataset: registry.Dataset, folder: Path, kinds: Sequence[str], split: str, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures of a folder a kind, (N, size, size, 3) uint8, and the number of each one's kind, (N,) int8."""
-    files = [file for kind in kinds for file in of_split(dataset, folder / kind, split)]
-    number = np.array([kinds.index(file.parent.name) for file in files], np.int8)
-    return decoded.photos(dataset, files, size=size), number
+def open_picture(file: Path) -> Image.Image:
+    """A picture of a format that reads nothing but itself; its pixels are not read yet.
+
+    Raises:
+        OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError: where it cannot be read (`UNREADABLE`), here
+            or when its pixels are read.
+    """
+    return Image.open(file, formats=_FORMATS)
+
+
+def photos(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:
+    """N image files as (N, size, size, 3) uint8, a read-only memory map: resized as a whole (bilinear, antialiased)."""
+    return once(dataset, "RGB", files, _photo, size, shape=(len(files), size, size, 3), dtype=np.uint8)
+
+
+def segmentations(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:
+    """(N, size, size) bool, a read-only memory map: True where the resized grey picture is at least half white."""
+    return once(dataset, "L", files, _segmentation, size, shape=(len(files), size, size))
+
+
+def regions(
+    dataset: Dataset, files: Sequence[Path], inside: Callable[[np.ndarray], np.ndarray], *, size: int, mode: str = "L"
+) -> np.ndarray:
+    """Masks that a function finds in each picture at its own size, True where at least half of a resized pixel is.
+
+    `inside` is a function of a module (its source is a part of the map's key), from a picture in `mode`, "L" (H, W) or
+    "RGB" (H, W, 3) uint8, to (H, W) bool. The masks are (N, size, size) bool, a read-only memory map.
+    """
+    return once(dataset, "region", files, _region, size, inside, mode, shape=(len(files), size, size))
+
+
+def once(
+    dataset: Dataset,
+    kind: str,
+    files: Sequence[Path] | Sequence[Mapping[str, Path]],
+    decode: Callable[..., np.ndarray],
+    size: int,
+    *options: Any,
+    shape: tuple[int, ...],
+    dtype: type = np.bool_,
+    axis: int = 0,
+) -> np.ndarray:
+    """What a function makes of each picture, written to the store once, as a read-only memory map.
+
+    Args:
+        dataset: whom to name where a file is missing or damaged.
+        kind: a word for the map's name.
+        files: N files, or N times several of them by their names.
+        decode: from dataset, an entry of `files`, `size` and `options` to that entry's array; functions count with
+            their source, so that another way of decoding is another map.
+        size: of the arrays, in pixels.
+        options: functions and plain values.
+        shape: of all arrays together.
+        dtype: of the arrays.
+        axis: along which the entries lie.
+
+    Warns:
+        DamagedEntryWarning: the map was damaged and is written again.
+    """
+    named = [entry if isinstance(entry, Mapping) else {"": entry} for entry in files]
+    # one look at the folder entries keys the map, so a picture that was replaced is decoded anew
+    states = [[(name, str(file), dataset.require(file).stat()) for name, file in entry.items()] for entry in named]
+    looks = [[(name, file, state.st_size, state.st_mtime_ns) for name, file, state in entry] for entry in states]
+    code = [fingerprint.of_code(part) if callable(part) else part for part in (_write, decode, *options)]
+    target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value([size, looks, code])}.npy"
+    if not target.exists() or not _is_whole(target, *_state(target)):
+        if target.exists():
+            warnings.warn(
+                f"the decoded file {target} is damaged; it is written again.", store.DamagedEntryWarning, stacklevel=2
+            )
+        with store.sealed(target) as partial:
+            whole = np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape)
+            _write(np.moveaxis(whole, axis, 0), files, lambda entry: decode(dataset, entry, size, *options), dataset)
+            whole.flush()
+    return np.load(target, mmap_mode="r", allow_pickle=False)
+
+
+def read_picture(dataset: Dataset, file: Path, mode: str) -> Image.Image:
+    """A picture in one of Pillow's modes; a BiaslibError where it cannot be read."""
+    try:
+        with open_picture(file) as opened:
+            return opened.convert(mode)
+    except UNREADABLE as error:
+        raise dataset.damaged(file, str(error)) from error
+
+
+def shrunk(inside: np.ndarray, size: int) -> np.ndarray:
+    """A mask (H, W) at another size: (size, size) bool, True where at least half of a pixel is inside."""
+    return _resized(Image.fromarray(inside.astype(np.uint8) * 255), size) >= 128
+
+
+def _write(rows: np.ndarray, files: Sequence[Any], decode: Callable[[Any], np.ndarray], dataset: Dataset) -> None:
+    bar = tqdm(total=len(files), desc=f"decoding {dataset.name}", unit="image", disable=None)
+    with bar, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(files), _CHUNK):
+            for row, array in enumerate(pool.map(decode, files[start : start + _CHUNK]), start):
+                rows[row] = array
+                bar.update()
+
+
+def _photo(dataset: Dataset, file: Path, size: int) -> np.ndarray:
+    return _resized(read_picture(dataset, file, "RGB"), size)
+
+
+def _segmentation(dataset: Dataset, file: Path, size: int) -> np.ndarray:
+    return _resized(read_picture(dataset, file, "L"), size) >= 128
+
+
+def _region(dataset: Dataset, file: Path, size: int, inside: Callable, mode: str) -> np.ndarray:
+    return shrunk(inside(np.asarray(read_picture(dataset, file, mode))), size)
+
+
+def _resized(picture: Image.Image, size: int) -> np.ndarray:
+    return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    state = file.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)  # once in a process, and again where the file has changed since: all of it is read
+def _is_whole(file: Path, *state: int) -> bool:
+    return store.is_whole(file)

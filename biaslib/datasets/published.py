@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import celeba, celebamask, registry
+from biaslib.datasets import celeba, registry
 from biaslib.errors import BiaslibError
 
 Backbone = Literal["resnet", "efficientnet"]
@@ -23,10 +23,10 @@ _N_TEST = 4500
 _N_BIRDS = 5794
 BIASES = (50, 60, 70, 80, 90, 95, 100)
 
-# target and Male as annotated; the rows of a table, means first
-GROUPS = ("TT", "TF", "FT", "FF", "all")
+# target and Male as annotated
+_GROUPS = ("TT", "TF", "FT", "FF", "all")
 
-REGIONS = ("background", *(region for region in celebamask.REGIONS if region != "background"))
+_REGIONS = ("background", *(region for region in celeba.REGIONS if region != "background"))
 
 # the region that is the attribute's own (Figs. 2 and 10)
 OWN_REGION = {
@@ -39,26 +39,17 @@ OWN_REGION = {
 }  # fmt: skip
 
 _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
+_MALE = f"{PROTECTED}_{_SCORE}"
 
 
 def annotated_labels() -> pd.DataFrame:
-    """The 40 attributes of the 4,500 test images as annotated in CelebA, in the order of the predictions.
-
-    `test_idx_sorted.npy` numbers CelebAMask-HQ's images; its mapping file says which CelebA image each one is.
-
-    Returns:
-        (4500 rows, 40 bool columns).
-    """
+    """The 40 attributes of the 4,500 test images as annotated in CelebA, in the order of the predictions."""
     index, rows = _join()
     return celeba.attributes(registry.root()).iloc[rows[index]].reset_index(drop=True)
 
 
 def training_labels() -> pd.DataFrame:
-    """The 40 attributes of CelebAMask-HQ's other images: training and validation, not told apart.
-
-    Returns:
-        (25500 rows, 40 bool columns).
-    """
+    """The 40 attributes of CelebAMask-HQ's 25,500 other images: training and validation, not told apart."""
     index, rows = _join()
     others = np.setdiff1d(np.arange(len(rows)), index)
     return celeba.attributes(registry.root()).iloc[rows[others]].reset_index(drop=True)
@@ -76,7 +67,7 @@ def predictions(backbone: Backbone = "resnet") -> np.ndarray:
         folder, stem, models = _results() / "evaluations", "evaluations-celeb_all_resnet50_extended", 20
     else:
         folder, stem, models = _results() / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10
-    files = [registry.require(_dataset(), folder / f"{stem}_{model}.csv") for model in range(models)]
+    files = [_dataset().require(folder / f"{stem}_{model}.csv") for model in range(models)]
     return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 
@@ -97,7 +88,7 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
         folder, stem = _results() / "efficientnet", f"evaluations-waterbirds{bias}_efficientnet"
     files = sorted((folder / "evaluations").glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
     if not files:
-        registry.require(_dataset(), folder / "evaluations" / f"{stem}_0.csv")
+        _dataset().require(folder / "evaluations" / f"{stem}_0.csv")
     return np.stack([_zeros_and_ones(file, rows=_N_BIRDS, columns=1)[:, 0] for file in files])
 
 
@@ -105,13 +96,11 @@ def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and Male's (Figs. 3 left and 13).
 
     Returns:
-        columns attribute, group (`GROUPS`), mean and sd over models, in [0, 1]; NaN where a group has no image.
+        columns attribute, group (target and Male as annotated: "TT", "TF", "FT", "FF", or "all"), mean and sd over
+        models, in [0, 1]; NaN where a group has no image.
     """
     folder = _results() / ("heatmap" if backbone == "resnet" else "efficientnet")
-    tables = []
-    for attribute in attributes():
-        values = _table(folder / f"Heatmap-all_{attribute}_{PROTECTED}_{_SCORE}", rows=10, columns=1)[:, 0]
-        tables.append(pd.DataFrame({"attribute": attribute, "group": GROUPS, "mean": values[:5], "sd": values[5:]}))
+    tables = [_by_group(folder / f"Heatmap-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -121,22 +110,17 @@ def mask_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     The released mean counts an image without the region as 0.
 
     Returns:
-        columns attribute, region (`REGIONS`), mean and sd over models, in [0, 1].
+        columns attribute, region, mean and sd over models, in [0, 1].
     """
     folder = _results() / ("mask" if backbone == "resnet" else "efficientnet")
-    tables = []
-    for attribute in attributes():
-        values = _table(folder / f"Masks-all_{attribute}_{PROTECTED}_{_SCORE}", rows=10, columns=len(REGIONS))
-        # rows 4 and 9: mean and deviation over all images, after the four groups
-        tables.append(pd.DataFrame({"attribute": attribute, "region": REGIONS, "mean": values[4], "sd": values[9]}))
+    tables = [_by_region(folder / f"Masks-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
     return pd.concat(tables, ignore_index=True)
 
 
 def uniform_bar() -> pd.DataFrame:
     """The scores that Fig. 3 (right) draws as "Uniform Attention": columns region and mean."""
-    name = f"Masks-all_Smiling_{PROTECTED}_{_SCORE.replace('_averaged', '')}"
-    path = _results() / "mask" / "uniform_attention" / name
-    return pd.DataFrame({"region": REGIONS, "mean": _table(path, rows=30, columns=len(REGIONS))[4]})
+    path = _results() / "mask" / "uniform_attention" / f"Masks-all_Smiling_{_MALE.replace('_averaged', '')}"
+    return pd.DataFrame({"region": _REGIONS, "mean": _table(path, rows=30, columns=len(_REGIONS))[4]})
 
 
 def subgroup_scores(attribute: str) -> pd.DataFrame:
@@ -152,13 +136,10 @@ def subgroup_scores(attribute: str) -> pd.DataFrame:
         raise BiaslibError(f"the released training sets vary Blond_Hair or Wavy_Hair, not {attribute!r}.")
     folder = _results() / "subgroups"
     # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
-    tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{PROTECTED}_{_SCORE}"
-    first = 10 if attribute == "Blond_Hair" else 11
-    tables = []
-    for hundredths in range(first, first + 41):
-        mcc = -hundredths / 100
-        values = _table(folder / f"Heatmap-all_mcc{mcc}{tail}", rows=10, columns=1)[:, 0]
-        tables.append(pd.DataFrame({"target_mcc": mcc, "group": GROUPS, "mean": values[:5], "sd": values[5:]}))
+    tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{_MALE}"
+    weakest = 10 if attribute == "Blond_Hair" else 11
+    targets = [-hundredths / 100 for hundredths in range(weakest, weakest + 41)]
+    tables = [_by_group(folder / f"Heatmap-all_mcc{mcc}{tail}", target_mcc=mcc) for mcc in targets]
     return pd.concat(tables, ignore_index=True).sort_values("target_mcc", ignore_index=True, kind="stable")
 
 
@@ -175,11 +156,10 @@ def one_sided_scores() -> pd.DataFrame:
     folder = _results() / "one_sided"
     tables = []
     for side in ("positive", "negative"):
-        stem = f"all_one-sided-{side}-Eyeglasses_Eyeglasses_{PROTECTED}_{_SCORE}"
-        heat = _table(folder / f"Heatmap-{stem}", rows=10, columns=1)
-        mask = _table(folder / f"Masks-{stem}", rows=10, columns=len(REGIONS))
-        mean, sd = (np.append(heat[row], mask[row]) for row in (4, 9))
-        tables.append(pd.DataFrame({"trained_on": side, "region": ["heatmap", *REGIONS], "mean": mean, "sd": sd}))
+        stem = f"all_one-sided-{side}-Eyeglasses_Eyeglasses_{_MALE}"
+        heat = _by_group(folder / f"Heatmap-{stem}", trained_on=side).query("group == 'all'")
+        tables.append(heat.rename(columns={"group": "region"}).assign(region="heatmap"))
+        tables.append(_by_region(folder / f"Masks-{stem}", trained_on=side))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -209,11 +189,7 @@ def waterbirds_unused_scores() -> pd.DataFrame:
 
 
 def read(file: str) -> pd.DataFrame:
-    """A table of data/published: numbers and words that authors print or type in and that stand in no result file.
-
-    Raises:
-        BiaslibError: where the file is missing.
-    """
+    """A table of data/published: numbers and words that authors print or type in and that stand in no result file."""
     path = registry.CHECKOUT / "data" / "published" / file
     if not path.exists():
         raise BiaslibError(f"{path} is missing: use biaslib from a checkout of its repository.")
@@ -238,32 +214,30 @@ def printed_values() -> dict[str, pd.DataFrame]:
     return tables
 
 
-def attributes() -> list[str]:
-    """CelebA's 40 attributes in their official order, read off the names in the authors' printed table."""
-    return list(printed_values()["average_precision"]["attribute"])
-
-
 @functools.cache
 def _dataset() -> registry.Dataset:
     return registry.get("attention-iou")
 
 
 def _results() -> Path:
-    return registry.require(_dataset(), registry.root() / "attention-iou" / "results")
+    return _dataset().require(registry.root() / "attention-iou" / "results")
 
 
 def _join() -> tuple[np.ndarray, np.ndarray]:
-    """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is."""
-    path = registry.require(_dataset(), registry.root() / "attention-iou" / "test_idx_sorted.npy")
+    """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is.
+
+    `test_idx_sorted.npy` numbers CelebAMask-HQ's images; its mapping file says which CelebA image each one is.
+    """
+    path = _dataset().require(registry.root() / "attention-iou" / "test_idx_sorted.npy")
     try:
         index = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise registry.damaged(_dataset(), path, str(error)) from error
+        raise _dataset().damaged(path, str(error)) from error
     if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
-        raise registry.damaged(_dataset(), path, f"it is not {_N_TEST} row numbers")
+        raise _dataset().damaged(path, f"it is not {_N_TEST} row numbers")
     rows = celeba.hq_to_celeba(registry.root())
     if index.max() >= len(rows):
-        raise registry.damaged(_dataset(), path, "an index is too large")
+        raise _dataset().damaged(path, "an index is too large")
     return index, rows
 
 
@@ -275,16 +249,28 @@ def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
     digits, separators = characters[::2], characters[1::2]
     whole = len(characters) == 2 * rows * columns
     if not whole or not np.isin(digits, (48, 49)).all() or not np.isin(separators, (44, 10)).all():
-        raise registry.damaged(_dataset(), path, f"it is not {rows} lines of {columns} zeros and ones")
+        raise _dataset().damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
     return digits.reshape(rows, columns) == 49
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    registry.require(_dataset(), path)
+    _dataset().require(path)
     try:
         values = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:
-        raise registry.damaged(_dataset(), path, str(error)) from error
+        raise _dataset().damaged(path, str(error)) from error
     if values.shape != (rows, columns):
-        raise registry.damaged(_dataset(), path, f"it has {values.shape} numbers instead of {(rows, columns)}")
+        raise _dataset().damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
     return values
+
+
+def _by_group(path: Path, **column: object) -> pd.DataFrame:
+    """A file of one number a row, five groups' means and their deviations, under a column that says whose."""
+    values = _table(path, rows=2 * len(_GROUPS), columns=1)[:, 0]
+    return pd.DataFrame({**column, "group": _GROUPS, "mean": values[:5], "sd": values[5:]})
+
+
+def _by_region(path: Path, **column: object) -> pd.DataFrame:
+    """The rows for all images of a file with a column for each region, under a column that says whose."""
+    values = _table(path, rows=2 * len(_GROUPS), columns=len(_REGIONS))
+    return pd.DataFrame({**column, "region": _REGIONS, "mean": values[4], "sd": values[9]})

@@ -20,38 +20,23 @@ class DatasetWarning(UserWarning):
 
 @dataclass(frozen=True)
 class File:
-    """One file, or a folder of `count` files, of a dataset.
+    """One file, or a folder of `count` files, of a dataset."""
 
-    Attributes:
-        path: relative to the root of all datasets.
-        size: bytes, where known.
-        hash: "sha256:..." or "md5:..." (the only one some sources publish), where known.
-        count: for a folder, how many files the official distribution puts there.
-    """
-
-    path: str
-    size: int | None = None
-    hash: str | None = None
-    count: int | None = None
+    path: str  # relative to the root of all datasets
+    size: int | None = None  # bytes, where known
+    hash: str | None = None  # "sha256:..." or "md5:..." (the only one some sources publish), where known
+    count: int | None = None  # for a folder, how many files the official distribution puts there
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What `fetch` downloads.
+    """What `fetch` downloads."""
 
-    Attributes:
-        url: official address.
-        to: folder it is unpacked into, or, for a single file, the file's path; relative to the root.
-        hash: as for `File`; None where the source publishes none (the files inside are checked instead).
-        strip: how many leading folders of the members' names are dropped.
-        unpack: False for a file that is kept as it is.
-    """
-
-    url: str
-    to: str
-    hash: str | None = None
-    strip: int = 0
-    unpack: bool = True
+    url: str  # official address
+    to: str  # folder it is unpacked into, or, for a single file, the file's path; relative to the root
+    hash: str | None = None  # as for `File`; None where the source publishes none (the files inside are checked)
+    strip: int = 0  # how many leading folders of the members' names are dropped
+    unpack: bool = True  # False for a file that is kept as it is
 
 
 @dataclass(frozen=True)
@@ -71,9 +56,22 @@ class Dataset:
 
     def how_to_get(self) -> str:
         """The command that fetches it, or what to do by hand."""
-        if self.archives:
-            return f"run `biaslib data fetch {self.name}`"
-        return self.by_hand
+        return f"run `biaslib data fetch {self.name}`" if self.archives else self.by_hand
+
+    def require(self, path: Path) -> Path:
+        """`path` itself; where nothing lies there, a BiaslibError with the official source and how to get it."""
+        if path.exists():
+            return path
+        raise BiaslibError(
+            f"{path} is missing: it belongs to {self.title} (official source: {self.source}; licence: "
+            f"{self.licence}); {self.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
+        )
+
+    def damaged(self, path: Path, why: str) -> BiaslibError:
+        """The error to raise for a file that is there but cannot be used."""
+        return BiaslibError(
+            f"{path} is damaged ({why}): remove it and get it again from {self.source}; {self.how_to_get()}."
+        )
 
 
 def root(chosen: str | os.PathLike[str] | None = None) -> Path:
@@ -82,11 +80,7 @@ def root(chosen: str | os.PathLike[str] | None = None) -> Path:
 
 
 def read() -> dict[str, Dataset]:
-    """All entries by name.
-
-    Raises:
-        BiaslibError: where the file is missing, is no TOML or lacks a field.
-    """
+    """All entries by name; a BiaslibError where the file is missing, is no TOML or lacks a field."""
     path = CHECKOUT / "data" / "registry.toml"
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -100,41 +94,16 @@ def read() -> dict[str, Dataset]:
 
 
 def get(name: str) -> Dataset:
-    """One entry.
-
-    Raises:
-        BiaslibError: for a name that is not in the registry.
-    """
+    """One entry; a BiaslibError for a name that is not in the registry."""
     known = read()
     if name not in known:
         raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
     return known[name]
 
 
-def require(dataset: Dataset, path: Path) -> Path:
-    """`path` itself where it exists.
-
-    Raises:
-        BiaslibError: naming the file, the official source, the licence and how to get it.
-    """
-    if path.exists():
-        return path
-    raise BiaslibError(
-        f"{path} is missing: it belongs to {dataset.title} (official source: {dataset.source}; licence: "
-        f"{dataset.licence}); {dataset.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
-    )
-
-
 def missing(*paths: str) -> list[str]:
     """Those of some paths, relative to the folder of all datasets, at which nothing lies."""
     return [path for path in paths if not (root() / path).exists()]
-
-
-def damaged(dataset: Dataset, path: Path, why: str) -> BiaslibError:
-    """The error to raise for a file that is there but cannot be used."""
-    return BiaslibError(
-        f"{path} is damaged ({why}): remove it and get it again from {dataset.source}; {dataset.how_to_get()}."
-    )
 
 
 @functools.cache  # once for each dataset; Python's own "once" is forgotten whenever a library touches its filters
@@ -146,15 +115,11 @@ def warn(dataset: Dataset) -> None:
 
 def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
     fields = dict(entry)
-    manifest = fields.pop("manifest", None)
-    files = tuple(File(**file) for file in fields.pop("files", ()))
-    return Dataset(
-        name=name,
-        papers=tuple(fields.pop("papers")),
-        files=files + tuple(_manifest(folder / manifest) if manifest else ()),
-        archives=tuple(Archive(**archive) for archive in fields.pop("archives", ())),
-        **fields,
-    )
+    files = [File(**file) for file in fields.pop("files", ())]
+    if manifest := fields.pop("manifest", None):
+        files += _manifest(folder / manifest)
+    archives = tuple(Archive(**archive) for archive in fields.pop("archives", ()))
+    return Dataset(name, papers=tuple(fields.pop("papers")), files=tuple(files), archives=archives, **fields)
 
 
 def _manifest(path: Path) -> Iterator[File]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import decoded, pictures, registry
+from biaslib.datasets import pictures, registry
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
@@ -35,7 +35,7 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
     table = _metadata(dataset, folder / "metadata.csv")
     rows = table[table["split"] == _SPLITS[split]]
-    images = decoded.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
+    images = pictures.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
     labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
     return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
 
@@ -50,7 +50,7 @@ def cub_test_labels(root: Path) -> np.ndarray:
     images = _numbered(dataset, folder / "images.txt")
     is_training = _numbered(dataset, folder / "train_test_split.txt")
     if len(images) != len(is_training):
-        raise registry.damaged(dataset, folder / "images.txt", "it and train_test_split.txt differ in length")
+        raise dataset.damaged(folder / "images.txt", "it and train_test_split.txt differ in length")
     species = images.str.split("/").str[0].str.lower()
     return species[is_training == "0"].str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
 
@@ -65,13 +65,11 @@ def _bias(name: str) -> str:
 
 
 def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    registry.require(dataset, path)
+    dataset.require(path)
     try:
         return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
     except (KeyError, ValueError) as error:
-        raise registry.damaged(
-            dataset, path, f"it is no table with img_filename, y, split and place: {error}"
-        ) from error
+        raise dataset.damaged(path, f"it is no table with img_filename, y, split and place: {error}") from error
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
@@ -79,14 +77,14 @@ def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarr
     if not folder.exists():
         return {}
     files = [folder / Path(name).with_suffix(".png") for name in filenames]
-    bird = decoded.segmentations(registry.get("cub"), files, size=size)
+    bird = pictures.segmentations(registry.get("cub"), files, size=size)
     return {"bird": bird, "background": ~bird}
 
 
 def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
     """Lines of "number value"."""
-    registry.require(dataset, path)
+    dataset.require(path)
     try:
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
     except ValueError as error:
-        raise registry.damaged(dataset, path, str(error)) from error
+        raise dataset.damaged(path, str(error)) from error

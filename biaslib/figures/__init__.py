@@ -2,20 +2,23 @@
 
 from biaslib.figures.interactive import dial, explorer, map_editor
 from biaslib.figures.labels import name_lines
-from biaslib.figures.matrix import matrix
-from biaslib.figures.pictures import contact_sheet, maps_over_images, overlay, strip, strip_with_axes
-from biaslib.figures.pieces import Piece, show, tooltip
-from biaslib.figures.plots import dots, response, scatter
-from biaslib.figures.table import p_value, quote, table
+from biaslib.figures.pictures import contact_sheet, image_strip, image_strip_with_axes, maps_over_images, overlay
+from biaslib.figures.pieces import HtmlFigure, show, tooltip
+from biaslib.figures.plots import dot_plot, line_plot, matrix, scatter
+from biaslib.figures.table import glue_number, p_value, table
 from biaslib.figures.theme import COLOURS, new
 
 __all__ = [
     "COLOURS",
-    "Piece",
+    "HtmlFigure",
     "contact_sheet",
     "dial",
-    "dots",
+    "dot_plot",
     "explorer",
+    "glue_number",
+    "image_strip",
+    "image_strip_with_axes",
+    "line_plot",
     "map_editor",
     "maps_over_images",
     "matrix",
@@ -23,12 +26,8 @@ __all__ = [
     "new",
     "overlay",
     "p_value",
-    "quote",
-    "response",
     "scatter",
     "show",
-    "strip",
-    "strip_with_axes",
     "table",
     "tooltip",
 ]

@@ -12,9 +12,7 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
-from biaslib.figures.pieces import Piece, asset, check_alt, frame, jpeg_uri, png_uri
-
-_SHEETS = ("figures.css", "interactive.css")
+from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 
 def explorer(
@@ -31,7 +29,7 @@ def explorer(
     alt: str,
     caption: str | None = None,
     name: str | None = None,
-) -> Piece:
+) -> HtmlFigure:
     """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
 
     Args:
@@ -46,14 +44,13 @@ def explorer(
         table: words -> (S, N) numbers shown beside the image, or such numbers for each kind of maps; NaN reads "n/a".
         titles: N words, one an image.
         notes: S lists of N words, shown after the title (what the model answers at that setting).
-        alt: what a reader who cannot see the piece should know. Required.
-        caption: the sentence under the piece.
-        name: an anchor that links can point to.
+        alt: as for `show`, and so are `caption` and `name`.
+        caption: under the piece.
+        name: of the piece.
 
     Raises:
         BiaslibError: for shapes that do not fit, negative maps, or an empty alt text.
     """
-    check_alt(alt)
     images = check_images(images)
     kinds = maps if isinstance(maps, Mapping) else {"": maps}
     stacks = [_check_stack(stack, len(settings), len(images)) for stack in kinds.values()]
@@ -63,7 +60,7 @@ def explorer(
     words = _check_titles(titles, len(images), "image")
     levels = np.stack([_quantise(stack) for stack in stacks])
     data = {
-        "images": png_uri(np.concatenate(list(images))),
+        "images": data_uri(np.concatenate(list(images))),
         "size": images.shape[1:3],
         "maps": _base64(levels),
         "grid": grid,
@@ -80,7 +77,8 @@ def explorer(
     first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
     scripts = ("page.js", "explorer.js")
-    return _piece("explorer", data, jpeg_uri(first), shown, scripts, alt=alt, caption=caption, name=name)
+    picture = data_uri(first, lossless=False)
+    return _piece("explorer", data, picture, shown, scripts, alt=alt, caption=caption, name=name)
 
 
 def dial(
@@ -95,25 +93,17 @@ def dial(
     alt: str,
     caption: str | None = None,
     name: str | None = None,
-) -> Piece:
+) -> HtmlFigure:
     """A contact sheet whose pictures change with a slider: the same rows at another strength, or on another ground.
 
-    Args:
-        images_by_setting: (S, N, H, W, 3) uint8; embedded as one JPEG a setting, for looking at.
-        settings: S words for the slider's stops.
-        setting_name: what the slider sets.
-        start: the stop it opens on; -1 is the last.
-        columns: pictures in a row, >= 1 (four at most on a phone).
-        titles: N words, one under each picture.
-        notes: S sentences, one a setting, shown under the slider.
-        alt: what a reader who cannot see the piece should know. Required.
-        caption: the sentence under the piece.
-        name: an anchor that links can point to.
+    `images_by_setting` is (S, N, H, W, 3) uint8, embedded as one JPEG a setting, for looking at. `settings` are S words
+    for the slider's stops, of which it opens on number `start` (-1 is the last); `setting_name` says what it sets.
+    There are `columns` >= 1 pictures in a row (four at most on a phone), with one of N `titles` under each; of S
+    `notes` one stands under the slider. `alt`, `caption` and `name` are as for `show`.
 
     Raises:
         BiaslibError: for shapes that do not fit or an empty alt text.
     """
-    check_alt(alt)
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
@@ -124,7 +114,7 @@ def dial(
     if notes is not None and len(notes) != len(settings):
         raise BiaslibError(f"{len(settings)} settings but {len(notes)} notes: give one for each.")
     columns = min(columns, frames.shape[1])
-    sheets = [jpeg_uri(_sheet(check_images(images), columns)) for images in frames]
+    sheets = [data_uri(_sheet(check_images(images), columns), lossless=False) for images in frames]
     data = {
         "sheets": sheets,
         "size": frames.shape[2:4],
@@ -139,36 +129,24 @@ def dial(
     return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
 
 
-def map_editor(*, caption: str | None = None, name: str | None = None) -> Piece:
+def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
     """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
 
-    They begin as a blob of 7 x 7 cells, and the same blob moved by one cell.
-
-    Args:
-        caption: the sentence under the piece.
-        name: an anchor that links can point to.
+    They begin as a blob of 7 x 7 cells, and the same blob moved by one cell. `caption` and `name` are as for `show`.
     """
     maps = [_blob(shift) for shift in (0.0, 1.0)]
     data = {"size": 7, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
     gap = np.full((7, 1, 3), 127, dtype=np.uint8)
     pair = np.concatenate([_heat(maps[0]), gap, _heat(maps[1])], axis=1)
     scripts = ("page.js", "attention_iou.js", "map_editor.js")
-    picture = png_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
+    picture = data_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
     alt = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances."
     return _piece("map-editor", data, picture, "The two maps.", scripts, alt=alt, caption=caption, name=name)
 
 
 def _piece(
-    kind: str,
-    data: Mapping[str, Any],
-    picture: str,
-    shown: str,
-    scripts: Sequence[str],
-    *,
-    alt: str,
-    caption: str | None,
-    name: str | None,
-) -> Piece:
+    kind: str, data: Mapping[str, Any], picture: str, shown: str, scripts: Sequence[str], *, alt: str, **around: Any
+) -> HtmlFigure:
     # a "<" inside the data would end the script that carries it
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     body = (
@@ -176,9 +154,9 @@ def _piece(
         f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
         f'<script type="application/json" class="biaslib-data">{text}</script>'
     )
-    framed = frame(body, alt=alt, caption=caption, name=name, sheets=_SHEETS)
+    framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
-    return Piece(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
+    return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
 
 
 def _check_stack(maps: np.ndarray, settings: int, n: int) -> np.ndarray:
@@ -231,13 +209,12 @@ def _readout(
 
 
 def _sheet(images: np.ndarray, columns: int) -> np.ndarray:
+    """All images side by side, row by row, black where the last row has none."""
     n, height, width, _ = images.shape
     lines = -(-n // columns)
-    sheet = np.zeros((lines * height, columns * width, 3), dtype=np.uint8)
-    for i, image in enumerate(images):
-        y, x = i // columns * height, i % columns * width
-        sheet[y : y + height, x : x + width] = image
-    return sheet
+    cells = np.zeros((lines * columns, height, width, 3), dtype=np.uint8)
+    cells[:n] = images
+    return cells.reshape(lines, columns, height, width, 3).swapaxes(1, 2).reshape(lines * height, columns * width, 3)
 
 
 def _blob(shift: float) -> np.ndarray:

@@ -25,7 +25,7 @@ def line_height(size: float | None = None) -> float:
     return (theme.STYLE["font.size"] if size is None else size) * _LINE
 
 
-def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
+def _spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
     """Positions moved apart until neighbours are at least `gap` apart, in all as little as is possible."""
     wanted = np.asarray(positions, dtype=float)
     order = np.argsort(wanted, kind="stable")
@@ -35,7 +35,7 @@ def spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
     return placed
 
 
-def within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
+def _within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
     """Positions that are `gap` apart, moved between `low` and `high` and still `gap` apart; the lowest stays inside."""
     rank = np.argsort(np.argsort(positions, kind="stable"), kind="stable")
     lowered = np.minimum(positions, high - gap * (len(positions) - 1 - rank))
@@ -57,7 +57,7 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
         scale = ax.figure.dpi / 72
         line = line_height() * scale
         window = ax.get_window_extent()
-        heights = within(spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
+        heights = _within(_spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
         for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
             ax.annotate(
                 name,

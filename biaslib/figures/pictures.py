@@ -13,7 +13,7 @@ from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
-GAP = 4.0  # points between two pictures
+_GAP = 4.0  # points between two pictures
 _LINE = 14.0  # points that a line of words takes
 
 
@@ -23,12 +23,7 @@ def contact_sheet(
     columns: int,
     titles: Sequence[str] | None = None,
 ) -> Figure:
-    """All images side by side, row by row.
-
-    Args:
-        images: (N, H, W, 3) uint8.
-        columns: pictures in a row, >= 1.
-        titles: N words, one over each picture.
+    """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
 
     Raises:
         BiaslibError: for images of another shape, columns below 1, or titles that are not N.
@@ -72,7 +67,7 @@ def maps_over_images(
     return figure
 
 
-def strip(
+def image_strip(
     rows: Mapping[str, np.ndarray],
     *,
     labels: Sequence[str],
@@ -93,7 +88,7 @@ def strip(
     return _strip(rows, labels, axis_label, width, smooth=True, plot=0.0, margins=(0.0, 0.0))[0]
 
 
-def strip_with_axes(
+def image_strip_with_axes(
     rows: Mapping[str, np.ndarray],
     *,
     labels: Sequence[str],
@@ -102,18 +97,10 @@ def strip_with_axes(
     plot: float = 0.3,
     margins: tuple[float, float] = (34.0, 92.0),
 ) -> tuple[Figure, Axes]:
-    """A page-wide `strip` over axes whose x = 0 ... K-1 are the centres of the strip's columns.
+    """A page-wide `image_strip` over empty axes, given too, whose x = 0 ... K-1 are the centres of its columns.
 
-    Args:
-        rows: as for `strip`.
-        labels: as for `strip`.
-        axis_label: as for `strip`.
-        smooth: False shows maps as the square cells they are made of.
-        plot: height of the axes, as a share of the figure's width.
-        margins: points left and right of strip and axes, for the axis' numbers and for the lines' names.
-
-    Returns:
-        the figure and the empty axes.
+    `smooth=False` shows maps as the square cells they are made of. `plot` is the height of the axes as a share of the
+    figure's width, `margins` are the points left and right, for the axis' numbers and for the lines' names.
     """
     figure, ax = _strip(rows, labels, axis_label, "page", smooth=smooth, plot=plot, margins=margins)
     assert ax is not None
@@ -124,13 +111,13 @@ def overlay(image: np.ndarray, heat: np.ndarray, *, limit: float, opacity: float
     """One image (H, W, 3) uint8 under one map (h, w), as (times H, times W, 3) uint8; `limit` is shown brightest."""
     height, width = image.shape[0] * times, image.shape[1] * times
     base = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
-    share = np.clip(upsample(heat, height, width) / limit if limit > 0 else np.zeros((height, width)), 0, 1)
+    share = np.clip(_upsample(heat, height, width) / limit if limit > 0 else np.zeros((height, width)), 0, 1)
     colour = mpl.colormaps[theme.HEAT](share)[..., :3] * 255
     weight = (opacity * share**0.7)[..., None]
     return (base * (1 - weight) + colour * weight + 0.5).astype(np.uint8)
 
 
-def upsample(heat: np.ndarray, height: int, width: int) -> np.ndarray:
+def _upsample(heat: np.ndarray, height: int, width: int) -> np.ndarray:
     """A map (h, w) at (height, width), bilinear between the centres of its cells; NaN counts as 0."""
     cells = Image.fromarray(np.nan_to_num(heat, nan=0.0).astype(np.float32))
     return np.asarray(cells.resize((width, height), Image.Resampling.BILINEAR))
@@ -203,11 +190,11 @@ def _sheet(
         raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
     head = _LINE + 2 if titles is not None else 0.0
     across = theme.WIDTHS["page"] * 72
-    w = (across - GAP * (columns - 1)) / columns
+    w = (across - _GAP * (columns - 1)) / columns
     h = w * pictures[0].shape[0] / pictures[0].shape[1]
     lines = -(-len(pictures) // columns)
-    figure, ax = _canvas("page", lines * (h + head + GAP) - GAP + foot)
-    corners = [((i % columns) * (w + GAP), (i // columns) * (h + head + GAP) + head) for i in range(len(pictures))]
+    figure, ax = _canvas("page", lines * (h + head + _GAP) - _GAP + foot)
+    corners = [((i % columns) * (w + _GAP), (i // columns) * (h + head + _GAP) + head) for i in range(len(pictures))]
     for i, (picture, (x, y)) in enumerate(zip(pictures, corners, strict=True)):
         _put(ax, picture, x, y, w, h)
         if titles is not None:
@@ -246,7 +233,7 @@ def _strip(
     across = theme.WIDTHS[width] * 72
     left, right = margins
     step = (across - left - right) / len(labels)
-    w = step - GAP
+    w = step - _GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
     head = _LINE + 4 + (_LINE if axis_label else 0)
     pictures = head + sum(h + _LINE + 8 for h in heights)
@@ -256,12 +243,12 @@ def _strip(
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
     if axis_label:
-        _say(ax, left + GAP / 2, _LINE, axis_label)
+        _say(ax, left + _GAP / 2, _LINE, axis_label)
     y = head
     for (name, row), h in zip(checked.items(), heights, strict=True):
-        _say(ax, left + GAP / 2, y + _LINE, name)
+        _say(ax, left + _GAP / 2, y + _LINE, name)
         for k, picture in enumerate(row):
-            _put(ax, picture, left + k * step + GAP / 2, y + _LINE + 3, w, h)
+            _put(ax, picture, left + k * step + _GAP / 2, y + _LINE + 3, w, h)
         y += h + _LINE + 8
     if not plot:
         return figure, None
@@ -291,7 +278,7 @@ def _heat(shares: np.ndarray, smooth: bool) -> np.ndarray:
     """Maps (K, h, w) in [0, 1] as pictures (K, about 96, ..., 3), smooth between the cells' centres or in squares."""
     if smooth:
         height, width = 96, round(96 * shares.shape[2] / shares.shape[1])
-        fine = np.stack([upsample(share, height, width) for share in shares])
+        fine = np.stack([_upsample(share, height, width) for share in shares])
     else:
         times = -(-96 // shares.shape[1])
         fine = shares.repeat(times, axis=1).repeat(times, axis=2)

@@ -40,7 +40,7 @@ _FONT = re.compile(r"font: ((?:[a-z]+ |\d+ )*)([\d.]+px) [^;]+")
 
 
 @dataclass(frozen=True)
-class Piece:
+class HtmlFigure:
     """HTML for a notebook's output and for the book's page.
 
     Attributes:
@@ -58,8 +58,8 @@ class Piece:
         return f"[{self.alt}]"
 
 
-def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | None = None) -> Piece:
-    """Puts a matplotlib figure on the page, and closes it.
+def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | None = None) -> HtmlFigure:
+    """Puts a matplotlib figure on the page as inline SVG, and closes it; two renders are the same to the byte.
 
     Args:
         figure: any figure; one made by `new` follows the page's light and dark.
@@ -67,18 +67,14 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
         caption: the sentence under the figure.
         name: an anchor that links can point to (`#name`).
 
-    Returns:
-        the figure as inline SVG. Two renders of the same figure are the same to the byte.
-
     Raises:
         BiaslibError: for an empty alt text or a name that is no anchor.
     """
-    check_alt(alt)
-    drawing = _rendered(figure, salt=f"{name}|{alt}")
+    body = f'<div class="biaslib-scroll">{_rendered(figure, salt=f"{name}|{alt}")}</div>'
     size = "page" if figure.get_figwidth() > theme.WIDTHS["column"] * 1.4 else "column"
+    framed = frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img")
     figure.clear()
-    body = f'<div class="biaslib-scroll">{drawing}</div>'
-    return Piece(frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img"), alt)
+    return HtmlFigure(framed, alt)
 
 
 def tooltip(artist: Artist, text: str | Sequence[str]) -> None:
@@ -108,12 +104,12 @@ def frame(
     sheets: tuple[str, ...] = ("figures.css",),
 ) -> str:
     """The `<figure>` around a piece, with its style, its text for those who cannot see it, and its caption."""
-    anchor = ""
-    if name is not None:
-        anchor = f' id="{check_name(name)}"'
+    if not alt or not alt.strip():
+        raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
+    anchor = "" if name is None else f' id="{check_name(name)}"'
     described, below = "", ""
     if caption:
-        mark = f"biaslib-caption-{digest(body + caption)}"
+        mark = f"biaslib-caption-{_digest(body + caption)}"
         described = f' aria-describedby="{mark}"'
         below = f'<figcaption id="{mark}">{words(caption)}</figcaption>'
     return (
@@ -144,12 +140,6 @@ def asset(name: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def check_alt(alt: str) -> None:
-    """Raises a BiaslibError where there is no text for readers who cannot see."""
-    if not alt or not alt.strip():
-        raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
-
-
 def check_name(name: str) -> str:
     """The name, where it can be an anchor and a file name; a BiaslibError where not."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
@@ -157,18 +147,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def digest(text: str) -> str:
-    """Ten characters that stand for a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
-
-
-def png_uri(pixels: np.ndarray) -> str:
-    """(H, W), (H, W, 3) or (H, W, 4) uint8 as a PNG data URI: lossless."""
-    return _uri(pixels, "PNG", "image/png", optimize=True)
-
-
-def jpeg_uri(pixels: np.ndarray) -> str:
-    """(H, W, 3) uint8 as a JPEG data URI: small, for pictures that are only looked at."""
+def data_uri(pixels: np.ndarray, *, lossless: bool = True) -> str:
+    """(H, W), (H, W, 3) or (H, W, 4) uint8 as the data URI of a PNG, or of a small JPEG that is only looked at."""
+    if lossless:
+        return _uri(pixels, "PNG", "image/png", optimize=True)
     return _uri(pixels, "JPEG", "image/jpeg", quality=82, subsampling=0, optimize=True)
 
 
@@ -176,6 +158,10 @@ def _uri(pixels: np.ndarray, kind: str, mime: str, **options: int | bool) -> str
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, format=kind, **options)
     return f"data:{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def _rendered(figure: Figure, *, salt: str) -> str:
@@ -192,23 +178,18 @@ def _rendered(figure: Figure, *, salt: str) -> str:
     source = re.sub(r"<!DOCTYPE[^>]*>", "", buffer.getvalue())
     root = minidom.parseString(source).documentElement
     assert root is not None
-    _drop(root, "metadata", "style")
+    # matplotlib's <style> speaks to every element of the page it lands in
+    for node in [*root.getElementsByTagName("metadata"), *root.getElementsByTagName("style")]:
+        _parent(node).removeChild(node)
     _add_tooltips(root)
     _soften_images(root)
     _follow_theme(root)
-    _rename(root, prefix="b" + hashlib.sha256((salt + source).encode()).hexdigest()[:10] + "-")
+    _rename(root, prefix=f"b{_digest(salt + source)}-")
     return _flatten(root)
 
 
 def _elements(root: minidom.Element) -> list[minidom.Element]:
     return [root, *root.getElementsByTagName("*")]
-
-
-def _drop(root: minidom.Element, *names: str) -> None:
-    # matplotlib's <style> speaks to every element of the page it lands in
-    for name in names:
-        for node in list(root.getElementsByTagName(name)):
-            _parent(node).removeChild(node)
 
 
 def _parent(node: minidom.Element) -> minidom.Element:
@@ -233,12 +214,8 @@ def _add_tooltips(root: minidom.Element) -> None:
         if isinstance(texts, str):
             group.insertBefore(_title(document, texts), group.firstChild)
             continue
-        marks = [
-            node
-            for node in group.getElementsByTagName("*")
-            if node.tagName in ("use", "path") and _parent(node).tagName != "defs"
-        ]
-        for mark, text in zip(marks, texts, strict=True):
+        marks = [node for node in group.getElementsByTagName("*") if node.tagName in ("use", "path")]
+        for mark, text in zip((mark for mark in marks if _parent(mark).tagName != "defs"), texts, strict=True):
             mark.appendChild(_title(document, text))
 
 
@@ -282,9 +259,8 @@ def _rename(root: minidom.Element, *, prefix: str) -> None:
 
 def _flatten(root: minidom.Element) -> str:
     _, _, width, _ = root.getAttribute("viewBox").split()
-    for name in ("width", "height", "version", "xmlns:xlink"):
-        if root.hasAttribute(name):
-            root.removeAttribute(name)
+    for name in {"width", "height", "version", "xmlns:xlink"} & set(root.attributes.keys()):
+        root.removeAttribute(name)
     root.setAttribute("fill", "currentColor")  # matplotlib leaves black out: it is SVG's default
     root.setAttribute("aria-hidden", "true")  # the figure around it carries the text for those who cannot see it
     root.setAttribute("style", f"--biaslib-width:{1.5 * float(width):.0f}px")

@@ -1,4 +1,4 @@
-"""Plots of numbers: a response along a dial, one dot for every attribute, one point for every model.
+"""Plots of numbers: a line along a dial, a dot for every attribute, a point for every model, a square for every pair.
 
 Each draws on the axes it is given, or on a new figure, and returns the figure.
 """
@@ -11,6 +11,8 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -20,7 +22,7 @@ from biaslib.figures.pieces import tooltip
 from biaslib.figures.table import number
 
 
-def response(
+def line_plot(
     frame: pd.DataFrame,
     *,
     x: str,
@@ -38,26 +40,17 @@ def response(
 ) -> Figure:
     """How a number answers to a dial: one line for each kind of `by`, named at its end, with its interval as a band.
 
-    Args:
-        frame: one row a point.
-        x: column on the horizontal axis (numbers); its values become the ticks where they are twelve or fewer.
-        y: column with the estimate. NaN leaves a gap.
-        low: column with the interval's lower end; with `high`.
-        high: column with the interval's upper end; with `low`.
-        by: column that tells the lines apart; their order is that of first appearance.
-        n: column with the number of values behind a point, for the tooltip.
-        colours: value of `by` -> name in `COLOURS` or any colour.
-        x_label: words under the axis.
-        y_label: words above the vertical axis, set level so that nobody has to turn their head.
-        y_range: limits of the vertical axis.
-        digits: decimals in the tooltips.
-        ax: where to draw; a new page-wide figure where not given.
+    The frame has one row a point, with the columns `x` (numbers, the ticks where they are twelve or fewer), `y` (NaN
+    leaves a gap), `low` and `high` (its interval, both or neither), `by` (tells the lines apart, in the order of first
+    appearance) and `n` (the number of values behind a point, for the tooltip). `colours` gives a value of `by` a name
+    in `COLOURS` or any colour. `x_label` stands under the axis, `y_label` level above the other, whose limits are
+    `y_range`; `digits` are the tooltips' decimals. Without `ax` it is drawn on a new page-wide figure.
 
     Raises:
         BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
     """
     _check(frame, x, y, low, high, by, n)
-    ax = theme.axes_of(ax, width="page", aspect=0.52)
+    ax = _axes_of(ax, aspect=0.52)
     ends = []
     for kind, rows, colour in _series(frame, by, colours):
         rows = rows.sort_values(x)
@@ -82,7 +75,7 @@ def response(
     return theme.figure_of(ax)
 
 
-def dots(
+def dot_plot(
     frame: pd.DataFrame,
     *,
     label: str,
@@ -102,22 +95,11 @@ def dots(
 ) -> Figure:
     """One dot with its interval for every label: the plot for many attributes, regions or groups.
 
-    Args:
-        frame: one row a dot.
-        label: column with the names down the left side.
-        value: column with the estimate. A label with none but NaN keeps its line and is marked "n/a".
-        low: column with the interval's lower end; with `high`.
-        high: column with the interval's upper end; with `low`.
-        n: column with the number of values behind a dot, for the tooltip.
-        by: column that tells several dots of one label apart; their names stand above the first line.
-        colours: value of `by` -> name in `COLOURS` or any colour.
-        highlight: labels set in bold.
-        reference: where to draw an upright line (chance, zero); or label -> where to draw a tick in that label's line.
-        reference_name: what the ticks are, beside the names of the kinds.
-        sort: largest value on top; False keeps the frame's order.
-        x_label: words under the axis.
-        digits: decimals in the tooltips.
-        ax: where to draw; a new page-wide figure, as high as it needs, where not given.
+    The frame has one row a dot, with the columns `label` (the names down the left side), `value` (a label with none
+    but NaN keeps its line and is marked "n/a") and `by` (tells several dots of one label apart; its kinds' names stand
+    above the first line). `highlight` are labels set in bold. `reference` is where an upright line is drawn (chance,
+    zero), or for some labels where a tick stands in their line; `reference_name` says what the ticks are. The largest
+    value is on top, unless `sort` is False. The others are as for `line_plot`, but a new figure is as high as it needs.
 
     Raises:
         BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
@@ -127,14 +109,13 @@ def dots(
     if sort:
         best = frame.groupby(label)[value].max()
         names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
-    ax = theme.axes_of(ax, width="page", aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
+    ax = _axes_of(ax, aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
     rank = {name: i for i, name in enumerate(names)}
     series = _series(frame, by, colours)
     step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
     if isinstance(reference, Mapping):
-        _ticks_in_lines(
-            ax, {name: reference[name] for name in names if name in reference}, rank, reference_name, digits
-        )
+        places = {name: reference[name] for name in names if name in reference}
+        _ticks_in_lines(ax, places, rank, reference_name, digits)
     elif reference is not None:
         ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
     for i, (kind, rows, colour) in enumerate(series):
@@ -185,21 +166,9 @@ def scatter(
 ) -> Figure:
     """One point for each name, with intervals both ways; the highlighted ones are named, the others when pointed at.
 
-    Args:
-        frame: one row a point.
-        x: column on the horizontal axis; rows with NaN in `x` or `y` are left out.
-        y: column on the vertical axis.
-        name: column with the points' names.
-        x_low: column with the lower end of the interval along x; with `x_high`.
-        x_high: its upper end.
-        y_low: column with the lower end of the interval along y; with `y_high`.
-        y_high: its upper end.
-        n: column with the number of values behind a point, for the tooltip.
-        highlight: names that are written beside their points, or a mapping from those names to colours.
-        x_label: words under the axis.
-        y_label: words above the vertical axis.
-        digits: decimals in the tooltips.
-        ax: where to draw; a new page-wide figure where not given.
+    The frame has one row a point, with the columns `x` and `y` (a row with NaN in either is left out), `name`, and
+    the ends of the intervals along both. `highlight` are names that are written beside their points, or a mapping
+    from them to colours. The others are as for `line_plot`.
 
     Raises:
         BiaslibError: for a column that is not in the frame or holds no numbers, half an interval, or a highlighted
@@ -210,7 +179,7 @@ def scatter(
     strangers = [item for item in highlight if item not in set(frame[name])]
     if strangers:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
-    ax = theme.axes_of(ax, width="page", aspect=0.72)
+    ax = _axes_of(ax, aspect=0.72)
     rows = frame[np.isfinite(theme.as_float(frame[x], x)) & np.isfinite(theme.as_float(frame[y], y))]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
     tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
@@ -229,6 +198,70 @@ def scatter(
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
     labels.beside_points(ax, np.stack([across, up], axis=1), names)
     return theme.figure_of(ax)
+
+
+def matrix(
+    frame: pd.DataFrame,
+    *,
+    limit: float | None = None,
+    x_label: str = "",
+    digits: int = 2,
+    numbers: bool = False,
+    ax: Axes | None = None,
+) -> Figure:
+    """Numbers of either sign in coloured squares: orange above 0, blue below, the stronger the larger.
+
+    Args:
+        frame: one row a line, one column a column; NaN leaves its square empty.
+        limit: the size shown at full strength, and everything beyond it; the largest of all where not given.
+        x_label: words over the columns.
+        digits: decimals in the tooltips and squares.
+        numbers: whether each number is also written in its square.
+        ax: where to draw; a new page-wide figure, as high as it needs, where not given.
+
+    Raises:
+        BiaslibError: for no rows or columns, or values that are no numbers.
+    """
+    values = theme.as_float(frame.to_numpy(), "the matrix")
+    if values.size == 0:
+        raise BiaslibError("A matrix needs at least one row and one column.")
+    rows, columns = values.shape
+    ax = _axes_of(ax, aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))
+    sizes = np.abs(values)
+    top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
+    shown = [(line, at) for line in range(rows) for at in range(columns) if np.isfinite(values[line, at])]
+    hues = [
+        (*to_rgb(theme.COLOURS["vermillion" if values[cell] > 0 else "blue"]), float(np.clip(sizes[cell] / top, 0, 1)))
+        for cell in shown
+    ]
+    corners = np.array([(-0.46, -0.46), (0.46, -0.46), (0.46, 0.46), (-0.46, 0.46)])
+    squares = ax.add_collection(PolyCollection([corners + np.array([at, line]) for line, at in shown], facecolors=hues))
+    names = [[str(name) for name in axis] for axis in (frame.index, frame.columns)]
+    if shown:
+        written = [number(values[cell], f".{digits}f") for cell in shown]
+        tooltip(
+            squares, [f"{names[0][line]}, {names[1][at]}: {of}" for (line, at), of in zip(shown, written, strict=True)]
+        )
+        for (line, at), of in zip(shown, written, strict=True) if numbers else ():
+            ax.text(at, line, of, ha="center", va="center", fontsize=8)
+    ax.set_xlim(-0.5, columns - 0.5)
+    ax.set_ylim(rows - 0.5, -0.5)
+    ax.grid(visible=False)
+    with mpl.rc_context(theme.STYLE):
+        ax.set_xticks(range(columns), names[1], rotation=60, ha="left", rotation_mode="anchor")
+        ax.set_yticks(range(rows), names[0])
+    ax.xaxis.tick_top()
+    for text in ax.get_yticklabels():
+        text.set_color(theme.INK)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(x_label)
+    ax.xaxis.set_label_position("top")
+    return theme.figure_of(ax)
+
+
+def _axes_of(ax: Axes | None, *, aspect: float) -> Axes:
+    """The given axes, or those of a new figure."""
+    return theme.new(aspect=aspect)[1] if ax is None else ax
 
 
 def _series(

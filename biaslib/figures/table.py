@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.figures.pieces import Piece, check_name, frame, raw_markup, words
+from biaslib.figures.pieces import HtmlFigure, check_name, frame, raw_markup, words
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
@@ -23,7 +23,7 @@ def table(
     name: str,
     formats: Mapping[str, _Format] | None = None,
     missing: str = "not available: undefined or not measured for this row",
-) -> Piece:
+) -> HtmlFigure:
     """A data frame as a typeset table, with its raw values to download.
 
     Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The
@@ -62,19 +62,16 @@ def table(
         f"Download CSV</a></p>"
     )
     sheets = ("figures.css", "table.css")
-    return Piece(frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption)
+    return HtmlFigure(
+        frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption
+    )
 
 
-def quote(name: str, value: Any, digits: int = 2) -> None:
+def glue_number(name: str, value: Any, digits: int = 2) -> None:
     """Lends a number to the prose, where the role `glue:text` with its name prints it.
 
-    Args:
-        name: the name under which the prose asks for it.
-        value: a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a".
-        digits: decimals of a number that is not whole.
-
-    Raises:
-        BiaslibError: for a text with a backtick or a link, which the role prints as they are.
+    The value is a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a", and a number that is not whole
+    has so many digits. A text with a backtick or a link, which the role prints as they are, is a `BiaslibError`.
     """
     if isinstance(value, str) and raw_markup(value):
         raise BiaslibError(f"the quoted text {value!r} holds a backtick or a link: prose prints it as plain words.")
@@ -106,12 +103,7 @@ def number(value: Any, spec: _Format = ".2f") -> str:
 
 
 def p_value(value: float, digits: int = 3) -> str:
-    """A p-value as it is printed, and a format for `table`: never "0.000", which no test can say.
-
-    Args:
-        value: in [0, 1]; NaN reads "n/a".
-        digits: decimals. Where the value is smaller than all of them can say: "< 0.001".
-    """
+    """A p-value as it is printed, and a format for `table`: NaN reads "n/a", and what no digits can say "< 0.001"."""
     if _is_missing(value) or value >= 10**-digits:
         return number(value, f".{digits}f")
     return f"< {10**-digits:.{digits}f}"

@@ -130,7 +130,7 @@ class HouseAxes(Axes):
 def new(
     width: Width = "page", aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any
 ) -> tuple[Figure, Any]:
-    """An empty figure in the house style.
+    """An empty figure in the house style, and its Axes or an array of them; the session's own style stays as it is.
 
     Args:
         width: "page" (the text's width) or "column" (half of it; also what a phone shows without scaling).
@@ -138,12 +138,6 @@ def new(
         rows: number of rows of axes.
         cols: number of columns of axes.
         **subplots: passed to `matplotlib.figure.Figure.subplots` (sharex, width_ratios, squeeze, ...).
-
-    Returns:
-        the figure and what `subplots` gives: one Axes, or an array of them. The session's own style stays as it is.
-
-    Raises:
-        BiaslibError: for an unknown width or an aspect that is not positive.
     """
     if width not in WIDTHS:
         raise BiaslibError(f"width must be one of {', '.join(WIDTHS)}, not {width!r}.")
@@ -212,17 +206,7 @@ def bare(ax: Axes) -> None:
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(False)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-
-
-def axes_of(ax: Axes | None, *, width: Width, aspect: float) -> Axes:
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    _, made = new(width, aspect)
-    assert isinstance(made, Axes)
-    return made
+    ax.spines[:].set_visible(False)
 
 
 def as_float(values: Any, what: str) -> np.ndarray:

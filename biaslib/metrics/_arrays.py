@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
 
+from biaslib.errors import BiaslibError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -38,3 +40,19 @@ def like(result: np.ndarray | np.generic, example: Any) -> Any:
             result = result.astype(np.float32)
         return torch.as_tensor(result, device=example.device)
     return result
+
+
+def broadcast_shape(what: str, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading dimensions that two arrays have together; a BiaslibError where they do not broadcast."""
+    try:
+        return np.broadcast_shapes(first, second)
+    except ValueError as error:
+        raise BiaslibError(
+            f"The leading dimensions of {what}, {first} and {second}, do not broadcast: insert an axis with [:, None] "
+            "where one is missing."
+        ) from error
+
+
+def grid(maps: Any) -> str:
+    """The size of maps (..., h, w) in words."""
+    return " x ".join(map(str, np.shape(maps)[-2:]))

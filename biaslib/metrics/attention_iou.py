@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, grid, like, to_numpy
 
 
 def attention_iou(a: Array, b: Array) -> Array:
@@ -17,12 +17,9 @@ def attention_iou(a: Array, b: Array) -> Array:
       = \frac{4\langle\hat a, \hat b\rangle}
              {\lVert\hat a\rVert^2 + \lVert\hat b\rVert^2 + 2\langle\hat a, \hat b\rangle}$$
 
-    because $\lVert\hat a + \hat b\rVert^2$ opens into the three inner products. So a pair costs one inner product, and
-    all pairs of many maps need no array larger than the answer: `attention_iou(a[:, :, None], a[:, None, :])` for
-    maps (N, A, h, w) gives (N, A, A).
-
-    The score does not change when a map is multiplied by a positive number, when both are enlarged by repeating
-    their pixels, or when the two change places.
+    so that a pair costs one inner product and all pairs of many maps need no array larger than the answer:
+    `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
+    a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
 
     Args:
         a: maps (..., h, w), >= 0, attention or masks.
@@ -42,16 +39,10 @@ def attention_iou(a: Array, b: Array) -> Array:
     first, second = _shares(a, "first"), _shares(b, "second")
     if np.shape(a)[-2:] != np.shape(b)[-2:]:
         raise BiaslibError(
-            f"The maps are on different grids, {_grid(a)} and {_grid(b)}: resize one to the other's "
+            f"The maps are on different grids, {grid(a)} and {grid(b)}: resize one to the other's "
             "(resize_masks does it for masks)."
         )
-    try:
-        np.broadcast_shapes(first.shape, second.shape)
-    except ValueError as error:
-        raise BiaslibError(
-            f"The leading dimensions of the maps, {first.shape[:-1]} and {second.shape[:-1]}, do not broadcast: "
-            "insert an axis with [:, None] where one is missing."
-        ) from error
+    broadcast_shape("the maps", first.shape[:-1], second.shape[:-1])
     # einsum, not matmul: all inner products are summed in the same order, so identical maps score exactly 1
     shared = np.einsum("...k,...k->...", first, second)
     own = np.einsum("...k,...k->...", first, first) + np.einsum("...k,...k->...", second, second)
@@ -121,10 +112,6 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
         resized = interpolate(piece, size=tuple(shape), mode="bilinear", antialias=True, align_corners=False)
         coarse[start : start + 256] = resized[:, 0].numpy()
     return like(coarse.reshape(*fine.shape[:-2], *shape), masks)
-
-
-def _grid(maps: AnyArray) -> str:
-    return " x ".join(map(str, np.shape(maps)[-2:]))
 
 
 def _shares(maps: AnyArray, which: str) -> np.ndarray:

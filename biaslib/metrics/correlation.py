@@ -31,16 +31,9 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
 
 
 def matthews_from_counts(*, both: Any, a: Any, b: Any, n: Any) -> np.ndarray:
-    """Matthews correlation coefficient from counts, which may be weighted and are broadcast against each other.
+    """Matthews correlation coefficient of n, of which a and b have either attribute and `both` have both of them.
 
-    Args:
-        both: how many have both attributes.
-        a: how many have the first.
-        b: how many have the second.
-        n: how many there are.
-
-    Returns:
-        float64 of the broadcast shape; NaN where one of the attributes has one value only.
+    The counts may be weighted and are broadcast against each other; NaN where one of the attributes has one value only.
     """
     both, a, b, n = (np.asarray(count, dtype=np.float64) for count in (both, a, b, n))
     spread = a * (n - a) * b * (n - b)

@@ -23,7 +23,7 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float
         confidence: coverage of the interval, in (0, 1).
 
     Returns:
-        One row a group, sorted by label: `group`, `n`, `accuracy`, `low`, `high`, the last three in [0, 1].
+        One row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
 
     Raises:
         BiaslibError: for no images, unequal lengths, a missing group label, or values that are not bool.

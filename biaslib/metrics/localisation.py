@@ -6,7 +6,7 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, grid, like, to_numpy
 
 
 def relevance_mass_accuracy(relevance: Array, mask: AnyArray) -> Array:
@@ -79,8 +79,7 @@ def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
         share: how much is added, in areas of the region, >= 0.
 
     Returns:
-        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all pixels where there are not as many. An
-        empty region stays empty.
+        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all there are. An empty region stays empty.
 
     Raises:
         BiaslibError: for a mask that is not bool or has no pixels, and for a negative share.
@@ -104,15 +103,8 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
     """Coarse maps enlarged to the size of the image they explain, as class activation maps are for display and scoring.
 
     Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's and Pillow's bilinear
-    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0.
-
-    Args:
-        maps: (..., h, w).
-        height: of the image, in pixels, at least h.
-        width: of the image, in pixels, at least w.
-
-    Returns:
-        (..., height, width) float32; float64 for maps of float64.
+    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0. Maps
+    (..., h, w) become (..., height, width) float32; float64 for maps of float64.
 
     Raises:
         BiaslibError: for maps that are no numbers or have no cell, or that are larger than the image.
@@ -120,7 +112,7 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
     coarse = _checked_maps(to_numpy(maps))
     if height < coarse.shape[-2] or width < coarse.shape[-1]:
         raise BiaslibError(
-            f"Maps of {_grid(coarse)} cannot be enlarged to {height} x {width}: "
+            f"Maps of {grid(coarse)} cannot be enlarged to {height} x {width}: "
             "give the size of the image, or make the masks smaller with resize_masks."
         )
     import torch  # here and not above, as it takes seconds and no score needs it
@@ -148,25 +140,15 @@ def _rank(values: np.ndarray, region: np.ndarray) -> float:
     return (certain + left * np.count_nonzero(tied & region) / np.count_nonzero(tied)) / size
 
 
-def _of_each_pair(
-    score: Callable[[np.ndarray, np.ndarray], float],
-    relevance: AnyArray,
-    mask: AnyArray,
-) -> np.ndarray:
+def _of_each_pair(score: Callable[[np.ndarray, np.ndarray], float], relevance: AnyArray, mask: AnyArray) -> np.ndarray:
     """The score of every map and region, (...), NaN where the map has no finite mass or the region no pixel."""
     maps, regions = _checked_maps(to_numpy(relevance)), _checked_mask(to_numpy(mask))
     if maps.shape[-2:] != regions.shape[-2:]:
         raise BiaslibError(
-            f"The maps are {_grid(maps)} and the masks {_grid(regions)}: enlarge the maps with upsample_maps, "
+            f"The maps are {grid(maps)} and the masks {grid(regions)}: enlarge the maps with upsample_maps, "
             "or make the masks as the maps are."
         )
-    try:
-        shape = np.broadcast_shapes(maps.shape[:-2], regions.shape[:-2])
-    except ValueError as error:
-        raise BiaslibError(
-            f"The leading dimensions of the maps, {maps.shape[:-2]}, and of the masks, {regions.shape[:-2]}, do not "
-            "broadcast: insert an axis with [:, None] where one is missing."
-        ) from error
+    shape = broadcast_shape("the maps and of the masks", maps.shape[:-2], regions.shape[:-2])
     maps = np.broadcast_to(maps, (*shape, *maps.shape[-2:]))
     regions = np.broadcast_to(regions, maps.shape)
     scores = np.full(shape, np.nan)
@@ -197,7 +179,3 @@ def _checked_mask(mask: np.ndarray) -> np.ndarray:
             "compare it with a threshold first."
         )
     return mask
-
-
-def _grid(maps: np.ndarray) -> str:
-    return " x ".join(map(str, maps.shape[-2:]))

@@ -39,8 +39,7 @@ def perturbation_curves(
             take probabilities; logits work too.
         images: (N, H, W, 3), uint8 or float; may be a memory map.
         relevance: (N, H, W), larger is more relevant, signed or not; `upsample_maps` enlarges coarser maps. None
-            destroys the regions in random order, the baseline for every other order. A map that is the same everywhere,
-            0 for example, has a random order, too.
+            destroys the regions in random order, the baseline for every other order; so does a map without contrast.
         targets: the index of the explained score of every image, (N,), or one for all.
         steps: how many regions are destroyed, P in the papers.
         region: height and width of a region in pixels.
@@ -48,8 +47,8 @@ def perturbation_curves(
         value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
             and the largest value of all images. (0, 0) paints black.
         seed: of the noise and the order of ties.
-        batch: how many images go through `predict` at once; bounds the memory. None: as many as have 200,000 pixels
-            together, beyond which a CPU is slower.
+        batch: how many images go through `predict` at once, which bounds the memory; None: as many as have 200,000
+            pixels together.
 
     Returns:
         (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance holds a NaN or an
@@ -110,16 +109,8 @@ def aopc(curves: Array) -> Array:
     $$\mathrm{AOPC} = \frac{1}{1 + P} \sum_{p=0}^{P} (c_0 - c_p)$$
 
     Its value alone says little: what an order must beat is the value of the same images in random order,
-    `perturbation_curves(..., relevance=None)`.
-
-    Args:
-        curves: (..., P + 1), as `perturbation_curves` gives them, P >= 1.
-
-    Returns:
-        (...) in the unit of the scores, within [-1, 1] for probabilities; NaN where a curve has one.
-
-    Raises:
-        BiaslibError: for curves without a step.
+    `perturbation_curves(..., relevance=None)`. Curves (..., P + 1) with P >= 1 steps, else a BiaslibError is raised,
+    give (...) in the unit of the scores, within [-1, 1] for probabilities; NaN where a curve has one.
 
     Example:
         >>> float(aopc(np.array([1.0, 0.5, 0.0])))
@@ -127,10 +118,8 @@ def aopc(curves: Array) -> Array:
     """
     scores = to_numpy(curves)
     if scores.ndim < 1 or scores.shape[-1] < 2 or scores.dtype.kind not in "fiu":
-        raise BiaslibError(
-            f"curves must be numbers (..., steps + 1) with at least one step, not {scores.dtype} of shape "
-            f"{scores.shape}."
-        )
+        kind = f"{scores.dtype} of shape {scores.shape}"
+        raise BiaslibError(f"curves must be numbers (..., steps + 1) with at least one step, not {kind}.")
     return like((scores[..., :1] - scores).mean(-1, dtype=np.float64), curves)
 
 
@@ -158,12 +147,8 @@ def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.nd
 
 def _checked_images(images: AnyArray) -> np.ndarray:
     pixels = to_numpy(images)
-    if (
-        pixels.ndim != 4
-        or pixels.shape[3] != 3
-        or pixels.size == 0
-        or not (pixels.dtype == np.uint8 or pixels.dtype.kind == "f")
-    ):
+    numbers = pixels.dtype == np.uint8 or pixels.dtype.kind == "f"
+    if pixels.ndim != 4 or pixels.shape[3] != 3 or pixels.size == 0 or not numbers:
         raise BiaslibError(
             f"images must be uint8 or float (N, H, W, 3) with N >= 1, not {pixels.dtype} of shape {pixels.shape}."
         )
@@ -173,10 +158,8 @@ def _checked_images(images: AnyArray) -> np.ndarray:
 def _checked_targets(targets: Any, n: int) -> np.ndarray:
     chosen = to_numpy(targets)
     if chosen.dtype.kind not in "iu" or chosen.shape not in ((), (n,)):
-        raise BiaslibError(
-            f"targets must be whole numbers, one for each of the {n} images, not {chosen.dtype} of shape "
-            f"{chosen.shape}."
-        )
+        kind = f"{chosen.dtype} of shape {chosen.shape}"
+        raise BiaslibError(f"targets must be whole numbers, one for each of the {n} images, not {kind}.")
     return np.broadcast_to(chosen, (n,))
 
 
@@ -186,10 +169,8 @@ def _checked_range(value_range: tuple[float, float] | None, pixels: np.ndarray) 
         return (0, 255) if whole else (float(pixels.min()), float(pixels.max()))
     low, high = value_range
     if not (low <= high and np.isfinite([low, high]).all()) or (whole and not 0 <= low <= high <= 255):
-        raise BiaslibError(
-            f"value_range must be a smallest and a largest value{' between 0 and 255' if whole else ''}, "
-            f"not ({low}, {high})."
-        )
+        where = " between 0 and 255" if whole else ""
+        raise BiaslibError(f"value_range must be a smallest and a largest value{where}, not ({low}, {high}).")
     return low, high
 
 

@@ -12,22 +12,17 @@ from biaslib.metrics.amplification.counting import count_sets
 from biaslib.metrics.amplification.labels import Labels
 
 # pairs of an image and a set, each sorted once: about ten minutes
-MOST_PAIRS = 5_000_000_000
+_MOST_PAIRS = 5_000_000_000
 # this many scores of sets at once
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class MeanPrecision:
-    """Average precisions and their mean.
+    """Average precisions of sets of attributes and their mean."""
 
-    Attributes:
-        values: (n,) the average precision of each set of attributes, in [0, 1]; NaN where no image has them.
-        members: (n, A) bool, which attributes each set holds; for single attributes the identity.
-    """
-
-    values: np.ndarray
-    members: np.ndarray
+    values: np.ndarray  # (n,) in [0, 1]; NaN where no image has the attributes
+    members: np.ndarray  # (n, A) bool, which attributes each set holds; for single attributes the identity
 
     @property
     def mean(self) -> float:
@@ -129,7 +124,7 @@ def set_average_precision(
     if sets not in ("observed", "all"):
         raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
     members = _sets(seen, truth, min_size, largest, observed=sets == "observed")
-    if len(members) * len(truth) > MOST_PAIRS:
+    if len(members) * len(truth) > _MOST_PAIRS:
         raise BiaslibError(
             f"{len(members):,} sets on {len(truth):,} images are too many to rank: "
             "give a smaller max_size, or take sets='observed'."

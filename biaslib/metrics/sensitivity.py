@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import Array, broadcast_shape, like, to_numpy
 from biaslib.worlds.base import World
 
 
@@ -50,10 +50,9 @@ def causal_effect(
     there = factors[cue].to_numpy()
     if as_drawn is None:
         # in the column's own type, so that the world draws the same as from its own table
-        on, off = (np.full(len(factors), value).astype(there.dtype) for value in (1, 0))
-        return _scores(predict, world, factors.assign(**{cue: on}), size) - _scores(
-            predict, world, factors.assign(**{cue: off}), size
-        )
+        both = (factors.assign(**{cue: np.full(len(factors), value).astype(there.dtype)}) for value in (1, 0))
+        on, off = (_scores(predict, world, rows, size) for rows in both)
+        return on - off
     other = _scores(predict, world, factors.assign(**{cue: (there == 0).astype(there.dtype)}), size)
     if np.shape(as_drawn) != np.shape(other):
         raise BiaslibError(
@@ -93,7 +92,8 @@ def score_sensitivity(before: Array, after: Array) -> Any:
         >>> float(score_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
         0.25
     """
-    return like(_mean(*_pairs(before, after)), before)
+    first, second = _pairs(before, after)
+    return like(_nanmean(second - first), before)
 
 
 def classification_sensitivity(before: Array, after: Array, *, threshold: float = 0.5) -> Any:
@@ -104,22 +104,19 @@ def classification_sensitivity(before: Array, after: Array, *, threshold: float 
     Flips to either side cancel here; `flip_rates` tells them apart.
 
     Args:
-        before: (..., N) scores of images, NumPy or torch.
-        after: (..., N) scores of the same images changed.
+        before: as for `score_sensitivity`.
+        after: too.
         threshold: the least score that is a positive answer.
 
     Returns:
-        (...) within [-1, 1]; NaN as `score_sensitivity`.
-
-    Raises:
-        BiaslibError: for scores of different numbers of images.
+        (...) within [-1, 1]; NaN and errors as for `score_sensitivity`.
 
     Example:
         >>> float(classification_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
         0.5
     """
-    first, second = _pairs(before, after)
-    return like(_mean(_answers(first, threshold), _answers(second, threshold)), before)
+    first, second = (_answers(scores, threshold) for scores in _pairs(before, after))
+    return like(_nanmean(second - first), before)
 
 
 def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[Any, Any]:
@@ -131,15 +128,12 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     (Denton et al. 2019, section 4.5, after eq. 6).
 
     Args:
-        before: (..., N) scores of images, NumPy or torch.
-        after: (..., N) scores of the same images changed.
+        before: as for `score_sensitivity`.
+        after: too.
         threshold: the least score that is a positive answer.
 
     Returns:
         zero_to_one (...) and one_to_zero (...), each in [0, 1]; NaN where there was no such answer before.
-
-    Raises:
-        BiaslibError: for scores of different numbers of images.
 
     Example:
         >>> rates = flip_rates(np.array([0.2, 0.4, 0.9]), np.array([0.3, 0.6, 0.8]))
@@ -156,25 +150,19 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
 
 
 def _pairs(before: Array, after: Array) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (to_numpy(scores).astype(np.float64) for scores in (before, after))
+    first, second = to_numpy(before).astype(np.float64), to_numpy(after).astype(np.float64)
     if first.ndim < 1 or second.ndim < 1 or first.shape[-1] != second.shape[-1]:
         raise BiaslibError(
             f"before and after are scores of the same images, (..., N), not {first.shape} and {second.shape}."
         )
-    try:
-        shape = np.broadcast_shapes(first.shape, second.shape)
-    except ValueError:
-        raise BiaslibError(f"Scores {first.shape} and {second.shape} do not broadcast.") from None
+    leading: tuple[int, ...] = broadcast_shape("the scores", first.shape[:-1], second.shape[:-1])
+    shape = (*leading, first.shape[-1])
     return np.broadcast_to(first, shape), np.broadcast_to(second, shape)
 
 
 def _answers(scores: np.ndarray, threshold: float) -> np.ndarray:
     """1 or 0, NaN where there is no score."""
     return np.where(np.isnan(scores), np.nan, scores >= threshold)
-
-
-def _mean(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return _nanmean(second - first)
 
 
 def _nanmean(values: np.ndarray) -> np.ndarray:

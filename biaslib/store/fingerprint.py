@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-PACKAGE = "biaslib"
+_PACKAGE = "biaslib"
 _PIECE = 2**26  # bytes
 # these keep and name results but have no part in making them
-PLUMBING = (
+_PLUMBING = (
     "biaslib.errors",
     "biaslib.store",
     "biaslib.store.fingerprint",
@@ -77,15 +77,9 @@ def of_code(function: Callable[..., Any]) -> str:
     either: they belong to the configuration.
     A file is read once in a process, so that an edit during a long run does not put old results under a new key.
     """
-    modules: set[Path] = set()
-    local: dict[str, None] = {}
-    for found in _reachable(function, seen=set()):
-        if isinstance(found, Path):
-            modules |= _closure(found)
-        else:
-            local[found] = None
-    parts = sorted(_module_hash(path) for path in modules)
-    return of_value([parts, sorted(local)])
+    found = set(_reachable(function, seen=set()))
+    modules = set().union(*(_closure(part) for part in found if isinstance(part, Path)))
+    return of_value([sorted(map(_module_hash, modules)), sorted(part for part in found if isinstance(part, str))])
 
 
 def of_modules(names: Iterable[str], *, without: Iterable[str] = ()) -> str:
@@ -164,7 +158,7 @@ def _reachable(thing: Any, seen: set[int]) -> Iterator[Path | str]:
         return
     seen.add(id(thing))
     name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None) or ""
-    if name.split(".")[0] == PACKAGE:
+    if name.split(".")[0] == _PACKAGE:
         yield _module_path(name)
     elif isinstance(thing, types.FunctionType):
         yield _function_source(thing)
@@ -200,10 +194,9 @@ def _function_source(function: types.FunctionType) -> str:
 
 
 def _module_path(name: str) -> Path:
-    found = _source(name)
-    if found is None:
-        raise ModuleNotFoundError(f"no source for module {name}")
-    return found
+    if found := _source(name):
+        return found
+    raise ModuleNotFoundError(f"no source for module {name}")
 
 
 def _source(name: str) -> Path | None:
@@ -218,12 +211,8 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
     while waiting:
         path = waiting.pop()
         found.add(path)
-        waiting |= set(_imports(path)) - found
+        waiting |= set(_read(path)[0]) - found
     return found - set(left_out)
-
-
-def _imports(path: Path) -> tuple[Path, ...]:
-    return _read(path)[0]
 
 
 def _module_hash(path: Path) -> str:
@@ -249,8 +238,8 @@ def _imported(tree: ast.Module) -> tuple[Path, ...]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             members = {f"{node.module}.{alias.name}" for alias in node.names}
-            modules = {name for name in members if name.split(".")[0] == PACKAGE and _source(name)}
+            modules = {name for name in members if name.split(".")[0] == _PACKAGE and _source(name)}
             # a folder's front door counts only for those who take something from it, not from the rooms behind
             names |= modules if modules == members else modules | {node.module}
-    inside = sorted(name for name in names if name.split(".")[0] == PACKAGE and name not in PLUMBING)
+    inside = sorted(name for name in names if name.split(".")[0] == _PACKAGE and name not in _PLUMBING)
     return tuple(file for file in map(_source, inside) if file)

@@ -13,63 +13,57 @@ from tqdm import tqdm
 
 from biaslib.store import fingerprint, parallel, results
 
-Key = TypeVar("Key")
-Result = TypeVar("Result")
+_Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
 
 
-class Stored(Generic[Key, Result]):
+class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
     Attributes:
         kind: what the results are, a folder of the store.
     """
 
-    def __init__(self, function: Callable[..., Result], kind: str, code: Sequence[ModuleType] | None) -> None:
+    def __init__(self, function: Callable[..., _Result], kind: str, code: Sequence[ModuleType] | None) -> None:
         functools.update_wrapper(self, function)
         self.kind, self._function, self._code = kind, function, code
 
     def __reduce__(self) -> str:
         return self._function.__qualname__  # a worker imports it by its name
 
-    def compute(self, key: Key) -> Result:
+    def compute(self, key: _Key) -> _Result:
         """The result, computed here and not stored; on one thread, so that the number of cores does not change it."""
-        arguments = key if isinstance(key, tuple) else (key,)
         with fingerprint.once():
-            result: Result = parallel.single_threaded(self._function, *arguments)
-        return result
+            return parallel.on_threads(1, self._function, *(key if isinstance(key, tuple) else (key,)))
 
-    def __call__(self, *arguments: Any) -> Result:
+    def __call__(self, *arguments: Any) -> _Result:
         """The result from the store; computed here where it lacks."""
         key: Any = arguments if len(arguments) > 1 else arguments[0]
-        return self._looked_up(key, results.key_of(key, self._hash()), functools.partial(self.compute, key))
+        name = results.key_of(key, self._hash())
+        return results.under_key(self.kind, name, key, functools.partial(self.compute, key))
 
-    def many(self, keys: Sequence[Key]) -> list[Result]:
+    def many(self, keys: Sequence[_Key]) -> list[_Result]:
         """The results of all keys, in their order; what the store lacks is computed side by side.
 
         Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it
-        computes one after the other, there. `parallel.workers` says where the work goes.
-
-        Args:
-            keys: everything that each result depends on; they go to the workers and name the entries.
+        computes one after the other, there. `parallel.workers` says where the work goes. A key is everything that its
+        result depends on.
         """
         code = self._hash()
         with fingerprint.once():
             names = {key: results.key_of(key, code) for key in keys}
-        missing = [key for key, name in names.items() if not results.contains(self.kind, name)]
+        missing = [key for key, name in names.items() if not (results.root() / self.kind / name).exists()]
         # a worker, which comes here for what it needs first, starts no workers of its own
         if missing and multiprocessing.parent_process() is None:
             with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting, _bar() as bar:
 
-                def submitted(key: Key) -> Any:
+                def submitted(key: _Key) -> Any:
                     # timed by the worker, so that its queue does not count
                     job = functools.partial(executor.submit, results.timed, self.compute, key)
-                    return self._looked_up(key, names[key], lambda: job().result())
+                    return results.under_key(self.kind, names[key], key, lambda: job().result())
 
                 list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
-        return [self._looked_up(key, names[key], functools.partial(self.compute, key)) for key in keys]
-
-    def _looked_up(self, key: Key, name: str, compute: Callable[[], Any]) -> Any:
-        return results.under_key(self.kind, name, key, compute)
+        return [results.under_key(self.kind, names[key], key, functools.partial(self.compute, key)) for key in keys]
 
     def _hash(self) -> str:
         if self._code is None:
@@ -91,7 +85,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 def stored(
     kind: str, *, code: Sequence[ModuleType] | None = None
-) -> Callable[[Callable[..., Result]], Stored[Any, Result]]:
+) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
     A result is found again as long as the key is the same (`fingerprint.of_value`) and so is the code.

@@ -29,44 +29,29 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function with torch on one thread: a result then does not depend on how many cores there are."""
-    return on_threads(1, function, *arguments)
-
-
 def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function with torch on so many threads, however many cores there are.
+    """Calls the function with torch on so many threads: the last bits of its result depend on their number.
 
-    The last bits of a result depend on the number of threads. Calls from several threads of one process wait for each
-    other, as torch's random state is the process's own.
+    Calls from several threads of one process wait for each other, as torch's random state is the process's own.
     """
     import torch
 
-    with store.waiting():
-        _ONE_AT_A_TIME.acquire()
-    try:
-        before = torch.get_num_threads()
+    with contextlib.ExitStack() as stack:
+        with store.waiting():
+            stack.enter_context(_ONE_AT_A_TIME)
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(count)
-        try:
-            return function(*arguments)
-        finally:
-            torch.set_num_threads(before)
-    finally:
-        _ONE_AT_A_TIME.release()
+        return function(*arguments)
 
 
 @contextlib.contextmanager
-def workers(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
+def workers() -> Iterator[tuple[Executor, int]]:
     """An executor for independent work, and how many pieces it does at once.
 
-    Args:
-        scheduler: address of a Dask scheduler, such as tcp://host:8786; None takes $BIASLIB_SCHEDULER, and where
-            that is not set either, one process for each core of this machine.
-
-    Raises:
-        BiaslibError: where no scheduler answers at the address, it has no workers, or Dask is not installed.
+    The work goes to the Dask scheduler at $BIASLIB_SCHEDULER, such as tcp://host:8786, else to one process for each
+    core of this machine. A `BiaslibError` says where no scheduler answers, it has no workers, or Dask is not installed.
     """
-    address = scheduler or os.environ.get("BIASLIB_SCHEDULER")
+    address = os.environ.get("BIASLIB_SCHEDULER")
     with _dask(address) if address else _processes() as found:
         yield found
 

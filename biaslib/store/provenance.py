@@ -7,7 +7,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
+_LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
 
 def device() -> str:
@@ -36,7 +36,7 @@ def commit(folder: Path) -> str:
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the book's numbers depend on."""
     found = {"python": platform.python_version()}
-    for library in LIBRARIES:
+    for library in _LIBRARIES:
         try:
             found[library] = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:

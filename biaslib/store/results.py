@@ -5,7 +5,6 @@ a temporary name and renamed, so another process, or a later run after a kill, s
 """
 
 import contextlib
-import datetime
 import hashlib
 import json
 import os
@@ -17,14 +16,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import filelock
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.store import fingerprint
+from biaslib.store import fingerprint, provenance
 
 SEAL = hashlib.sha256().digest_size  # bytes at the end of a file that `sealed` wrote
 _PIECE = 2**20  # bytes
@@ -37,37 +36,31 @@ class _Waited(threading.local):
 _waited = _Waited()
 
 
+class _Timed(NamedTuple):
+    result: Any
+    seconds: float
+
+
 class DamagedEntryWarning(UserWarning):
     """An entry or another file of the store could not be trusted and is made again."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One result in the store, as its record describes it.
+    """One result in the store, as its record describes it."""
 
-    Attributes:
-        kind: what it is, the folder of the store.
-        key: hash of configuration and code.
-        created: when it was written, in UTC.
-        seconds: how long it was computed, with what it needed first and without waiting for a worker or a lock.
-        bytes: its size.
-        config: the beginning of what it depends on, in words.
-        path: its folder.
-    """
-
-    kind: str
-    key: str
-    created: str
-    seconds: float
+    kind: str  # the folder of the store
+    key: str  # hash of configuration and code
+    created: str  # in UTC
+    seconds: float  # of computing it, with what it needed first and without waiting for a worker or a lock
     bytes: int
-    config: str
+    config: str  # the beginning of what it depends on, in words
     path: Path
 
 
 def root() -> Path:
     """The store's folder: $BIASLIB_STORE, else data/store in the checkout, else below the user's cache folder."""
-    chosen = os.environ.get("BIASLIB_STORE")
-    if chosen:
+    if chosen := os.environ.get("BIASLIB_STORE"):
         return Path(chosen)
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").exists():
@@ -80,21 +73,16 @@ def get_or_compute(
 ) -> Any:
     """The result stored for this configuration and code, computed and stored first where it is missing.
 
+    It is read back from the store, so that a first and a later call give the same. A second process that asks for the
+    same entry waits for the first instead of computing it again. A damaged entry is reported by a
+    `DamagedEntryWarning` and computed again; a store that cannot be written is a `BiaslibError`.
+
     Args:
         kind: what the result is, such as "model"; a folder of the store.
         config: everything the result depends on, as plain values (see `fingerprint.of_value`).
         compute: gives the result: an array or a mapping of arrays, a DataFrame, a mapping of tensors, or JSON values.
         code: the function whose source the result depends on, or a hash of that source; None: `compute`, which may
             also just fetch the result.
-
-    Returns:
-        The result as read back from the store, so that a first and a later call give the same.
-
-    Raises:
-        BiaslibError: where the store cannot be written.
-
-    A second process that asks for the same entry waits for the first instead of computing it again.
-    A damaged entry is reported by a `DamagedEntryWarning` and computed again.
     """
     return under_key(kind, key_of(config, code or compute), config, compute)
 
@@ -110,25 +98,17 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
             warnings.warn(f"store entry {kind}/{key} {problem}; it is computed again.", DamagedEntryWarning, 2)
             shutil.rmtree(entry)
         computed = timed(compute)
-        if isinstance(computed.result, Timed):  # by a worker, which did not wait for its turn
+        if isinstance(computed.result, _Timed):  # by a worker, which did not wait for its turn
             computed = computed.result
         _write(entry, computed.result, config=config, seconds=computed.seconds)
         return _read(entry)
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A result and the seconds that computing it took."""
-
-    result: Any
-    seconds: float
-
-
-def timed(compute: Callable[..., Any], *arguments: Any) -> Timed:
-    """Calls a function and takes its time; `get_or_compute` stores the time of a `Timed` as the worker took it."""
+def timed(compute: Callable[..., Any], *arguments: Any) -> _Timed:
+    """The result of a function with the seconds it took; `get_or_compute` keeps those that a worker measured."""
     started, before = time.perf_counter(), _waited.seconds
     result = compute(*arguments)
-    return Timed(result, time.perf_counter() - started - (_waited.seconds - before))
+    return _Timed(result, time.perf_counter() - started - (_waited.seconds - before))
 
 
 @contextlib.contextmanager
@@ -139,11 +119,6 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         _waited.seconds += time.perf_counter() - started
-
-
-def contains(kind: str, key: str) -> bool:
-    """Whether there is an entry of this key (it may still turn out damaged)."""
-    return (root() / kind / key).exists()
 
 
 def key_of(config: Any, code: Callable[..., Any] | str) -> str:
@@ -157,24 +132,15 @@ def entries() -> list[Entry]:
     for path in _folders():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             record = json.loads((path / "record.json").read_text(encoding="utf-8"))
-            found.append(
-                Entry(
-                    kind=path.parent.name,
-                    key=path.name,
-                    created=record["created"],
-                    seconds=record["seconds"],
-                    bytes=sum(file.stat().st_size for file in path.iterdir()),
-                    config=record["config"],
-                    path=path,
-                )
-            )
+            described = {field: record[field] for field in ("created", "seconds", "config")}
+            size = sum(file.stat().st_size for file in path.iterdir())
+            found.append(Entry(kind=path.parent.name, key=path.name, bytes=size, path=path, **described))
     return sorted(found, key=lambda entry: entry.created)
 
 
 def verify() -> list[str]:
     """One sentence for every damaged entry; empty where all is well."""
-    problems = ((path, _problem(path)) for path in _folders())
-    return [f"{path.parent.name}/{path.name} {problem}" for path, problem in problems if problem is not None]
+    return [f"{path.parent.name}/{path.name} {problem}" for path in _folders() if (problem := _problem(path))]
 
 
 def remove(prefix: str) -> int:
@@ -192,11 +158,7 @@ def remove(prefix: str) -> int:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error.
-
-    Raises:
-        BiaslibError: where the folder cannot be written.
-    """
+    """A temporary path beside `target` that takes its place when the block ends without an error."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
@@ -270,7 +232,7 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
         record = {
             "file": data.name,
             "sha256": _sha256(data),
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "created": provenance.now(),
             "seconds": round(seconds, 3),
             "config": repr(config)[:2000],
         }
@@ -279,19 +241,21 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
 
 def _write_result(folder: Path, result: Any) -> Path:
     if isinstance(result, pd.DataFrame):
-        result.to_parquet(folder / "table.parquet")
-        return folder / "table.parquet"
-    if isinstance(result, np.ndarray):
-        np.save(folder / "array.npy", result, allow_pickle=False)
-        return folder / "array.npy"
-    if _is_mapping_of("torch.Tensor", result):
-        _save_tensors(result, folder / "tensors.safetensors")
-        return folder / "tensors.safetensors"
-    if _is_mapping_of("numpy.ndarray", result):
-        np.savez(folder / "arrays.npz", allow_pickle=False, **dict(result))
-        return folder / "arrays.npz"
-    (folder / "value.json").write_text(json.dumps(result), encoding="utf-8")
-    return folder / "value.json"
+        file = folder / "table.parquet"
+        result.to_parquet(file)
+    elif isinstance(result, np.ndarray):
+        file = folder / "array.npy"
+        np.save(file, result, allow_pickle=False)
+    elif _is_mapping_of("torch.Tensor", result):
+        file = folder / "tensors.safetensors"
+        _save_tensors(result, file)
+    elif _is_mapping_of("numpy.ndarray", result):
+        file = folder / "arrays.npz"
+        np.savez(file, allow_pickle=False, **dict(result))
+    else:
+        file = folder / "value.json"
+        file.write_text(json.dumps(result), encoding="utf-8")
+    return file
 
 
 def _is_mapping_of(type_name: str, result: Any) -> bool:

@@ -222,7 +222,7 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
     (project.presets / "real.yml").write_text("one: {n: 5}")
     monkeypatch.chdir(project.root)
     building.page(project, "one", preset="real", record=True)
-    assert recorded.MIME not in executed(project, "one")
+    assert recorded._MIME not in executed(project, "one")
 
     record = recorded.get("one")
     assert record["preset"] == "real"

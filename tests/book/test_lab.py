@@ -69,7 +69,7 @@ def test_exercises_notes_and_citations_are_plain_text(literate):
 def test_numbers_in_the_text_are_those_of_the_page_as_last_built(literate):
     sentence = "Of {glue:text}`many` birds {glue:text}`unknown`."
     assert "Of … birds …." in copied(literate, sentence)
-    file = write_notebook(literate, "one", "from biaslib import figures\nfigures.quote('many', n)")
+    file = write_notebook(literate, "one", "from biaslib import figures\nfigures.glue_number('many', n)")
     file.write_text(file.read_text().replace("A first paragraph.", sentence))
     execution.run(literate, "one", literate.executed / "one.ipynb")
     assert "Of 3 birds …." in lab.copy_of(literate, "one").cells[0].source

@@ -19,7 +19,7 @@ WRITTEN_OUT = {"training_images", "epochs"}
 PIECES = {
     f"figures.{name}"
     for name, function in inspect.getmembers(figures, inspect.isfunction)
-    if inspect.signature(function).return_annotation in (figures.Piece, "Piece")
+    if inspect.signature(function).return_annotation in (figures.HtmlFigure, "HtmlFigure")
 }
 
 

@@ -9,7 +9,7 @@ from biaslib.statistics import Interval
 
 def test_several_numbers_are_quoted_in_order(monkeypatch):
     quoted = []
-    monkeypatch.setattr(page.figures, "quote", lambda *arguments: quoted.append(arguments))
+    monkeypatch.setattr(page.figures, "glue_number", lambda *arguments: quoted.append(arguments))
     page.quotes(accuracy=0.5, models=3)
     page.quotes(digits=3, accuracy=0.25)
     assert quoted == [("accuracy", 0.5, 2), ("models", 3, 2), ("accuracy", 0.25, 3)]

@@ -83,7 +83,7 @@ def test_missing_files_name_source_and_what_to_do(tmp_path, monkeypatch):
         (
             "captions_6models_val2014/balanced.json",
             '[{"image_id": 1, "caption": "a"}, {"image_id": 1, "caption": "b"}]',
-            lambda: coco_imsitu.coco_captions("balanced"),
+            lambda: coco_imsitu._captions("balanced"),
         ),
         (
             "verb_classification__test.data.json",
@@ -112,7 +112,7 @@ def test_unknown_names_are_refused(root):
     with pytest.raises(BiaslibError, match="val and test, not of 'train'"):
         coco_imsitu.coco_labels("train")
     with pytest.raises(BiaslibError, match="not 'gpt'"):
-        coco_imsitu.coco_captions("gpt")
+        coco_imsitu._captions("gpt")
     with pytest.raises(BiaslibError, match="train, val, test, not 'dev'"):
         coco_imsitu.imsitu_labels("dev")
     with pytest.raises(BiaslibError, match="no caption of image 5"):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslib import datasets, store
-from biaslib.datasets import celeba, decoded, registry, waterbirds
+from biaslib.datasets import celeba, pictures, registry, waterbirds
 from biaslib.errors import BiaslibError
 from tests import layouts
 from tests.damage import DAMAGES
@@ -47,7 +47,7 @@ def test_second_load_decodes_nothing(tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(decoded, "read_picture", refuse)
+    monkeypatch.setattr(pictures, "read_picture", refuse)
     second = datasets.load("waterbirds", "val", size=16, root=tmp_path)
     np.testing.assert_array_equal(first.images, second.images)
     with pytest.raises(AssertionError, match="decoded again"):  # another size is another map
@@ -90,7 +90,7 @@ def test_another_way_of_decoding_is_another_map(tmp_path, monkeypatch):
     layouts.waterbirds(tmp_path)
     datasets.load("waterbirds", "val", size=16, root=tmp_path)
     kept = sorted((store.root() / "decoded").iterdir())
-    monkeypatch.setattr(decoded.fingerprint, "of_code", lambda function: "edited")
+    monkeypatch.setattr(pictures.fingerprint, "of_code", lambda function: "edited")
     datasets.load("waterbirds", "val", size=16, root=tmp_path)
     assert len(sorted((store.root() / "decoded").iterdir())) == 2 * len(kept)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.datasets import published
+from biaslib.datasets import celeba, published
 from biaslib.errors import BiaslibError
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
@@ -19,14 +19,15 @@ def copy(released, tmp_path, monkeypatch):
 
 
 def test_attributes_are_celebas_in_its_order():
-    names = published.attributes()
+    names = list(published.printed_values()["average_precision"]["attribute"])
+    assert names == list(celeba.ATTRIBUTES)
     assert len(names) == 40
     assert names[:2] == ["5_o_Clock_Shadow", "Arched_Eyebrows"]
     assert names[-1] == "Young"
     assert names.index("Male") == 20
     assert set(published.OWN_REGION) < set(names)
     assert len(published.OWN_REGION) == 17
-    assert set(published.OWN_REGION.values()) < set(published.REGIONS)
+    assert set(published.OWN_REGION.values()) < set(published._REGIONS)
 
 
 def test_labels_join_the_predictions(released):
@@ -84,7 +85,7 @@ def test_remaining_tables_have_their_shapes(released):
     assert published.waterbirds_predictions(90, "resnet").shape == (19, 5794)
     assert published.waterbirds_predictions(100, "efficientnet").shape == (10, 5794)
     assert published.one_sided_scores()["region"].value_counts().max() == 2
-    assert published.uniform_bar()["region"].tolist() == list(published.REGIONS)
+    assert published.uniform_bar()["region"].tolist() == list(published._REGIONS)
     assert published.waterbirds_unused_scores()["bias"].tolist() == list(published.BIASES)
 
 

@@ -193,7 +193,7 @@ def test_no_label_of_a_figure_is_cut_on_a_phone(browser, tmp_path):
             for share in (50, 90, 100)
         ]
     )
-    drawn = figures.dots(shares, label="setting", value="score", low="low", high="high", n="n", x_label="score")
+    drawn = figures.dot_plot(shares, label="setting", value="score", low="low", high="high", n="n", x_label="score")
     head = '<!doctype html><html><meta charset="utf-8"><meta name="viewport" content="width=390">'
     (tmp_path / "page.html").write_text(head + figures.show(drawn, alt="H").html, encoding="utf-8")
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}

@@ -7,7 +7,7 @@ import pytest
 
 from biaslib import figures
 from biaslib.errors import BiaslibError
-from biaslib.figures.pictures import upsample
+from biaslib.figures.pictures import _upsample as upsample
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
 MAPS = np.random.default_rng(1).random((5, 4, 4))
@@ -68,22 +68,27 @@ def test_upsampling_keeps_the_mean_and_the_place():
 
 
 def test_a_strip_has_a_picture_for_every_setting_and_row():
-    fig = figures.strip({"bird": IMAGES, "map": MAPS}, labels=["50", "60", "70", "80", "90"], axis_label="bias")
+    fig = figures.image_strip({"bird": IMAGES, "map": MAPS}, labels=["50", "60", "70", "80", "90"], axis_label="bias")
     (ax,) = fig.axes
     assert len(ax.images) == 10
     assert [text.get_text() for text in ax.texts] == ["50", "60", "70", "80", "90", "bias", "bird", "map"]
 
 
 def test_a_strip_can_show_maps_as_their_cells():
-    rough = figures.strip_with_axes({"map": MAPS}, labels=list("abcde"), smooth=False)[0].axes[0].images[0].get_array()
+    rough = (
+        figures.image_strip_with_axes({"map": MAPS}, labels=list("abcde"), smooth=False)[0]
+        .axes[0]
+        .images[0]
+        .get_array()
+    )
     cells = np.asarray(rough).reshape(4, 24, 4, 24, 3)
     assert np.array_equal(cells, np.broadcast_to(cells[:, :1, :, :1], cells.shape))
-    fine = figures.strip({"map": MAPS}, labels=list("abcde")).axes[0].images[0].get_array()
+    fine = figures.image_strip({"map": MAPS}, labels=list("abcde")).axes[0].images[0].get_array()
     assert len(np.unique(np.asarray(fine).reshape(-1, 3), axis=0)) > 16
 
 
 def test_the_axes_under_a_strip_line_up_with_its_columns():
-    fig, below = figures.strip_with_axes({"bird": IMAGES}, labels=list("abcde"))
+    fig, below = figures.image_strip_with_axes({"bird": IMAGES}, labels=list("abcde"))
     pictures = fig.axes[0]
     for k, image in enumerate(pictures.images):
         left, right, *_ = image.get_extent()
@@ -103,8 +108,8 @@ def test_the_axes_under_a_strip_line_up_with_its_columns():
         (lambda: figures.maps_over_images(IMAGES, MAPS - 1, columns=2), ">= 0"),
         (lambda: figures.maps_over_images(IMAGES, MAPS, columns=2, masks=MASKS[:, :4]), "masks"),
         (lambda: figures.maps_over_images(IMAGES, MAPS, columns=2, masks=MASKS * 1.0), "bool"),
-        (lambda: figures.strip({}, labels=["a"]), "row"),
-        (lambda: figures.strip({"bird": IMAGES}, labels=["a"]), "'bird'"),
+        (lambda: figures.image_strip({}, labels=["a"]), "row"),
+        (lambda: figures.image_strip({"bird": IMAGES}, labels=["a"]), "'bird'"),
     ],
 )
 def test_a_wrong_shape_is_named(call, message):

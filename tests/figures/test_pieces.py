@@ -32,7 +32,7 @@ def test_a_caption_with_raw_markup_is_refused(caption):
 @pytest.mark.parametrize("text", ["the parameter `further`", "see [the page](page.md)"])
 def test_a_quoted_text_with_markup_is_refused(text):
     with pytest.raises(BiaslibError, match=r"quoted text"):
-        figures.quote("name", text)
+        figures.glue_number("name", text)
 
 
 def test_new_has_the_asked_size_and_leaves_the_session_alone():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.text import Annotation
 
 from biaslib import figures
@@ -41,7 +42,7 @@ def attributes():
 
 
 def test_response_draws_a_line_a_band_and_dots_for_each_kind(dial):
-    fig = figures.response(dial, x="bias", y="score", low="low", high="high", by="kind", n="n", y_label="score")
+    fig = figures.line_plot(dial, x="bias", y="score", low="low", high="high", by="kind", n="n", y_label="score")
     (ax,) = fig.axes
     assert len(ax.lines) == 2
     assert len(marks(ax, PolyCollection)) == 2
@@ -54,7 +55,7 @@ def test_response_draws_a_line_a_band_and_dots_for_each_kind(dial):
 def test_response_sorts_the_dial_and_leaves_a_gap_at_nan(dial):
     dial = dial[dial.kind == "bird"].iloc[::-1].copy()
     dial.loc[dial.bias == 75, "score"] = np.nan
-    fig = figures.response(dial, x="bias", y="score")
+    fig = figures.line_plot(dial, x="bias", y="score")
     (ax,) = fig.axes
     assert list(ax.lines[0].get_xdata()) == [50, 75, 100]
     assert len(marks(ax, PathCollection)[0].get_offsets()) == 2
@@ -63,14 +64,14 @@ def test_response_sorts_the_dial_and_leaves_a_gap_at_nan(dial):
 
 def test_plots_draw_on_the_axes_they_are_given(dial, attributes):
     fig, (left, middle, right) = figures.new(cols=3)
-    assert figures.response(dial, x="bias", y="score", by="kind", ax=left) is fig
-    assert figures.dots(attributes, label="name", value="score", ax=middle) is fig
+    assert figures.line_plot(dial, x="bias", y="score", by="kind", ax=left) is fig
+    assert figures.dot_plot(attributes, label="name", value="score", ax=middle) is fig
     assert figures.scatter(attributes, x="mcc", y="score", name="name", ax=right) is fig
 
 
 def test_dots_puts_the_largest_on_top_and_marks_what_is_undefined(attributes):
     attributes.loc[0, "score"] = np.nan
-    fig = figures.dots(
+    fig = figures.dot_plot(
         attributes, label="name", value="score", low="low", high="high", highlight=["b"], reference=0.5, n="n"
     )
     (ax,) = fig.axes
@@ -84,7 +85,7 @@ def test_dots_puts_the_largest_on_top_and_marks_what_is_undefined(attributes):
 
 def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     both = pd.concat([attributes.assign(who="paper"), attributes.assign(who="ours")])
-    fig = figures.dots(both, label="name", value="score", by="who", sort=False)
+    fig = figures.dot_plot(both, label="name", value="score", by="who", sort=False)
     (ax,) = fig.axes
     assert [text.get_text() for text in ax.get_yticklabels()] == list("abcdef")
     first, second = (dots.get_offsets()[:, 1] for dots in marks(ax, PathCollection))
@@ -94,14 +95,16 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
 
 def test_a_mark_without_an_interval_says_none(attributes):
     rows = attributes.assign(low=np.nan, high=np.nan)
-    svg = figures.show(figures.dots(rows, label="name", value="score", low="low", high="high"), alt="Dots.").html
+    svg = figures.show(figures.dot_plot(rows, label="name", value="score", low="low", high="high"), alt="Dots.").html
     assert "a: " in svg
     assert "[n/a" not in svg
 
 
 def test_bold_names_have_room_for_a_phones_wider_letters(attributes):
     def left(highlight):
-        svg = figures.show(figures.dots(attributes, label="name", value="score", highlight=highlight), alt="Dots.").html
+        svg = figures.show(
+            figures.dot_plot(attributes, label="name", value="score", highlight=highlight), alt="Dots."
+        ).html
         return max(float(x) for x in re.findall(r'text-anchor: end[^"]*" x="([0-9.]+)"', svg))
 
     assert left(["a"]) > left([]) + 10
@@ -110,7 +113,7 @@ def test_bold_names_have_room_for_a_phones_wider_letters(attributes):
 def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
     kinds = ["own", "leaked into smiles", "leaked elsewhere", "rest"]
     rows = [{"label": "a label that takes half of the figure's width", "kind": kind, "value": 1.0} for kind in kinds]
-    figure = figures.dots(pd.DataFrame(rows), label="label", value="value", by="kind")
+    figure = figures.dot_plot(pd.DataFrame(rows), label="label", value="value", by="kind")
     figure.draw_without_rendering()
     texts = [text for text in figure.axes[0].texts if text.get_text() in kinds]
     boxes = [text.get_window_extent() for text in texts]
@@ -121,7 +124,7 @@ def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
 
 def test_dots_marks_each_label_s_own_reference_with_a_tick(attributes):
     areas = {"a": 0.1, "c": 0.25}
-    fig = figures.dots(attributes, label="name", value="score", reference=areas, reference_name="area", sort=False)
+    fig = figures.dot_plot(attributes, label="name", value="score", reference=areas, reference_name="area", sort=False)
     (ax,) = fig.axes
     ticks, points = marks(ax, PathCollection)
     np.testing.assert_allclose(ticks.get_offsets(), [[0.1, 0], [0.25, 2]])
@@ -159,14 +162,14 @@ def test_names_beside_points_do_not_overlap():
 
 
 def test_names_at_line_ends_do_not_overlap(dial):
-    fig = figures.response(dial, x="bias", y="score", by="kind")  # both lines end at 0.5
+    fig = figures.line_plot(dial, x="bias", y="score", by="kind")  # both lines end at 0.5
     one, other = boxes(fig.axes[0])
     assert not one.overlaps(other)
 
 
 def test_names_at_line_ends_stay_beside_the_plot(dial):
     dial["score"] = 0.0
-    fig = figures.response(dial, x="bias", y="score", by="kind", y_range=(0, 1))
+    fig = figures.line_plot(dial, x="bias", y="score", by="kind", y_range=(0, 1))
     (ax,) = fig.axes
     found = boxes(ax)
     assert min((box.y0 + box.y1) / 2 for box in found) >= ax.get_window_extent().y0 - 1
@@ -174,23 +177,23 @@ def test_names_at_line_ends_stay_beside_the_plot(dial):
 
 
 def test_within_moves_only_what_is_out_and_keeps_the_gap():
-    assert labels.within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
-    assert labels.within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
-    assert labels.within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
+    assert labels._within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
+    assert labels._within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
+    assert labels._within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
 
 
 def test_spread_by_hand():
-    assert labels.spread([0, 0], 1).tolist() == [-0.5, 0.5]
-    assert labels.spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
-    assert labels.spread([3, 1, 2], 1).tolist() == [3, 1, 2]
-    assert labels.spread([], 1).tolist() == []
+    assert labels._spread([0, 0], 1).tolist() == [-0.5, 0.5]
+    assert labels._spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
+    assert labels._spread([3, 1, 2], 1).tolist() == [3, 1, 2]
+    assert labels._spread([], 1).tolist() == []
 
 
 def test_spread_keeps_order_gap_and_centre():
     rng = np.random.default_rng(1)
     for _ in range(50):
         wanted = rng.random(8)
-        placed = labels.spread(wanted, 0.1)
+        placed = labels._spread(wanted, 0.1)
         assert np.all(np.diff(np.sort(placed)) >= 0.1 - 1e-12)
         assert placed[np.argsort(wanted)].tolist() == sorted(placed)
         assert placed.mean() == pytest.approx(wanted.mean())
@@ -199,11 +202,11 @@ def test_spread_keeps_order_gap_and_centre():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: figures.response(f, x="mcc", y="nope"), "nope"),
-        (lambda f: figures.response(f, x="name", y="score"), "name"),
-        (lambda f: figures.response(f, x="mcc", y="score", low="low"), "two ends"),
-        (lambda f: figures.dots(f, label="nope", value="score"), "nope"),
-        (lambda f: figures.dots(f, label="name", value="score", high="high"), "two ends"),
+        (lambda f: figures.line_plot(f, x="mcc", y="nope"), "nope"),
+        (lambda f: figures.line_plot(f, x="name", y="score"), "name"),
+        (lambda f: figures.line_plot(f, x="mcc", y="score", low="low"), "two ends"),
+        (lambda f: figures.dot_plot(f, label="nope", value="score"), "nope"),
+        (lambda f: figures.dot_plot(f, label="name", value="score", high="high"), "two ends"),
         (lambda f: figures.scatter(f, x="mcc", y="score", name="name", highlight=["z"]), "'z'"),
         (lambda f: figures.scatter(f, x="mcc", y="score", name="name", y_low="low"), "two ends"),
         (lambda f: figures.scatter(f, x="mcc", y="score", name="name", x_low="low"), "two ends"),
@@ -222,3 +225,50 @@ def test_two_renders_of_a_plot_are_the_same_to_the_byte(attributes):
         for _ in range(2)
     }
     assert len(htmls) == 1
+
+
+@pytest.fixture
+def pairs():
+    return pd.DataFrame([[1.0, -0.5], [0.0, np.nan]], index=["hat", "glasses"], columns=["smile", "skin"])
+
+
+def squares(figure):
+    return figure.axes[0].collections[0]
+
+
+def test_sign_is_the_colour_and_size_the_strength(pairs):
+    hues = squares(figures.matrix(pairs)).get_facecolors()
+    assert len(hues) == 3  # the undefined one is empty
+    np.testing.assert_allclose(hues[0], (*to_rgb(figures.COLOURS["vermillion"]), 1.0))
+    np.testing.assert_allclose(hues[1], (*to_rgb(figures.COLOURS["blue"]), 0.5))
+    assert hues[2, 3] == 0
+
+
+def test_a_limit_makes_matrices_comparable(pairs):
+    assert squares(figures.matrix(pairs, limit=2.0)).get_facecolors()[:, 3].tolist() == [0.5, 0.25, 0.0]
+    assert squares(figures.matrix(pairs, limit=0.25)).get_facecolors()[:, 3].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_every_square_says_its_pair_and_number(pairs):
+    page = figures.show(figures.matrix(pairs, digits=1), alt="a").html
+    for text in ("hat, smile: 1.0", "hat, skin: −0.5", "glasses, smile: 0.0"):
+        assert f"<title>{text}</title>" in page
+    assert "nan" not in page
+
+
+def test_numbers_are_written_where_asked_for(pairs):
+    written = [text.get_text() for text in figures.matrix(pairs, numbers=True).axes[0].texts]
+    assert written == ["1.00", "−0.50", "0.00"]
+    assert not figures.matrix(pairs).axes[0].texts
+
+
+def test_all_zero_and_all_undefined_are_drawn(pairs):
+    assert squares(figures.matrix(pairs * 0)).get_facecolors()[:, 3].tolist() == [0, 0, 0]
+    assert "<svg" in figures.show(figures.matrix(pairs * np.nan), alt="a").html
+
+
+def test_nothing_and_words_are_refused(pairs):
+    with pytest.raises(BiaslibError, match="at least one row"):
+        figures.matrix(pairs[:0])
+    with pytest.raises(BiaslibError, match="the matrix"):
+        figures.matrix(pairs.astype(object).assign(smile="a"))

@@ -140,6 +140,6 @@ def test_quote_writes_what_myst_nb_writes(monkeypatch):
     record = lambda data, raw, metadata: written.append((data, raw, metadata))  # noqa: E731
     monkeypatch.setattr(IPython.display, "display", record)
     monkeypatch.setattr(glue, "ipy_display", record)
-    figures.quote("wga", Interval(0.8351, 0.8, 0.9, 5), digits=3)
+    figures.glue_number("wga", Interval(0.8351, 0.8, 0.9, 5), digits=3)
     glue.glue("wga", "0.835 [0.800, 0.900]", display=False)
     assert written[0] == written[1]

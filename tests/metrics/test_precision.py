@@ -112,7 +112,7 @@ def test_wrong_input_gets_one_sentence(change: dict, message: str) -> None:
 
 
 def test_too_many_sets_are_refused_before_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biaslib.metrics.precision.MOST_PAIRS", 7)
+    monkeypatch.setattr("biaslib.metrics.precision._MOST_PAIRS", 7)
     with pytest.raises(BiaslibError, match="3 sets on 4 images are too many"):
         set_average_precision(TRUTH, TRUTH, np.zeros((4, 3)))
 

@@ -53,9 +53,9 @@ def test_a_number_of_cores_that_is_none_is_one_sentence(monkeypatch, chosen):
 
 def test_single_threaded_gives_the_threads_back_even_after_an_error():
     before = torch.get_num_threads()
-    assert parallel.single_threaded(torch.get_num_threads) == 1
+    assert parallel.on_threads(1, torch.get_num_threads) == 1
     with pytest.raises(ZeroDivisionError):
-        parallel.single_threaded(lambda: 1 / 0)
+        parallel.on_threads(1, lambda: 1 / 0)
     assert torch.get_num_threads() == before
 
 
@@ -69,7 +69,8 @@ def test_without_a_scheduler_work_runs_in_processes_here(monkeypatch):
 def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
     address = f"tcp://127.0.0.1:{free_port()}"
     monkeypatch.setattr(parallel, "_PATIENCE", 0.5)
-    with pytest.raises(BiaslibError, match="no Dask scheduler answers at tcp"), parallel.workers(address):
+    monkeypatch.setenv("BIASLIB_SCHEDULER", address)
+    with pytest.raises(BiaslibError, match="no Dask scheduler answers at tcp"), parallel.workers():
         pass
 
 
@@ -77,8 +78,9 @@ def test_shared_workers_serve_several_processes_in_turn(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     seen = []
     with parallel.shared_workers() as address:
+        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
         for _ in range(2):  # each as another notebook would
-            with parallel.workers(address) as (executor, at_once):
+            with parallel.workers() as (executor, at_once):
                 assert at_once == 1
                 seen.append(executor.submit(os.getpid).result())
     assert seen[0] == seen[1] != os.getpid()
@@ -96,7 +98,7 @@ if __name__ == "__main__":
 """
 
 
-SHARED = PROGRAM.replace("workers()", "shared_workers() as address, parallel.workers(address)")
+SHARED = PROGRAM.replace("workers()", "shared_workers() as os.environ['BIASLIB_SCHEDULER'], parallel.workers()")
 
 
 @pytest.mark.parametrize("text", [PROGRAM, SHARED])
@@ -117,7 +119,7 @@ def squared(key):
 
 def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
     assert squared.many([3, 1, 3]) == [{"value": 9}, {"value": 1}, {"value": 9}]
-    monkeypatch.setattr(parallel, "workers", lambda scheduler: pytest.fail("nothing is missing"))
+    monkeypatch.setattr(parallel, "workers", lambda: pytest.fail("nothing is missing"))
     assert squared.many([1, 3]) == [{"value": 1}, {"value": 9}]
 
 

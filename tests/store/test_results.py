@@ -180,9 +180,9 @@ def test_waiting_for_another_computation_of_an_entry_is_not_computing():
 
 def test_waiting_for_the_threads_of_the_process_is_not_computing():
     with ThreadPoolExecutor(1) as other:
-        first = other.submit(parallel.single_threaded, nap)
+        first = other.submit(parallel.on_threads, 1, nap)
         time.sleep(0.1)
-        store.get_or_compute("second", 1, lambda: parallel.single_threaded(nap, 0.05))
+        store.get_or_compute("second", 1, lambda: parallel.on_threads(1, nap, 0.05))
         first.result()
     assert 0.05 <= seconds()["second"] < NAP / 2
 

@@ -21,7 +21,7 @@ _Method = Literal["table", "levels"]
 # counts of three sides and three groups are then 0.6 GB
 _LARGEST_TABLE = 24
 # pairs of an image and a set in it: about a minute and 4 GB
-MOST_PAIRS = 1 << 29
+_MOST_PAIRS = 1 << 29
 # this many numbers of a matrix product at once
 _BLOCK = 1 << 24
 
@@ -42,14 +42,14 @@ class SetCounts:
 
 
 @dataclass(frozen=True)
-class Rows:
+class _Rows:
     """The distinct label sets of some images, the empty one left out, and how many images of each group have them."""
 
     attributes: np.ndarray  # (U, A) bool
     weights: np.ndarray  # (U, G)
 
     @classmethod
-    def of(cls, labels: Labels, n_groups: int) -> "Rows":
+    def of(cls, labels: Labels, n_groups: int) -> "_Rows":
         """The rows of these labels."""
         packed = np.packbits(np.ascontiguousarray(labels.attributes), axis=1)
         _, first, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
@@ -76,26 +76,26 @@ def count_sets(
     method: _Method | None = None,
 ) -> SetCounts:
     """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
-    sides = [Rows.of(labels, n_groups) for labels in (train, test, predicted)]
+    sides = [_Rows.of(labels, n_groups) for labels in (train, test, predicted)]
     width = train.attributes.shape[1]
-    work = pairs(sides, max_size)
+    work = _most_pairs(sides, max_size)
     if method is None:
         method = "table" if width <= _LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
     if method == "table":
         return _count_by_table(sides, min_size, max_size, observed)
     if observed:
         return _count_observed(sides, min_size, max_size)
-    if work > MOST_PAIRS:
+    if work > _MOST_PAIRS:
         most = max(int(side.attributes.sum(axis=1).max(initial=0)) for side in sides[:2])
         raise BiaslibError(
             f"With {width} attributes, up to {most} of them on one image, all images together have up to {work:.1e} "
-            f"sets, more than the {MOST_PAIRS:.1e} that can be counted: give a smaller max_size, drop attributes, or "
+            f"sets, more than the {_MOST_PAIRS:.1e} that can be counted: give a smaller max_size, drop attributes, or "
             "take sets='observed'."
         )
     return _count_by_levels(sides, min_size, max_size)
 
 
-def pairs(sides: list[Rows], max_size: int) -> int:
+def _most_pairs(sides: list[_Rows], max_size: int) -> int:
     """At most how many pairs of a distinct row and a set in it there are, over the three sides."""
     sizes = [np.bincount(side.attributes.sum(axis=1), minlength=1) for side in sides]
     inside = [_subsets(size, max_size) for size in range(max(len(size) for size in sizes))]
@@ -129,7 +129,7 @@ def _sum_bits(table: np.ndarray, bit: int) -> None:
         bit *= 2
 
 
-def _count_by_table(sides: list[Rows], min_size: int, max_size: int, observed: bool) -> SetCounts:
+def _count_by_table(sides: list[_Rows], min_size: int, max_size: int, observed: bool) -> SetCounts:
     width, n_groups = sides[0].attributes.shape[1], sides[0].weights.shape[1]
     tables = np.zeros((len(sides), n_groups, 1 << width), np.int32)
     for side, table in zip(sides, tables, strict=True):
@@ -154,7 +154,7 @@ def _bits_of(codes: np.ndarray, width: int, chosen: np.ndarray) -> np.ndarray:
 # --- given sets, by a matrix product ---------------------------------------------------------------------------------
 
 
-def _count_observed(sides: list[Rows], min_size: int, max_size: int) -> SetCounts:
+def _count_observed(sides: list[_Rows], min_size: int, max_size: int) -> SetCounts:
     size = sides[0].attributes.sum(axis=1)
     sets = sides[0].attributes[(size >= min_size) & (size <= max_size)]
     train, test, predicted = (_contained(sets, side) for side in sides)
@@ -162,7 +162,7 @@ def _count_observed(sides: list[Rows], min_size: int, max_size: int) -> SetCount
     return SetCounts(train[:, seen], test[:, seen], predicted[:, seen], partial(np.ndarray.__getitem__, sets[seen]))
 
 
-def _contained(sets: np.ndarray, side: Rows) -> np.ndarray:
+def _contained(sets: np.ndarray, side: _Rows) -> np.ndarray:
     """(G, n) how many images of each group contain each of the sets (n, A)."""
     counts = np.zeros((side.weights.shape[1], len(sets)), np.int32)
     rows, weights = side.attributes.T.astype(np.float32), side.weights.astype(np.float64)
@@ -178,7 +178,7 @@ def _contained(sets: np.ndarray, side: Rows) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class _Pairs:
     """Where the sets of one size are: each pair is a row, the place of the set's last attribute in it, and the set.
 
     `slot` is the set's number, and before it is known which sets go on, its place among all that could.
@@ -188,33 +188,33 @@ class Pairs:
     place: np.ndarray
     slot: np.ndarray
 
-    def keep(self, going_on: np.ndarray, number: np.ndarray) -> "Pairs":
+    def keep(self, going_on: np.ndarray, number: np.ndarray) -> "_Pairs":
         """Those whose set goes on, under its new number."""
         kept = np.flatnonzero(going_on[self.slot])
-        return Pairs(self.row[kept], self.place[kept], number[self.slot[kept]])
+        return _Pairs(self.row[kept], self.place[kept], number[self.slot[kept]])
 
 
 @dataclass(frozen=True)
-class Lists:
-    """Rows as lists: the attributes of row i are `items[start[i] : start[i + 1]]`, increasing; weights are (G, U)."""
+class _Lists:
+    """_Rows as lists: the attributes of row i are `items[start[i] : start[i + 1]]`, increasing; weights are (G, U)."""
 
     items: np.ndarray
     start: np.ndarray
     weights: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows) -> "Lists":
+    def of(cls, rows: _Rows) -> "_Lists":
         """The rows of a table as lists."""
         sizes = rows.attributes.sum(axis=1)
         items = np.nonzero(rows.attributes)[1].astype(np.int32)
         return cls(items, np.append(0, np.cumsum(sizes)).astype(np.int32), rows.weights.T.astype(np.float64))
 
-    def roots(self) -> Pairs:
+    def roots(self) -> _Pairs:
         """The empty set, in every row."""
         n = len(self.start) - 1
-        return Pairs(np.arange(n, dtype=np.int32), self.start[:-1] - 1, np.zeros(n, np.int32))
+        return _Pairs(np.arange(n, dtype=np.int32), self.start[:-1] - 1, np.zeros(n, np.int32))
 
-    def grown(self, pairs: Pairs, base: np.ndarray) -> Pairs:
+    def grown(self, pairs: _Pairs, base: np.ndarray) -> _Pairs:
         """Every set with each attribute of its row that comes after its last; `base[set] + attribute` is its slot."""
         left = self.start[pairs.row + 1] - 1 - pairs.place
         ends = np.cumsum(left)
@@ -222,37 +222,36 @@ class Lists:
         place += np.repeat((pairs.place + 1 - (ends - left)).astype(np.int32), left)
         slot = np.repeat(base[pairs.slot], left)
         slot += self.items[place]
-        return Pairs(np.repeat(pairs.row, left), place, slot)
+        return _Pairs(np.repeat(pairs.row, left), place, slot)
 
-    def unfinished(self, pairs: Pairs) -> Pairs:
+    def unfinished(self, pairs: _Pairs) -> _Pairs:
         """Those whose row has attributes after the set's last."""
         kept = np.flatnonzero(pairs.place < self.start[pairs.row + 1] - 1)
-        return Pairs(pairs.row[kept], pairs.place[kept], pairs.slot[kept])
+        return _Pairs(pairs.row[kept], pairs.place[kept], pairs.slot[kept])
 
-    def counts(self, pairs: Pairs, n_sets: int) -> np.ndarray:
+    def counts(self, pairs: _Pairs, n_sets: int) -> np.ndarray:
         """(G, n) how many images of each group have each set."""
         return np.array([np.bincount(pairs.slot, weights[pairs.row], n_sets) for weights in self.weights], np.int32)
 
 
-def _count_by_levels(sides: list[Rows], min_size: int, max_size: int) -> SetCounts:
+def _count_by_levels(sides: list[_Rows], min_size: int, max_size: int) -> SetCounts:
     n_groups = sides[0].weights.shape[1]
     levels = list(_levels(sides, min_size, max_size))
     parent, last = (np.concatenate([np.empty(0, np.int32), *(level[i] for level in levels)]) for i in (0, 1))
     first = sum(level[0].size for level in levels if level[2] is None)
-    counts = np.concatenate(
-        [np.empty((3, n_groups, 0), np.int32), *(level[2] for level in levels if level[2] is not None)], axis=2
-    )
-    del levels
+    counted = [level[2] for level in levels if level[2] is not None]
+    counts = np.concatenate([np.empty((3, n_groups, 0), np.int32), *counted], axis=2)
+    del levels, counted
     width = sides[0].attributes.shape[1]
     return SetCounts(counts[0], counts[1], counts[2], partial(_attributes_of, parent, last, first, width))
 
 
 def _levels(
-    sides: list[Rows], min_size: int, max_size: int
+    sides: list[_Rows], min_size: int, max_size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """For each size: the number of the set that each one extends (-1: none), its last attribute, counts (3, G, n)."""
     width, n_groups = sides[0].attributes.shape[1], sides[0].weights.shape[1]
-    lists = [Lists.of(side) for side in sides]
+    lists = [_Lists.of(side) for side in sides]
     found = [side.roots() for side in lists]
     last, before = np.array([-1], np.int32), -1
     for size in range(1, max_size + 1):
@@ -278,7 +277,7 @@ def _levels(
         before += len(room)
 
 
-def _in_both(sides: list[Pairs], n_slots: int) -> np.ndarray:
+def _in_both(sides: list[_Pairs], n_slots: int) -> np.ndarray:
     """(n_slots,) which slots some row of each side fills."""
     both = np.ones(n_slots, bool)
     for pairs in sides:

@@ -61,15 +61,9 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
 
     Args:
         test: labels of the test images.
-        predicted: what the model says of them, in their order.
+        predicted: what the model says of them, in their order; a BiaslibError where their number is another.
         rng: draws the permutations.
         together: permute all attributes of an image at once.
-
-    Returns:
-        Predictions for the same images.
-
-    Raises:
-        BiaslibError: for predictions of another number of images.
     """
     if len(predicted) != len(test):
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")

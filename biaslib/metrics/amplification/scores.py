@@ -12,8 +12,8 @@ from biaslib.metrics.amplification.counting import SetCounts, count_sets
 from biaslib.metrics.amplification.labels import Labels, check_comparable
 
 Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
-Sets = Literal["all", "observed"]
-Reference = Literal["test", "train"]
+_Sets = Literal["all", "observed"]
+_Reference = Literal["test", "train"]
 _Threshold = Literal["1/G", "1/(G-1)"]
 _Independent = Literal["negative", "zero"]
 
@@ -26,7 +26,7 @@ class _Rule:
     """How the counts of a cell become its change d, and which cells training has as positively correlated."""
 
     kind: Kind
-    reference: Reference
+    reference: _Reference
     threshold: _Threshold
     group_sizes: np.ndarray  # (2, G) images of each group in train and in test
 
@@ -137,9 +137,9 @@ def bias_amplification(
     kind: Kind = "undirected",
     min_size: int = 1,
     max_size: int | None = None,
-    sets: Sets = "all",
+    sets: _Sets = "all",
     absolute: bool = True,
-    reference: Reference = "test",
+    reference: _Reference = "test",
     n_groups: int | None = None,
     threshold: _Threshold = "1/G",
     independent: _Independent = "negative",
@@ -195,16 +195,7 @@ def bias_amplification(
         >>> bias_amplification(labels, labels, predicted, kind="group_to_attribute").mean
         0.16666666666666666
     """
-    options = (
-        ("kind", kind, Kind),
-        ("sets", sets, Sets),
-        ("reference", reference, Reference),
-        ("threshold", threshold, _Threshold),
-        ("independent", independent, _Independent),
-    )
-    for name, value, known in options:
-        if value not in get_args(known):
-            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+    _check_options(kind=kind, sets=sets, reference=reference, threshold=threshold, independent=independent)
     n_groups = check_comparable(train, test, predicted, n_groups)
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
@@ -222,6 +213,13 @@ def bias_amplification(
     mean, variance = _moments(counts, rule, absolute=absolute, ties_are_zero=independent == "zero")
     never = int((~counts.predicted.any(axis=0)).sum())
     return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
+
+
+def _check_options(**chosen: str) -> None:
+    known = {"kind": Kind, "sets": _Sets, "reference": _Reference, "threshold": _Threshold, "independent": _Independent}
+    for name, value in chosen.items():
+        if value not in get_args(known[name]):
+            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known[name])))}, not {value!r}.")
 
 
 def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:

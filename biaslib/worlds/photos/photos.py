@@ -11,7 +11,7 @@ from PIL import Image
 from scipy import ndimage
 
 from biaslib import datasets
-from biaslib.datasets.pictures import SCENES
+from biaslib.datasets.fruits import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors, validated

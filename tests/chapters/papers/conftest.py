@@ -3,7 +3,7 @@ import warnings
 import pytest
 
 from biaslib.chapters.papers import attention_iou
-from biaslib.datasets import DatasetWarning, published
+from biaslib.datasets import DatasetWarning, celeba
 from tests import layouts
 
 
@@ -11,7 +11,7 @@ from tests import layouts
 def released_files(tmp_path_factory):
     """A generated copy of everything the chapter reads."""
     root = tmp_path_factory.mktemp("released")
-    layouts.attention_iou(root, published.attributes())
+    layouts.attention_iou(root, list(celeba.ATTRIBUTES))
     return root
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from biaslib.book import recorded
 from biaslib.chapters.papers import reported
-from biaslib.datasets import published
+from biaslib.datasets import celeba, published
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_mask_scores_of_birds(tables):
 
 
 def test_all_attributes_and_all_regions_are_there(tables):
-    assert tables["attributes"]["attribute"].tolist() == published.attributes()
+    assert tables["attributes"]["attribute"].tolist() == list(celeba.ATTRIBUTES)
     assert len(tables["regions"]) == 17
 
 

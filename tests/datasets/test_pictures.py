@@ -5,7 +5,7 @@ import os
 import pytest
 from PIL import Image
 
-from biaslib.datasets import decoded, registry
+from biaslib.datasets import pictures, registry
 from biaslib.errors import BiaslibError
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n%%EOF\n"
@@ -16,9 +16,9 @@ def readers(tmp_path):
     """Everything here that opens a picture of a data set, given one file."""
     dataset = registry.get("oxford-iiit-pet")
     return [
-        lambda file: decoded.photos(dataset, [file], size=8),
-        lambda file: decoded.segmentations(dataset, [file], size=8),
-        lambda file: decoded.read_picture(dataset, file, "L"),
+        lambda file: pictures.photos(dataset, [file], size=8),
+        lambda file: pictures.segmentations(dataset, [file], size=8),
+        lambda file: pictures.read_picture(dataset, file, "L"),
     ]
 
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from biaslib import datasets, store
-from biaslib.datasets import DatasetWarning, celebamask, pictures
+from biaslib.datasets import DatasetWarning, celeba, pictures
 from biaslib.errors import BiaslibError
 from tests import layouts
 from tests.damage import DAMAGES
@@ -44,12 +44,12 @@ def test_images_come_with_their_own_labels_and_regions(official):
     order = np.random.RandomState(0).permutation(N)
     expected = {"train": order[:14], "val": order[14:17], "test": order[17:]}
     for split, numbers in expected.items():
-        loaded = celebamask.load(split, size=16, root=official)
+        loaded = celeba.load_hq(split, size=16, root=official)
         numbers = np.sort(numbers)
         assert loaded.images[:, 8, 8, 0].tolist() == pytest.approx((10 * numbers).tolist(), abs=4)
         assert loaded.labels["Male"].tolist() == (numbers % 2 == 1).tolist()
         assert loaded.labels["Young"].tolist() == (numbers > 9).tolist()
-        assert list(loaded.masks) == list(celebamask.REGIONS)
+        assert list(loaded.masks) == list(celeba.REGIONS)
         assert len(loaded.masks) == 14
         eyes, skin, hat, background = (loaded.masks[name] for name in ("eyes", "skin", "hat", "background"))
         assert eyes[:, 4:8, :4].all()
@@ -62,17 +62,17 @@ def test_images_come_with_their_own_labels_and_regions(official):
 
 
 def test_a_second_load_reads_the_same_map(official):
-    first = celebamask.load("val", size=8, root=official)
-    again = celebamask.load("val", size=8, root=official)
+    first = celeba.load_hq("val", size=8, root=official)
+    again = celeba.load_hq("val", size=8, root=official)
     assert isinstance(again.masks["hair"], np.memmap)
     np.testing.assert_array_equal(first.masks["eyes"], again.masks["eyes"])
     number = int(np.sort(np.random.RandomState(0).permutation(N)[14:17])[0])
     part(official, number, "neck_l", (28, 32, 0, 32))  # a mask that was not there before
-    assert celebamask.load("val", size=8, root=official).masks["necklace"][0].any()
+    assert celeba.load_hq("val", size=8, root=official).masks["necklace"][0].any()
 
 
 def test_the_last_of_thirty_thousand_are_the_papers_test_images():
-    numbers = {split: celebamask._numbers(30_000, split) for split in pictures.SPLITS}
+    numbers = {split: celeba._numbers(30_000, split) for split in pictures.SPLITS}
     assert [len(numbers[split]) for split in pictures.SPLITS] == [21_000, 4_500, 4_500]
     assert len(np.unique(np.concatenate(list(numbers.values())))) == 30_000
     assert numbers["test"][:5].tolist() == [10, 19, 40, 43, 52]  # as in the authors' list of test images
@@ -92,24 +92,24 @@ def pairs(tmp_path):
 
 
 def test_label_maps_divide_the_picture_into_the_regions(pairs):
-    loaded = celebamask.load_pairs("test", size=38, root=pairs)
+    loaded = celeba.load_hq_pairs("test", size=38, root=pairs)
     assert loaded.images[:, 19, 19, 0].tolist() == pytest.approx([0, 8, 16, 24], abs=4)
     assert loaded.labels.shape == (4, 0)
     np.testing.assert_array_equal(sum(mask.astype(int) for mask in loaded.masks.values()), 1)
-    for region, parts in celebamask.REGIONS.items():
-        rows = [2 * celebamask.PARTS.index(name) for name in parts or ("background",)]
+    for region, parts in celeba.REGIONS.items():
+        rows = [2 * celeba._PARTS.index(name) for name in parts or ("background",)]
         rows = sorted([*rows, *(row + 1 for row in rows)])
         assert np.flatnonzero(loaded.masks[region][0].all(axis=1)).tolist() == rows, region
 
 
 def test_the_front_door_knows_the_pairs(pairs):
     loaded = datasets.load("celebamask-pairs", "test", size=8, root=pairs)
-    np.testing.assert_array_equal(loaded.images, celebamask.load_pairs("test", size=8, root=pairs).images)
+    np.testing.assert_array_equal(loaded.images, celeba.load_hq_pairs("test", size=8, root=pairs).images)
     assert loaded.labels.shape == (4, 0)
 
 
 def test_validation_pairs_are_kept_from_training(pairs):
-    counts = {split: len(celebamask.load_pairs(split, size=8, root=pairs)) for split in ("train", "val", "test")}
+    counts = {split: len(celeba.load_hq_pairs(split, size=8, root=pairs)) for split in ("train", "val", "test")}
     assert counts["train"] + counts["val"] == 30
     assert 0 < counts["val"] < 12
     assert counts["test"] == 4
@@ -118,21 +118,21 @@ def test_validation_pairs_are_kept_from_training(pairs):
 def test_a_copy_that_is_not_whole_is_refused(official):
     for split in ("trian", "all"):
         with pytest.raises(BiaslibError, match="CelebAMask-HQ has the splits train, val, test, not"):
-            celebamask.load(split, size=8, root=official)
+            celeba.load_hq(split, size=8, root=official)
     number = int(np.random.RandomState(0).permutation(N)[17:].min())
     part(official, number, "l_eye", (0, 4, 0, 4), shape=(16, 16))
     with pytest.raises(BiaslibError, match=r"_l_eye.png.*not of the size of the image's other masks"):
-        celebamask.load("test", size=8, root=official)
+        celeba.load_hq("test", size=8, root=official)
     (official / f"CelebAMask-HQ/CelebA-HQ-img/{number}.jpg").unlink()
     with pytest.raises(BiaslibError, match=rf"{number}.jpg"):
-        celebamask.load("test", size=8, root=official)
+        celeba.load_hq("test", size=8, root=official)
 
 
 def test_missing_masks_pairs_and_lists_are_named(tmp_path):
     with pytest.raises(BiaslibError, match=r"CelebAMask-HQ-attribute-anno.txt"):
-        celebamask.load("test", size=8, root=tmp_path)
+        celeba.load_hq("test", size=8, root=tmp_path)
     with pytest.raises(BiaslibError, match=r"pairs/test/images"):
-        celebamask.load_pairs("test", size=8, root=tmp_path)
+        celeba.load_hq_pairs("test", size=8, root=tmp_path)
 
 
 @pytest.mark.parametrize("change", [("-1 1", "-1 2"), ("3.jpg", "33.jpg"), ("20\n", "21\n"), ("20\n", "many\n")])
@@ -140,28 +140,28 @@ def test_a_damaged_list_is_named(official, change):
     path = official / "CelebAMask-HQ/CelebAMask-HQ-attribute-anno.txt"
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(BiaslibError, match=r"attribute-anno\.txt"):
-        celebamask._attributes(official)
+        celeba._hq_attributes(celeba.registry.get("celebamask-hq"), official)
 
 
 def test_numbers_that_no_part_has_are_refused(pairs):
     Image.fromarray(np.full((8, 8), 19, np.uint8)).save(pairs / "CelebAMask-HQ/pairs/test/masks/000.png")
     with pytest.raises(BiaslibError, match="numbers above 18"):
-        celebamask.load_pairs("test", size=8, root=pairs)
+        celeba.load_hq_pairs("test", size=8, root=pairs)
 
 
 def test_it_warns_of_its_terms(official):
-    celebamask.registry.warn.cache_clear()
+    celeba.registry.warn.cache_clear()
     with pytest.warns(DatasetWarning, match="CelebA's terms"):
-        celebamask._attributes(official)
+        celeba._hq_attributes(celeba.registry.get("celebamask-hq"), official)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_masks_are_said_and_drawn_anew(official, damage):
-    before = celebamask.load("test", size=32, root=official)
+    before = celeba.load_hq("test", size=32, root=official)
     expected = {region: np.array(mask) for region, mask in before.masks.items()}
     (file,) = (store.root() / "decoded").glob("*-parts-*")
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with pytest.warns(store.DamagedEntryWarning, match=f"{file.name} .* again"):
-        after = celebamask.load("test", size=32, root=official)
+        after = celeba.load_hq("test", size=32, root=official)
     for region, mask in expected.items():
         np.testing.assert_array_equal(after.masks[region], mask)
