@@ -21,8 +21,7 @@ from biaslib.chapters.attribute_models import (
     trained,
     where_drawn,
 )
-from biaslib.datasets import celeba
-from biaslib.datasets.celeba import ATTRIBUTES
+from biaslib.datasets.celeba import ATTRIBUTES, REGIONS
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, mask_score
 from biaslib.store import fingerprint
@@ -227,7 +226,7 @@ def test_faces_with_masks_are_asked_about_without_labels(tmp_path, monkeypatch):
     (found,) = attention_of([ASKED], EvaluationFaces(source="celebamask-pairs", images=2))
     assert len(found.labels) == len(found.maps) == 2
     masks = EvaluationFaces(source="celebamask-pairs").samples(size=32).masks
-    assert set(masks) == set(celeba.REGIONS)
+    assert set(masks) == set(REGIONS)
     assert masks["skin"][0].all()
     assert masks["nose"][1].all()
 
