@@ -1,0 +1,45 @@
+"""The whole campaign: `make faults`. Prints the counts, and writes them where the status page shows them."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from tests.faults import files, inputs, kills
+from tests.faults.outcome import Outcomes
+
+COUNTS = Path(__file__).parents[2] / "book" / "faults.csv"
+
+
+def main() -> None:
+    """Runs all parts and ends with 1 where there was a fault."""
+    asked = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    asked.add_argument("--kills", type=int, default=80, help="of each kind of work")
+    asked.add_argument("--files", type=int, default=1000)
+    asked.add_argument("--inputs", type=int, default=1050)
+    asked.add_argument("--seed", type=int, default=int(time.time()))
+    given = asked.parse_args()
+    torch.set_num_threads(1)  # the processes of the first part are forked
+    outcomes = Outcomes()
+    with tempfile.TemporaryDirectory() as scratch:
+        for part, count in ((kills, given.kills), (files, given.files), (inputs, given.inputs)):
+            folder = Path(scratch) / part.__name__.rpartition(".")[2]
+            folder.mkdir()
+            (folder / "notebooks").mkdir()
+            (folder / "_config.yml").touch()
+            os.chdir(folder)
+            os.environ["BIASLIB_STORE"] = str(folder / "store")
+            os.environ["BIASLIB_DATA"] = str(folder / "data")
+            part.campaign(folder, outcomes, seed=given.seed, **{"kills" if part is kills else "count": count})
+            print(outcomes.table().to_string(index=False), flush=True)
+    print(*outcomes.faults, sep="\n")
+    outcomes.table().to_csv(COUNTS, index=False)
+    sys.exit(bool(outcomes.faults))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Long work, killed at random moments and started again: it ends with the same result and leaves nothing behind."""
+
+import hashlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslib import audit, datasets, recipes, store
+from biaslib.chapters import face_generators
+from biaslib.chapters.face_generators import GeneratorSetup
+from biaslib.datasets.celeba import ATTRIBUTES
+from biaslib.gan.encoder import EncoderConfig
+from biaslib.gan.training import GanConfig
+from biaslib.training import TrainingConfig
+from tests import layouts
+from tests.audit import subjects
+from tests.faults.outcome import Outcomes
+
+_RECIPE = recipes.target_of_world(
+    recipes.Drawn(world="birds", images=128, strength=0.5, size=32),
+    TrainingConfig(architecture="small", epochs=12, batch=16, precision="float32"),
+)
+_GENERATOR = GeneratorSetup(
+    images=40,
+    gan=GanConfig(latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.2, 0.3)), images=256, batch=4, chunks=16),
+    encoder=EncoderConfig(widths=(8,), images=256, batch=16),
+)
+LEFT_OVER = ("**/.partial-*", "**/.locks/*", "checkpoints/*")
+
+
+def _training(folder: Path) -> bytes:
+    state = recipes.train(_RECIPE)
+    return b"".join(tensor.numpy().tobytes() for _, tensor in sorted(state.items()))
+
+
+def _generator(folder: Path) -> bytes:
+    state = face_generators.train(_GENERATOR)
+    return b"".join(tensor.numpy().tobytes() for _, tensor in sorted(state.items()))
+
+
+def _decoding(folder: Path) -> bytes:
+    root = folder.parent / "celeba-data"
+    if not root.exists():
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame({name: rng.random(600) < 0.5 for name in ATTRIBUTES})
+        layouts.celeba(root, table, pictures=True)
+    return datasets.load("celeba", "train", size=96, root=root).images.tobytes()
+
+
+def _audit(folder: Path) -> bytes:
+    data = folder.parent / "audit-data"
+    if not data.exists():
+        subjects.draw(data, n=200)
+    audit.run(
+        labels=data / "labels.csv", target="green", groups=["red"], data=data / "images", model=subjects.biased(),
+        batch=8, permutations=200, out=folder / "report", force=True, **subjects.PLAIN,
+    )  # fmt: skip
+    return (folder / "report" / "audit.json").read_bytes()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something long: it gets a folder of its own, with an empty store in it, and gives its result as bytes."""
+
+    name: str
+    run: Callable[[Path], bytes]
+
+
+WORKS = (
+    Work("training", _training),
+    Work("generator and encoder", _generator),
+    Work("decoding", _decoding),
+    Work("audit", _audit),
+)
+
+
+def campaign(folder: Path, outcomes: Outcomes, *, kills: int, seed: int) -> None:
+    """So many kills of each work; after every one to three of them a run to the end that is compared."""
+    rng = np.random.default_rng(seed)
+    for work in WORKS:
+        unbroken = folder / f"{work.name}-unbroken"
+        _finish(work, unbroken)  # also draws what the work reads
+        _finish(work, folder / f"{work.name}-timed")
+        started = time.monotonic()
+        _finish(work, folder / f"{work.name}-again")
+        length, expected, done, trial = time.monotonic() - started, _result(unbroken), 0, 0
+        while done < kills:
+            trial += 1
+            here = folder / f"{work.name}-{trial}"
+            for _ in range(int(rng.integers(1, 4))):
+                done += _killed(work, here, after=float(rng.uniform(0, length)))
+            error = _finish(work, here)
+            _judge(work, here, outcomes, error=error, same=_result(here) == expected)
+
+
+def _judge(work: Work, folder: Path, outcomes: Outcomes, *, error: str, same: bool) -> None:
+    left = [str(path.relative_to(folder)) for pattern in LEFT_OVER for path in folder.glob(f"store/{pattern}")]
+    left += [str(path.relative_to(folder)) for path in folder.glob("**/.partial-*")]
+    if error:
+        outcomes.add(f"kill: {work.name}", "raw", error)
+    elif not same:
+        outcomes.add(f"kill: {work.name}", "different", folder.name)
+    elif left:
+        outcomes.add(f"kill: {work.name}", "left over", ", ".join(sorted(set(left))[:3]))
+    else:
+        outcomes.add(f"kill: {work.name}", "survived")
+
+
+def _killed(work: Work, folder: Path, *, after: float) -> int:
+    """1 where the process was killed before it was done."""
+    child = _forked(work, folder)
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return int(os.WIFSIGNALED(status))
+
+
+def _finish(work: Work, folder: Path) -> str:
+    """Runs the work to its end; what it wrote to stderr where it failed."""
+    _, status = os.waitpid(_forked(work, folder), 0)
+    return "" if os.waitstatus_to_exitcode(status) == 0 else (folder / "stderr").read_text()[-500:]
+
+
+def _result(folder: Path) -> str:
+    file = folder / "result"
+    return file.read_text() if file.is_file() else ""
+
+
+def _forked(work: Work, folder: Path) -> int:
+    """The work in a process of its own; forked, as importing what it needs takes longer than the work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.environ["BIASLIB_STORE"] = str(folder / "store")
+        error = os.open(folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(error, 1), os.dup2(error, 2)
+        digest = hashlib.sha256(work.run(folder)).hexdigest()
+        with store.replacing(folder / "result") as partial:
+            partial.write_text(digest)
+        sys.stderr.flush()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
