@@ -15,6 +15,17 @@ from biaslib.errors import BiaslibError
 QUICK = "quick"
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """YAML itself takes the last of two values for one name, and nobody sees that the first is not used."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.YAMLError(f"{name!r} stands there twice")
+        return super().construct_mapping(node, deep)
+
+
 def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
     """The names and default values in the notebook's cell tagged `parameters`, in their order."""
     values: dict[str, Any] = {}
@@ -72,9 +83,14 @@ def from_preset(project: Project, preset: str | None) -> dict[str, dict[str, Any
     file = project.presets / f"{preset}.yml"
     if not file.is_file():
         raise BiaslibError(f"there is no preset {preset!r}: choose {', '.join(_preset_names(project))}.")
-    content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    if not isinstance(content, dict) or not all(isinstance(part, dict) for part in content.values()):
-        raise BiaslibError(f"the preset {file.name} must map notebooks to their parameters.")
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), _EachKeyOnce) or {}
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BiaslibError(f"the preset {file.name} cannot be read as YAML: {reason}.") from error
+    parts = content.values() if isinstance(content, dict) else [None]
+    if not all(isinstance(part, dict) and all(isinstance(key, str) for key in part) for part in parts):
+        raise BiaslibError(f"the preset {file.name} must map notebooks to their parameters, each by its name.")
     return content
 
 
@@ -108,7 +124,7 @@ def _yaml_value(key: str, text: str, default: Any) -> Any:
             return float(text)  # YAML takes 1e-3 for a word
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # the latter for a day or a number that cannot be
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also a day or a number that cannot be
         raise BiaslibError(f"cannot read the value {text!r} of {key}: write a number, a word or [a, list].") from error
 
 

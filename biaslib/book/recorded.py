@@ -60,8 +60,10 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
             try:
                 record = json.loads(file.read_text(encoding="utf-8"))
                 record["values"] = _decoded(record["values"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise BiaslibError(f"the record {file.name} is damaged ({error}): restore it from git.") from error
+                described(record)  # no page finds out later what is missing
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise BiaslibError(f"the record {file.name} is damaged ({reason}): restore it from git.") from error
             return record
     return None
 

@@ -1,17 +1,14 @@
 """Results by content: computed once, kept with a checksum, computed again where they are damaged."""
 
+from biaslib.store.files import SEAL, is_whole, replacing, sealed
 from biaslib.store.functions import Stored, stored
 from biaslib.store.results import (
-    SEAL,
     DamagedEntryWarning,
     Entry,
     entries,
     get_or_compute,
-    is_whole,
     remove,
-    replacing,
     root,
-    sealed,
     timed,
     verify,
     waiting,

@@ -21,6 +21,7 @@ _PIECE = 2**26  # bytes
 _PLUMBING = (
     "biaslib.errors",
     "biaslib.store",
+    "biaslib.store.files",
     "biaslib.store.fingerprint",
     "biaslib.store.functions",
     "biaslib.store.results",

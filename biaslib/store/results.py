@@ -5,11 +5,12 @@ a temporary name and renamed, so another process, or a later run after a kill, s
 """
 
 import contextlib
-import hashlib
+import datetime
+import functools
 import json
 import os
+import re
 import shutil
-import tempfile
 import threading
 import time
 import warnings
@@ -18,15 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import filelock
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.store import fingerprint, provenance
+from biaslib.store import files, fingerprint, provenance
+from biaslib.store.files import replacing
 
-SEAL = hashlib.sha256().digest_size  # bytes at the end of a file that `sealed` wrote
-_PIECE = 2**20  # bytes
+_KIND = re.compile(r"[A-Za-z0-9][\w-]*")
+_SEALED = ("decoded", "checkpoints")  # folders of files that carry their checksum themselves
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what a damaged record may raise
 
 
 class _Waited(threading.local):
@@ -89,14 +91,18 @@ def get_or_compute(
 
 def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> Any:
     """As `get_or_compute`, for a key that `key_of` has made: of many results, keys are made once."""
+    if not _KIND.fullmatch(kind):
+        raise BiaslibError(f"{kind!r} is no kind of result: give a word of letters, digits, - and _.")
     entry = root() / kind / key
+    if _problem(entry) is None:  # also in a store that cannot be written
+        return _read(entry)
     with _locked(kind, key):
-        if entry.exists():
-            problem = _problem(entry)
-            if problem is None:
-                return _read(entry)
+        problem = _problem(entry)
+        if problem is None:
+            return _read(entry)
+        if os.path.lexists(entry):
             warnings.warn(f"store entry {kind}/{key} {problem}; it is computed again.", DamagedEntryWarning, 2)
-            shutil.rmtree(entry)
+            _discard(entry)
         computed = timed(compute)
         if isinstance(computed.result, _Timed):  # by a worker, which did not wait for its turn
             computed = computed.result
@@ -127,102 +133,76 @@ def key_of(config: Any, code: Callable[..., Any] | str) -> str:
 
 
 def entries() -> list[Entry]:
-    """Every readable entry, oldest first; damaged ones are left to `verify`."""
+    """Every readable entry, oldest first, with decoded pictures and checkpoints; damaged ones are left to `verify`."""
     found = []
     for path in _folders():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(*_UNREADABLE):
             record = json.loads((path / "record.json").read_text(encoding="utf-8"))
-            described = {field: record[field] for field in ("created", "seconds", "config")}
             size = sum(file.stat().st_size for file in path.iterdir())
-            found.append(Entry(kind=path.parent.name, key=path.name, bytes=size, path=path, **described))
+            created, seconds, config = str(record["created"]), float(record["seconds"]), str(record["config"])
+            found.append(Entry(path.parent.name, path.name, created, seconds, size, config, path))
+    for path in _sealed_files():
+        state = path.stat()
+        created = datetime.datetime.fromtimestamp(state.st_mtime, datetime.UTC).isoformat(timespec="seconds")
+        found.append(Entry(path.parent.name, path.name, created, 0.0, state.st_size, "", path))
     return sorted(found, key=lambda entry: entry.created)
 
 
 def verify() -> list[str]:
-    """One sentence for every damaged entry; empty where all is well."""
-    return [f"{path.parent.name}/{path.name} {problem}" for path in _folders() if (problem := _problem(path))]
+    """One sentence for every damaged entry, decoded file or checkpoint; empty where all is well."""
+    problems = [(path, _problem(path)) for path in _folders()]
+    problems += [(path, None if files.is_whole(path) else "is damaged") for path in _sealed_files()]
+    return [f"{path.parent.name}/{path.name} {problem}" for path, problem in problems if problem is not None]
 
 
 def remove(prefix: str) -> int:
     """Removes the entries of the kind `prefix`, else those whose key or kind/key starts with it; returns how many."""
     if not prefix:
         raise BiaslibError("say which entries to remove: a kind, a key or its beginning, or kind/key.")
-    folders = _folders()
-    chosen = [path for path in folders if path.parent.name == prefix] or [
-        path for path in folders if f"{path.parent.name}/{path.name}".startswith(prefix) or path.name.startswith(prefix)
+    paths = [*_folders(), *_sealed_files()]
+    chosen = [path for path in paths if path.parent.name == prefix] or [
+        path for path in paths if f"{path.parent.name}/{path.name}".startswith(prefix) or path.name.startswith(prefix)
     ]
     for path in chosen:
-        shutil.rmtree(path)
+        _discard(path)
     return len(chosen)
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-    except OSError as error:
-        raise BiaslibError(
-            f"cannot write {target}: {error.strerror}; free the space or mend the permissions of {target.parent}."
-        ) from error
-    try:
-        yield folder / target.name
-        os.replace(folder / target.name, target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
-    with replacing(target) as partial:
-        yield partial
-        digest = bytes.fromhex(_sha256(partial))
-        with partial.open("ab") as opened:
-            opened.write(digest)
-
-
-def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
-    digest = hashlib.sha256()
-    try:
-        with file.open("rb") as opened:
-            left = os.fstat(opened.fileno()).st_size - SEAL
-            while left > 0 and (piece := opened.read(min(left, _PIECE))):
-                digest.update(piece)
-                left -= len(piece)
-            return opened.read() == digest.digest()
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
 def _locked(kind: str, key: str) -> Iterator[None]:
-    folder = root() / ".locks"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / f"{kind}-{key}", thread_local=False)
-        with waiting():
-            lock.acquire()
+        _tidied(root())
+        with contextlib.ExitStack() as stack:
+            with waiting():
+                stack.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
+            held = stack.pop_all()
     except OSError as error:
         raise BiaslibError(
             f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE elsewhere."
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
+
+
+@functools.lru_cache(maxsize=16)  # once in a process
+def _tidied(store: Path) -> None:
+    for folder in store.glob("[!.]*"):
+        files.tidy(folder)
 
 
 def _folders() -> list[Path]:
-    return sorted(path for path in root().glob("[!.]*/[!.]*") if path.is_dir() and len(path.name) == 32)
+    return sorted(path for path in root().glob("[!.]*/[!.]*") if len(path.name) == 32 and not path.suffix)
+
+
+def _sealed_files() -> list[Path]:
+    return sorted(file for folder in _SEALED for file in (root() / folder).glob("[!.]*") if file.is_file())
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
@@ -231,7 +211,7 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
         data = _write_result(folder, result)
         record = {
             "file": data.name,
-            "sha256": _sha256(data),
+            "sha256": files.sha256(data),
             "created": provenance.now(),
             "seconds": round(seconds, 3),
             "config": repr(config)[:2000],
@@ -268,7 +248,7 @@ def _save_tensors(tensors: Mapping[str, Any], file: Path) -> None:
 
     # a tensor may be a view of another one, which the format refuses
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    safetensors.torch.save_file(own, file)
+    file.write_bytes(safetensors.torch.save(own))  # its own writer hides the reason where the disk is full
 
 
 def _read(entry: Path) -> Any:
@@ -290,16 +270,12 @@ def _read(entry: Path) -> Any:
 
 
 def _problem(entry: Path) -> str | None:
+    """What is wrong with an entry, in words; also where there is none."""
     try:
         record = json.loads((entry / "record.json").read_text(encoding="utf-8"))
         file, expected = entry / record["file"], record["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return "has no readable record"
-    if not file.exists():
+    if entry.is_symlink() or file.parent != entry or not os.path.isfile(file):
         return f"has lost {file.name}"
-    return None if _sha256(file) == expected else f"is damaged: {file.name} is not what was written"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return None if files.sha256(file) == expected else f"is damaged: {file.name} is not what was written"

@@ -30,8 +30,10 @@ _R = TypeVar("_R", bound=_Resumable)
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
     """Writes a state with its checksum, in place of an earlier one."""
+    content = io.BytesIO()  # its own writer hides the reason where the disk is full
+    torch.save(state, content)
     with store.sealed(path) as partial:
-        torch.save(state, partial)
+        partial.write_bytes(content.getbuffer())
 
 
 def resumed(start: Callable[[], _R], path: Path) -> _R:

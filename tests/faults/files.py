@@ -4,7 +4,6 @@ import os
 import pickle
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +43,16 @@ class Planted:
         return os.system, (f"touch {self.marker}",)
 
 
-@dataclass
 class _Training:
     """What `checkpoints.resumed` restores."""
 
-    values: torch.Tensor
-    device: torch.device = torch.device("cpu")
+    device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.weights = torch.zeros(1)
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.values = state["values"]
+        self.weights = state["weights"]
 
 
 def campaign(folder: Path, outcomes: Outcomes, *, count: int, seed: int) -> None:
@@ -124,12 +124,12 @@ def _entry(folder: Path, damage: Damage, rng: np.random.Generator, said: list) -
 
 
 def _checkpoint(folder: Path, damage: Damage, rng: np.random.Generator, said: list) -> tuple[str, str]:
-    file, values = folder / "checkpoint.pt", torch.linspace(0, 1, 3000)
-    checkpoints.save_checkpoint({"values": values}, file)
+    file, weights = folder / "checkpoint.pt", torch.linspace(0, 1, 3000)
+    checkpoints.save_checkpoint({"weights": weights}, file)
     changed = _damaged(file, damage)
-    found: torch.Tensor = checkpoints.resumed(lambda: _Training(torch.zeros(1)), file).values
+    found = checkpoints.resumed(_Training, file).weights
     anew = torch.equal(found, torch.zeros(1)) and any("starts anew" in str(one.message) for one in said)
-    return ("survived", "") if anew or (torch.equal(found, values) and not changed) else ("silent", "a checkpoint")
+    return ("survived", "") if anew or (torch.equal(found, weights) and not changed) else ("silent", "a checkpoint")
 
 
 def _decoded(folder: Path, damage: Damage, rng: np.random.Generator, said: list) -> tuple[str, str]:

@@ -95,6 +95,10 @@ def _tried(
     trial()
 
 
+_OPTIONS = (
+    "--threshold --seed --permutations --size --crop --batch --yes --no --output --mean --group-output --wanted "
+    "--file-column --target --group --train-labels --masks --model --weights --data --labels --predictions"
+)
 _ASKED = ["--target", "green", "--group", "red"]
 
 
@@ -104,12 +108,7 @@ def _arguments(folder: Path) -> st.SearchStrategy[list[str]]:
         "audit", "--predictions", str(data / "said.csv"), "--labels", str(data / "labels.csv"), *_ASKED,
         "--permutations", "50", "--out", str(folder / "report"), "--force",
     ]  # fmt: skip
-    options = st.sampled_from(
-        (
-            "--threshold --seed --permutations --size --crop --batch --yes --no --output --mean --group-output --wanted "
-            "--file-column --target --group --train-labels --masks --model --weights --data --labels --predictions"
-        ).split()
-    )
+    options = st.sampled_from(_OPTIONS.split())
     extra = st.lists(st.tuples(options, _TEXT.filter(lambda text: "\0" not in text)), min_size=1, max_size=2)
     commands = st.sampled_from(
         [["store", "rm"], ["data", "check"], ["data", "fetch"], ["run"], ["grow"], ["build", "--only"]]

@@ -1,0 +1,149 @@
+"""Files that are whole or not there: written under a temporary name, renamed, checked when they are read."""
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from biaslib.errors import BiaslibError
+
+SEAL = hashlib.sha256().digest_size  # bytes at the end of a file that `sealed` wrote
+_PIECE = 2**20  # bytes
+_PARTIAL = ".partial-"  # begins the names of folders in which something is being written
+_ALIVE = ".alive"  # in such a folder: locked as long as the process that writes there lives
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file is too large"}
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A temporary path beside `target` that takes its place when the block ends without an error.
+
+    What killed processes have left in the folder is removed first.
+
+    Raises:
+        BiaslibError: where the folder cannot be written, or the disk is full.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tidy(target.parent)
+        folder, alive = _partial(target.parent)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    partial = folder / target.name
+    try:
+        yield partial
+        for written in (*(partial.iterdir() if partial.is_dir() else ()), partial):
+            _flush(written)
+        os.replace(partial, target)
+        _flush(target.parent)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise _cannot_write(target, error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        alive.release()
+
+
+def tidy(folder: Path) -> None:
+    """Removes what processes that no longer live were writing in a folder; what cannot be removed stays."""
+    for left in folder.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(left / _ALIVE, timeout=0):
+            shutil.rmtree(left)
+
+
+@contextlib.contextmanager
+def sealed(target: Path) -> Iterator[Path]:
+    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
+
+    The digest lies in the file itself, so that a kill cannot part the two.
+    """
+    with replacing(target) as partial:
+        yield partial
+        digest = bytes.fromhex(sha256(partial))
+        with partial.open("ab") as opened:
+            opened.write(digest)
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
+
+    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
+    """
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as opened:
+            left = os.fstat(opened.fileno()).st_size - SEAL
+            while left > 0 and (piece := opened.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+            return opened.read() == digest.digest()
+    except OSError:
+        return False
+
+
+def sha256(file: Path) -> str:
+    """Of a file's content, in hexadecimal digits."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """One process at a time, and one thread of it; the file that is locked is there only as long.
+
+    Raises:
+        OSError: where the file cannot be made.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _tidy_locks(file.parent)
+    lock = filelock.FileLock(file, thread_local=False)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        # while it is held: whoever waits for it sees that the name is gone, and makes a new file
+        file.unlink(missing_ok=True)
+        lock.release()
+
+
+@functools.lru_cache(maxsize=64)  # once in a process
+def _tidy_locks(folder: Path) -> None:
+    for file in folder.iterdir():
+        with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(file, timeout=0):
+            file.unlink(missing_ok=True)
+
+
+def _cannot_write(target: Path, error: OSError) -> BiaslibError:
+    reason = _FULL.get(error.errno or 0, error.strerror)
+    remedy = f"free the space or mend the permissions of {target.parent}"
+    return BiaslibError(f"cannot write {target}: {reason}; {remedy}. What was there is as it was.")
+
+
+def _partial(folder: Path) -> tuple[Path, filelock.BaseFileLock]:
+    """A new folder in it, and the lock that tells others that this process writes there."""
+    while True:
+        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+        alive = filelock.FileLock(partial / _ALIVE, thread_local=False)
+        # another process may have tidied it away before it was locked
+        with contextlib.suppress(FileNotFoundError):
+            alive.acquire()
+            if partial.is_dir():
+                return partial, alive
+
+
+def _flush(path: Path) -> None:
+    """To the disk itself, so that a power cut leaves the old or the new."""
+    with contextlib.suppress(PermissionError):  # some systems do not open a folder
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
