@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := uv==0.13.8
 
-.PHONY: help book test check-slow bench real lab lock clean
+.PHONY: help book test check-slow faults bench real lab lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -21,6 +21,9 @@ test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the
 
 check-slow: $(VENV)/.with-test ## what is slow by nature: the book from nothing within its time, a fresh installation
 	$(BIN)/pytest -m slow -s
+
+faults: $(VENV)/.with-test ## kill, damage and misuse everything; the counts go to the status page (most of an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 bench: $(VENV)/.with-bench ## time our functions beside the tools one would use instead
 	$(BIN)/python -m benchmarks

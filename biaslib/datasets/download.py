@@ -137,8 +137,10 @@ def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
         else:
             raise BiaslibError(f"{archive.name} is neither a zip nor a tar archive; remove it and fetch it again.")
     except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # a full disk, a missing file; a broken gzip or bz2 stream carries no number
+        if isinstance(error, OSError) and error.errno is not None:  # a broken gzip or bz2 stream carries no number
+            raise BiaslibError(
+                f"{archive.name} cannot be unpacked into {into}: {error.strerror}; see to that first."
+            ) from error
         raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
 
 

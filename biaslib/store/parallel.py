@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,15 @@ def workers() -> Iterator[tuple[Executor, int]]:
     core of this machine. A `BiaslibError` says where no scheduler answers, it has no workers, or Dask is not installed.
     """
     address = os.environ.get("BIASLIB_SCHEDULER")
-    with _dask(address) if address else _processes() as found:
-        yield found
+    try:
+        with _dask(address) if address else _processes() as found:
+            yield found
+    except (BrokenExecutor, CancelledError, ConnectionError) as error:
+        who = f"the Dask scheduler at {address} or its workers" if address else "a worker process"
+        raise BiaslibError(
+            f"{who} ended before the work was done (killed, or out of memory?): what was finished is kept, and the "
+            "same command goes on from there."
+        ) from error
 
 
 @contextlib.contextmanager

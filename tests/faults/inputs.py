@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shutil
 import sys
 import tarfile
 import warnings
@@ -256,6 +257,7 @@ def _unpacked(folder: Path, given_archive: tuple[str, list[tuple[str, str, bytes
                 opened.addfile(info, io.BytesIO(content))
     if form == "torn":
         file.write_bytes(file.read_bytes()[:-9])
+    shutil.rmtree(folder / "unpacked", ignore_errors=True)
     download.unpack(file, folder / "unpacked")
 
 
