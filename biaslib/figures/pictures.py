@@ -17,12 +17,7 @@ _GAP = 4.0  # points between two pictures
 _LINE = 14.0  # points that a line of words takes
 
 
-def contact_sheet(
-    images: np.ndarray,
-    *,
-    columns: int,
-    titles: Sequence[str] | None = None,
-) -> Figure:
+def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
     """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
 
     Raises:
@@ -68,11 +63,7 @@ def maps_over_images(
 
 
 def image_strip(
-    rows: Mapping[str, np.ndarray],
-    *,
-    labels: Sequence[str],
-    axis_label: str = "",
-    width: theme.Width = "page",
+    rows: Mapping[str, np.ndarray], *, labels: Sequence[str], axis_label: str = "", width: theme.Width = "page"
 ) -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
 
