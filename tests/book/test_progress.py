@@ -20,7 +20,7 @@ def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, mo
     for name in ("one", "two", "three"):
         write_notebook(project, name, "print(n)")
     (project.notebooks / "seconds.yml").write_text("one: 5\ntwo: 60\n")
-    assert progress.Progress(project, ["one", "three", "two"]).pages == ["two", "three", "one"]
+    assert list(progress._expected_seconds(project, ["one", "three", "two"])) == ["two", "three", "one"]
     built = cli(project, "build", "--jobs", "1")
     assert built.returncode == 0, built.stderr
     assert re.findall(r"(\w+): running", built.stdout) == ["two", "three", "one"]
