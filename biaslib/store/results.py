@@ -175,10 +175,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
+    """As `replacing`, for one file; its SHA-256 goes behind what was written, where no kill can part the two."""
     with replacing(target) as partial:
         yield partial
         digest = bytes.fromhex(_sha256(partial))
@@ -187,10 +184,7 @@ def sealed(target: Path) -> Iterator[Path]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
+    """Whether a file, read as a whole, is byte for byte what `sealed` wrote; False also where it cannot be read."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
@@ -229,13 +223,8 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
     with replacing(entry) as folder:
         folder.mkdir()
         data = _write_result(folder, result)
-        record = {
-            "file": data.name,
-            "sha256": _sha256(data),
-            "created": provenance.now(),
-            "seconds": round(seconds, 3),
-            "config": repr(config)[:2000],
-        }
+        record: dict[str, Any] = {"file": data.name, "sha256": _sha256(data), "created": provenance.now()}
+        record |= {"seconds": round(seconds, 3), "config": repr(config)[:2000]}
         (folder / "record.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
