@@ -10,14 +10,14 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.notebooks = root / "notebooks"  # the experiments, one text notebook each
-        self.presets = self.notebooks / "presets"  # one YAML file a preset: notebook -> parameters
-        self.book = root / "book"  # the narrative pages and the table of contents
-        self.executed = self.book / "_executed"  # the executed notebooks that the pages are made of
-        self.generated = self.book / "_generated"  # fragments that a build writes for the narrative pages to include
-        self.recorded = self.book / "recorded"  # the numbers of earlier, larger runs
-        self.output = root / "_build"  # everything a build makes and a reader looks at
-        self.site = self.output / "html"  # the finished pages
+        self.notebooks = root / "notebooks"  #: the experiments, one text notebook each
+        self.presets = self.notebooks / "presets"  #: one YAML file a preset, notebook -> parameters
+        self.book = root / "book"  #: the narrative pages and the table of contents
+        self.executed = self.book / "_executed"  #: the executed notebooks that the pages are made of
+        self.generated = self.book / "_generated"  #: fragments that a build writes for the narrative pages to include
+        self.recorded = self.book / "recorded"  #: the numbers of earlier, larger runs
+        self.output = root / "_build"  #: everything a build makes and a reader looks at
+        self.site = self.output / "html"  #: the finished pages
 
     def names(self) -> list[str]:
         """The notebooks of the book, by name."""

@@ -46,7 +46,7 @@ class GanConfig:
     drift: float = 1e-3  #: keeps the critic's answers to real images near 0; WGAN-GP only
     learning_rate: float = 1e-3  #: of both optimisers
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
-    average: float = 0.995  #: of the weights, a step: what is left of the old mean
+    average: float = 0.995  #: of the weights, what is left of the old mean a step
     chunks: int = 40  #: checkpoints, and rows of the log
     frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
     precision: str = "auto"  #: float32, bfloat16, or auto
@@ -92,8 +92,8 @@ class Grown:
 
     generator: Generator  #: with averaged weights
     critic: Critic  #: as it ended
-    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8: the same codes after every chunk, at the last size
-    log: list[dict[str, float]]  #: a row a chunk: images shown, level, alpha, the mean losses of both networks
+    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
+    log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
 
 
 def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> Grown:
