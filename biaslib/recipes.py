@@ -59,27 +59,16 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """Images of a world: drawn, or photographs in which the world's cue was planted.
+    """Images of a world: drawn, or photographs in which the world's cue was planted."""
 
-    Attributes:
-        world: a name that `worlds.get` knows.
-        images: how many.
-        strength: of the world's bias, in [0, 1]; None: no image has the cue.
-        seed: of the factors.
-        size: height and width in pixels.
-        options: what else `world.factors` takes, as pairs of name and value.
-        made_with: what the world is made with, such as (("groups", 3),) for scenes.
-        photos: the split of the photographs that take the place of drawings; None: drawn.
-    """
-
-    world: str
-    images: int
-    strength: float | None
-    seed: int = 0
-    size: int = 64
-    options: _Options = ()
-    made_with: _Options = ()
-    photos: str | None = None
+    world: str  #: a name that `worlds.get` knows
+    images: int  #: how many
+    strength: float | None  #: of the world's bias, in [0, 1]; None where no image has the cue
+    seed: int = 0  #: of the factors
+    size: int = 64  #: height and width in pixels
+    options: _Options = ()  #: what else `world.factors` takes, as pairs of name and value
+    made_with: _Options = ()  #: what the world is made with, such as (("groups", 3),) for scenes
+    photos: str | None = None  #: the split of the photographs that take the place of drawings, if any
 
     def get_world(self) -> World:
         """The world."""
@@ -115,17 +104,11 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class CelebA:
-    """Faces of CelebA.
+    """Faces of CelebA."""
 
-    Attributes:
-        size: height and width in pixels.
-        images: the first so many; None: all there are.
-        split: "train", "val" or "test".
-    """
-
-    size: int
-    images: int | None = None
-    split: str = "train"
+    size: int  #: height and width in pixels
+    images: int | None = None  #: the first so many, or all there are
+    split: str = "train"  #: or "val" or "test"
 
     def table(self) -> pd.DataFrame:
         """All attributes as annotated."""
@@ -152,24 +135,15 @@ class CelebA:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that the weights of a classifier depend on, and nothing else.
+    """Everything that the weights of a classifier depend on, and nothing else."""
 
-    Attributes:
-        data: what it is trained on.
-        targets: the label of a class, or the labels of attributes, one an output (and, for a joint objective, the
-            group's last).
-        training: how; weights in a file are named from the folder of all data sets on.
-        objective: what it is trained for; None: the loss that `training` names.
-        rows: which rows of the data; None: all.
-        validation: what the epoch is chosen by; None: the last epoch stays.
-    """
-
-    data: Data
+    data: Data  #: what it is trained on
+    #: the label of a class, or the labels of attributes, one an output (and, for a joint objective, the group's last)
     targets: str | tuple[str, ...]
-    training: TrainingConfig
-    objective: Objective | None = None
-    rows: Rows | None = None
-    validation: Data | None = None
+    training: TrainingConfig  #: how; weights in a file are named from the folder of all data sets on
+    objective: Objective | None = None  #: what it is trained for, else the loss that `training` names
+    rows: Rows | None = None  #: which rows of the data, else all
+    validation: Data | None = None  #: what the epoch is chosen by, else the last epoch stays
 
     def fingerprint(self) -> str:
         """Hash of the code and the files that the weights depend on beside the record's own values."""

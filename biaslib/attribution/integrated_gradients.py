@@ -79,13 +79,8 @@ def completeness_gap(
     $$\mathrm{gap} = \frac{\big|\sum_p a_p - (y_t(x) - y_t(x'))\big|}{|y_t(x) - y_t(x')|}$$
 
     Shares are (N, T, 3, H, W) from `integrated_gradients(..., signed=True)`; model, images, targets and baseline are
-    those that were explained. `batch` images go through the model at once.
-
-    Returns:
-        (N, T) float32, >= 0; NaN where image and baseline have the same logit, because then there is nothing to share.
-
-    Raises:
-        BiaslibError: as `integrated_gradients`, and for shares of another shape.
+    those that were explained. `batch` images go through the model at once. The gap is (N, T) float32, >= 0; NaN where
+    image and baseline have the same logit, because then there is nothing to share. Errors are as there.
     """
     chosen = checked_targets(images, targets, batch)
     if shares.ndim != 5 or shares.shape[:3] != (*chosen.shape, 3):

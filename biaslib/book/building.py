@@ -13,8 +13,9 @@ import filelock
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import execution, parameters, progress, recorded, site
+from biaslib.book import execution, parameters, recorded, site
 from biaslib.book.execution import PageError
+from biaslib.book.progress import Progress
 from biaslib.book.project import Project
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
@@ -59,7 +60,7 @@ def build(
     with _alone(project):
         _prune(project)
         keys = {name: _key(project, name, presets[name]) for name in chosen}
-        todo = [name for name in chosen if (execution.about(_page(project, name)) or {}).get("key") != keys[name]]
+        todo = [name for name in chosen if (execution.about(project.page(name)) or {}).get("key") != keys[name]]
         _run_all(project, todo, presets=presets, keys=keys, jobs=jobs, scheduler=scheduler)
         if record:
             for name in chosen if preset in (None, parameters.QUICK) else [name for name in chosen if name in named]:
@@ -78,29 +79,17 @@ def page(
 ) -> Path:
     """Runs one notebook, whether or not it has changed, and makes its page."""
     with _alone(project):
-        with progress.shown(progress.expected_seconds(project, [notebook])) as bar:
-            _run(
-                project,
-                notebook,
-                bar,
-                parameters=given,
-                preset=preset,
-                key="" if given else _key(project, notebook, preset),
-                scheduler=scheduler,
-            )
+        key = "" if given else _key(project, notebook, preset)
+        with Progress(project, [notebook]) as bar:
+            _run(project, notebook, bar, parameters=given, preset=preset, key=key, scheduler=scheduler)
         if record:
             _record(project, notebook, missing_ok=False)
         site.write(project)
-    return site.page_of(project, notebook)
-
-
-def _page(project: Project, notebook: str) -> Path:
-    return project.executed / f"{notebook}.ipynb"
+    return project.site / "_executed" / f"{notebook}.html"
 
 
 def _chosen(project: Project, only: Iterable[str]) -> list[str]:
-    known = execution.names(project)
-    parts = _parts(project)
+    known, parts = project.names(), _parts(project)
     chosen: set[str] = set()
     for word in only:
         found = [word] if word in known else parts.get(word.lower())
@@ -114,10 +103,8 @@ def _chosen(project: Project, only: Iterable[str]) -> list[str]:
 def _parts(project: Project) -> dict[str, list[str]]:
     """Caption in lower case -> notebooks, for the parts of the table of contents that have notebooks."""
     contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
-    parts = {
-        part.get("caption", "").lower(): re.findall(r"_executed/(\w+)", yaml.safe_dump(part))
-        for part in contents.get("parts", ())
-    }
+    found = {part.get("caption", "").lower(): yaml.safe_dump(part) for part in contents.get("parts", ())}
+    parts = {caption: re.findall(r"_executed/(\w+)", text) for caption, text in found.items()}
     return {caption: notebooks for caption, notebooks in parts.items() if notebooks}
 
 
@@ -125,19 +112,13 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     """Hash of everything that a page is made from."""
     given = parameters.of_preset(project, preset, notebook)
     text = (project.notebooks / f"{notebook}.md").read_text(encoding="utf-8")
-    own = f"{notebook}-{preset or parameters.QUICK}"  # what this very run records
-    records = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
-    return fingerprint.of_value(
-        {
-            "text": text,
-            "parameters": repr(given),
-            "preset": preset or parameters.QUICK,
-            "package": fingerprint.of_package(),
-            "records": [file.read_text(encoding="utf-8") for file in records if file.stem != own],
-            "data": _data(project) if re.search(r"datasets|chapters\.papers", text) else [],
-            "versions": provenance.versions(),
-        }
-    )
+    preset = preset or parameters.QUICK
+    own = f"{notebook}-{preset}"  # what this very run records
+    files = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
+    records = [file.read_text(encoding="utf-8") for file in files if file.stem != own]
+    data = _data(project) if re.search(r"datasets|chapters\.papers", text) else []
+    package = fingerprint.of_package()
+    return fingerprint.of_value([text, repr(given), preset, package, records, data, provenance.versions()])
 
 
 def _data(project: Project) -> list[str]:
@@ -160,26 +141,16 @@ def _run_all(
         return
     jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
-    tqdm.write(f"running {len(todo)} of {len(execution.names(project))} notebooks, {jobs} at a time")
-    with (
-        _workers(scheduler, follow=len(todo) > jobs) as address,
-        progress.shown(progress.expected_seconds(project, todo)) as bar,
-        _threads(jobs) as pool,
-    ):
+    tqdm.write(f"running {len(todo)} of {len(project.names())} notebooks, {jobs} at a time")
+    threads, follow = max(1, parallel.cores() // jobs), len(todo) > jobs
+    with _workers(scheduler, follow=follow) as address, Progress(project, todo) as bar, _threads(jobs) as pool:
 
         def run(name: str) -> None:
-            _run(
-                project,
-                name,
-                bar,
-                preset=presets[name],
-                key=keys[name],
-                threads=max(1, parallel.cores() // jobs),
-                scheduler=address,
-            )
+            options = {"preset": presets[name], "key": keys[name], "threads": threads, "scheduler": address}
+            _run(project, name, bar, **options)
 
         # a long page that is begun last would keep one core busy while the others wait
-        running = {pool.submit(run, name): name for name in progress.expected_seconds(project, todo)}
+        running = {pool.submit(run, name): name for name in bar.pages}
         for future in as_completed(running):
             error = future.exception()
             if isinstance(error, BiaslibError | PageError):
@@ -192,20 +163,14 @@ def _run_all(
         raise kind("\n".join(str(failure) for failure in failures))
 
 
-def _run(project: Project, notebook: str, bar: progress.Progress, **options: Any) -> None:
+def _run(project: Project, notebook: str, bar: Progress, **options: Any) -> None:
     """Runs one notebook for its page, with the options of `execution.run`, and shows how far it is."""
-    cells, seconds = _code_cells(project, notebook), None
+    cells = sum(cell.cell_type == "code" for cell in execution.read(project, notebook).cells)
+    options |= {"on_cell": lambda: bar.advance(notebook, 1 / cells), "bars": bar.bars(notebook)}
+    seconds = None
     bar.begin(notebook)
     try:
-        about = execution.run(
-            project,
-            notebook,
-            _page(project, notebook),
-            on_cell=lambda: bar.advance(notebook, 1 / cells),
-            bars=bar.bars(notebook),
-            **options,
-        )
-        seconds = about["seconds"]
+        seconds = execution.run(project, notebook, project.page(notebook), **options)["seconds"]
     finally:
         bar.end(notebook, seconds)
 
@@ -227,12 +192,8 @@ def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _code_cells(project: Project, notebook: str) -> int:
-    return sum(cell.cell_type == "code" for cell in execution.read(project, notebook).cells)
-
-
 def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:
-    about = execution.about(_page(project, notebook))
+    about = execution.about(project.page(notebook))
     if about and (about["recorded"]["values"] or not missing_ok):
         file = recorded.write(notebook, about)
         tqdm.write(f"{notebook}: recorded in {file.relative_to(project.root)}")
@@ -240,9 +201,8 @@ def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:
 
 def _prune(project: Project) -> None:
     """Removes the pages of notebooks that are gone and what killed builds have left."""
-    known = set(execution.names(project))
     for file in project.executed.glob("*.ipynb"):
-        if file.stem not in known:
+        if file.stem not in project.names():
             file.unlink()
     for folder in (*project.executed.glob(".partial-*"), *project.output.glob(".partial-*")):
         shutil.rmtree(folder)
@@ -254,11 +214,9 @@ def _alone(project: Project) -> Iterator[None]:
     project.output.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(project.output / ".lock")
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except filelock.Timeout:
         tqdm.write("waiting for another build of this checkout to end")
-        lock.acquire()
-    try:
+        held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,15 @@ class PageError(Exception):
     """A notebook stopped at a cell; the text shows the cell's place, its last lines and the error."""
 
 
-def names(project: Project) -> list[str]:
-    """The notebooks of the book, by name."""
-    return sorted(file.stem for file in project.notebooks.glob("*.md") if file.name != "README.md")
-
-
 def read(project: Project, notebook: str) -> nbformat.NotebookNode:
     """The notebook's text as cells."""
     import jupytext
 
-    file = project.notebooks / f"{notebook}.md"
-    known = names(project)
+    known = project.names()
     if notebook not in known:
         listed = ", ".join(known) or "none yet"
         raise BiaslibError(f"there is no notebook {notebook!r}: the book has {listed}{params.closest(notebook, known)}")
-    return jupytext.read(file, fmt="md:myst")
+    return jupytext.read(project.notebooks / f"{notebook}.md", fmt="md:myst")
 
 
 def read_parameters(project: Project, notebook: str, assignments: Iterable[str]) -> dict[str, Any]:
@@ -66,7 +60,7 @@ def run(
     Args:
         project: where the notebook lies.
         notebook: its name.
-        out: the executed notebook (.ipynb); replaced in one step, and only on success.
+        out: the executed notebook (.ipynb), replaced in one step.
         parameters: values other than the defaults; they win over the preset's.
         preset: a name from `notebooks/presets`; None or "quick" for the notebook's own defaults.
         key: a hash to keep with the result, by which `build` knows what it was made from.
@@ -86,6 +80,7 @@ def run(
         PageError: where a cell stopped with any other error, or the kernel was killed.
     """
     import papermill
+    from jupyter_core.utils import ensure_event_loop
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
@@ -93,15 +88,14 @@ def run(
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source = read(project, notebook)
     defaults = params.declared(source, name=notebook)
-    given = params.checked(
-        {**params.of_preset(project, preset, notebook), **(parameters or {})}, defaults, name=notebook
-    )
+    given = {**params.of_preset(project, preset, notebook), **(parameters or {})}
+    given = params.checked(given, defaults, name=notebook)
     changed = {name: value for name, value in given.items() if value != defaults[name]}
     commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
         try:
-            with _event_loop():
+            with contextlib.closing(ensure_event_loop()):  # nbclient itself would leave this thread's open
                 executed = papermill.execute_notebook(
                     copy.deepcopy(source),
                     str(partial),
@@ -132,7 +126,7 @@ def run(
             "versions": provenance.versions(),
             "recorded": recorded.collect(executed),
         }
-        for warning in _store_warnings(executed):
+        for warning in re.findall(r"Damaged\w+Warning: (.+)", _errors(executed)):  # the pages do not show them
             tqdm.write(f"{notebook}: {warning}")
         del executed.metadata["papermill"]
         executed.metadata["biaslib"] = about
@@ -143,15 +137,10 @@ def run(
     return about
 
 
-def _store_warnings(notebook: nbformat.NotebookNode) -> list[str]:
-    """What the notebook's cells said of damaged results; the pages do not show it."""
-    printed = [
-        output["text"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        if output.get("name") == "stderr"
-    ]
-    return re.findall(r"Damaged\w+Warning: (.+)", "\n".join(printed))
+def _errors(notebook: nbformat.NotebookNode) -> str:
+    """What the notebook's cells wrote to their standard error."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+    return "\n".join(output["text"] for output in outputs if output.get("name") == "stderr")
 
 
 def about(file: Path) -> dict[str, Any] | None:
@@ -185,18 +174,6 @@ def _environment(threads: int | None, scheduler: str | None, bars: Path | None) 
     return environment
 
 
-@contextlib.contextmanager
-def _event_loop() -> Iterator[None]:
-    """The loop that nbclient makes for this thread, closed at the end: nbclient itself would leave it open."""
-    from jupyter_core.utils import ensure_event_loop
-
-    loop = ensure_event_loop()
-    try:
-        yield
-    finally:
-        loop.close()
-
-
 def _kernel(environment: dict[str, str]) -> type:
     """A kernel of this very interpreter, whatever kernels the user has registered under the name python3."""
     from jupyter_client.kernelspec import KernelSpec
@@ -210,15 +187,15 @@ def _kernel(environment: dict[str, str]) -> type:
 def _explained(notebook: str, error: Any) -> Exception:
     if error.ename == BiaslibError.__name__:
         return BiaslibError(f"{notebook}: {error.evalue}")
-    lines = "\n".join(f"    {line}" for line in error.source.strip().splitlines()[-8:])
+    cell, traceback = _last_lines(error.source), _last_lines(plain("\n".join(error.traceback)))
     return PageError(
         f"{notebook} stopped at cell {error.exec_count} with {error.ename}: {error.evalue}\n"
-        f"  the cell's last lines:\n{lines}\n  the error's last lines:\n{_last_lines(error.traceback)}"
+        f"  the cell's last lines:\n{cell}\n  the error's last lines:\n{traceback}"
     )
 
 
-def _last_lines(traceback: list[str], count: int = 8) -> str:
-    return "\n".join(f"    {line}" for line in plain("\n".join(traceback)).strip().splitlines()[-count:])
+def _last_lines(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.strip().splitlines()[-8:])
 
 
 def _relink(notebook: nbformat.NotebookNode, project: Project) -> None:
@@ -237,9 +214,8 @@ def _relink(notebook: nbformat.NotebookNode, project: Project) -> None:
 
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Puts a note below the title of a page whose parameters are not the book's."""
-    changes = ", ".join(
-        f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in about["changed"].items()
-    )
+    changed = about["changed"].items()
+    changes = ", ".join(f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in changed)
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
     note = (
         f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"

@@ -26,24 +26,24 @@ _BLOCK = re.compile(
 _NO_NUMBER = "…"
 
 
-def write(project: Project) -> Path:
+def _write(project: Project) -> Path:
     """Writes a copy of every notebook into the folder `lab`; one that a reader has changed stays as it is."""
     folder = project.root / "lab"
     folder.mkdir(exist_ok=True)
-    for name in execution.names(project):
+    for name in project.names():
         file = folder / f"{name}.ipynb"
         if not file.exists() or _is_ours(file):
-            copied = copy_of(project, name)
+            copied = _copy_of(project, name)
             copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
             with store.replacing(file) as partial:
                 nbformat.write(copied, partial)
     return folder
 
 
-def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
+def _copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
     """A notebook whose text is plain Markdown; code that the page hides is folded."""
     source = execution.read(project, notebook)
-    numbers = _numbers(project.executed / f"{notebook}.ipynb")
+    numbers = _numbers(project.page(notebook))
     literature = parse_file(str(project.book / "references.bib"))
     for cell in source.cells:
         if cell.cell_type == "markdown":
@@ -113,4 +113,4 @@ def _fingerprint(cells: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(f"the notebooks are in {write(find())}", file=sys.stderr)
+    print(f"the notebooks are in {_write(find())}", file=sys.stderr)

@@ -50,11 +50,10 @@ def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
 
 
 def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """The given values, each of the type of its default.
+    """The given values, each of the type of its default; refuses other types, and names that are not declared.
 
     A whole number is accepted where the default is a float; anything is where the default is None. The items of a list
-    are held against the default's first item, and a list is not empty where the default is not. A `BiaslibError` is
-    raised for a name the notebook does not declare, and for a value of another type.
+    are held against the default's first item, and a list is not empty where the default is not.
     """
     return {key: _checked(key, value, defaults, name=name) for key, value in given.items()}
 
@@ -113,9 +112,8 @@ def _literal(value: ast.expr, *, key: str, name: str) -> Any:
     try:
         return ast.literal_eval(value)
     except ValueError as error:
-        raise BiaslibError(
-            f"the default of {key} in the parameters cell of {name} must be a plain value, not `{ast.unparse(value)}`."
-        ) from error
+        what, text = f"the default of {key} in the parameters cell of {name}", ast.unparse(value)
+        raise BiaslibError(f"{what} must be a plain value, not `{text}`.") from error
 
 
 def _yaml_value(key: str, text: str, default: Any) -> Any:
@@ -164,12 +162,5 @@ def _type_name(value: Any) -> str:
     if isinstance(value, list | tuple) and value:
         many = {int: "whole numbers", float: "numbers", str: "texts"}
         return f"a list of {many.get(type(value[0]), type(value[0]).__name__)}"
-    names = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "a mapping",
-    }
-    return names.get(type(value), type(value).__name__)
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
+    return "a list" if isinstance(value, list) else kinds.get(type(value), type(value).__name__)

@@ -1,13 +1,10 @@
 """Says how far a build is: which pages are done, what the others compute, and how long the rest may take."""
 
-import contextlib
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from tqdm import tqdm
@@ -19,49 +16,48 @@ _USUAL = 30.0  # seconds of a page of which nothing is known
 _LOOK = 0.5  # seconds between two looks at what the pages compute
 
 
-def expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float]:
+def _expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float]:
     """How long each page took when it was measured alone, with its defaults and an empty store; the longest first."""
     file = project.notebooks / "seconds.yml"
     measured = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return dict(sorted(((name, float(measured.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
 
 
-@contextlib.contextmanager
-def shown(expected: Mapping[str, float]) -> Iterator["Progress"]:
-    """The progress of pages that take so many seconds, shown while the block runs."""
-    with (
-        tempfile.TemporaryDirectory(prefix="biaslib-bars-") as folder,
-        tqdm(
-            total=sum(expected.values()),
-            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
-            disable=not sys.stderr.isatty(),
-        ) as bar,
-    ):
-        progress, ended = Progress(expected, Path(folder), bar), threading.Event()
-        watch = threading.Thread(target=progress.follow, args=(ended,), daemon=True)
-        watch.start()
-        try:
-            yield progress
-        finally:
-            ended.set()
-            watch.join()
-
-
 class Progress:
-    """A line for each page begun and done, and a bar over all, in seconds of their expected time.
+    """A line for each page begun and done, and a bar over all, in seconds of their expected time; shown in a `with`.
 
-    On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once.
+    On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once. `pages` are in
+    the order in which they had best begin.
     """
 
-    def __init__(self, expected: Mapping[str, float], folder: Path, bar: "tqdm[Any]") -> None:
-        self._expected, self._folder, self._bar = expected, folder, bar
+    def __init__(self, project: Project, notebooks: list[str]) -> None:
+        self._expected = _expected_seconds(project, notebooks)
+        self.pages = list(self._expected)
         self._started, self._done = time.monotonic(), 0.0
         self._running: dict[str, str] = {}  # page -> what it computes
         self._pages_done = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="biaslib-bars-")
+        self._bar = tqdm(
+            total=sum(self._expected.values()),
+            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
+            disable=not sys.stderr.isatty(),
+        )
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._watch.join()
+        self._bar.close()
+        self._folder.cleanup()
 
     def bars(self, page: str) -> Path:
         """The file into which the page writes the bars of its longer computations."""
-        return self._folder / page
+        return Path(self._folder.name) / page
 
     def begin(self, page: str) -> None:
         """Says that a page is running."""
@@ -84,9 +80,8 @@ class Progress:
         count = f" ({self._pages_done} of {len(self._expected)} pages{rest})" if len(self._expected) > 1 else ""
         tqdm.write(f"{page}: done in {recorded.duration(seconds)}{count}")
 
-    def follow(self, ended: threading.Event) -> None:
-        """Shows what the pages compute, until the event is set."""
-        while not ended.wait(_LOOK):
+    def _follow(self) -> None:
+        while not self._ended.wait(_LOOK):
             for page, before in list(self._running.items()):
                 now = self._computing(page)
                 task, _, counts = now.partition(": ")

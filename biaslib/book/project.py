@@ -1,56 +1,31 @@
 """Where the book lies on this machine."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from biaslib.errors import BiaslibError
 
 
-@dataclass(frozen=True)
 class Project:
-    """The folders of one checkout of the book."""
+    """The folders of one checkout of the book, and its notebooks."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notebooks = root / "notebooks"  #: the experiments, one text notebook each
+        self.presets = self.notebooks / "presets"  #: one YAML file a preset, notebook -> parameters
+        self.book = root / "book"  #: the narrative pages and the table of contents
+        self.executed = self.book / "_executed"  #: the executed notebooks that the pages are made of
+        self.generated = self.book / "_generated"  #: fragments that a build writes for the narrative pages to include
+        self.recorded = self.book / "recorded"  #: the numbers of earlier, larger runs
+        self.output = root / "_build"  #: everything a build makes and a reader looks at
+        self.site = self.output / "html"  #: the finished pages
 
-    @property
-    def notebooks(self) -> Path:
-        """The experiments, one text notebook each."""
-        return self.root / "notebooks"
+    def names(self) -> list[str]:
+        """The notebooks of the book, by name."""
+        return sorted(file.stem for file in self.notebooks.glob("*.md") if file.name != "README.md")
 
-    @property
-    def presets(self) -> Path:
-        """One YAML file a preset: notebook -> parameters."""
-        return self.notebooks / "presets"
-
-    @property
-    def book(self) -> Path:
-        """The narrative pages and the table of contents."""
-        return self.root / "book"
-
-    @property
-    def executed(self) -> Path:
-        """The executed notebooks that the pages are made of."""
-        return self.book / "_executed"
-
-    @property
-    def generated(self) -> Path:
-        """Fragments that a build writes for the narrative pages to include."""
-        return self.book / "_generated"
-
-    @property
-    def recorded(self) -> Path:
-        """The numbers of earlier, larger runs."""
-        return self.book / "recorded"
-
-    @property
-    def output(self) -> Path:
-        """Everything a build makes and a reader looks at."""
-        return self.root / "_build"
-
-    @property
-    def site(self) -> Path:
-        """The finished pages."""
-        return self.output / "html"
+    def page(self, notebook: str) -> Path:
+        """Where an executed notebook lies."""
+        return self.executed / f"{notebook}.ipynb"
 
 
 def find() -> Project:

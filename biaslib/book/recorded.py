@@ -49,10 +49,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
 
     Returns:
         `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
-        `device`, `date`, `commit`, `seconds` and `versions`.
-
-    Raises:
-        BiaslibError: where the record cannot be read.
+        `device`, `date`, `commit`, `seconds` and `versions`. A record that cannot be read is a `BiaslibError`.
     """
     for candidate in (preset,) if preset else _PRESETS:
         file = _file(notebook, candidate)
@@ -70,10 +67,8 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
 
 def described(record: Mapping[str, Any]) -> str:
     """One line on where a record's numbers come from, for a caption."""
-    data_used = "; ".join(
-        f"{name} ({', '.join(f'{count:,} {what}' for what, count in counts.items())})"
-        for name, counts in record["data"].items()
-    )
+    counts = {name: ", ".join(f"{n:,} {what}" for what, n in each.items()) for name, each in record["data"].items()}
+    data_used = "; ".join(f"{name} ({each})" for name, each in counts.items())
     took, date = duration(record["seconds"]), record["date"][:10]
     return ", ".join(filter(None, (f"preset {record['preset']}", data_used, record["device"], took, date)))
 

@@ -1,4 +1,4 @@
-"""Makes the HTML pages from the narrative pages and the executed notebooks."""
+"""Makes the HTML pages from the narrative pages and the executed notebooks; `setup` is its extension of Sphinx."""
 
 import re
 import shutil
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from tqdm import tqdm
@@ -17,11 +18,8 @@ from biaslib.figures import theme
 from biaslib.store import fingerprint
 
 _STUB = "not run yet"
-
-
-def page_of(project: Project, notebook: str) -> Path:
-    """The HTML page of a notebook."""
-    return project.site / "_executed" / f"{notebook}.html"
+# in a docstring: code, then formulas; `$BIASLIB_DATA` is neither
+_SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re.DOTALL)
 
 
 def write(project: Project) -> Path:
@@ -83,8 +81,8 @@ def _stubs(project: Project) -> list[str]:
     """Puts a stand-in for every page that has never run, and returns their names."""
     missing = []
     project.executed.mkdir(parents=True, exist_ok=True)
-    for name in execution.names(project):
-        file = project.executed / f"{name}.ipynb"
+    for name in project.names():
+        file = project.page(name)
         about = execution.about(file)
         if about is None:
             source = execution.read(project, name).cells[0].source.splitlines()
@@ -100,13 +98,11 @@ def _stubs(project: Project) -> list[str]:
 
 def _fragments(project: Project) -> None:
     """Writes what the narrative pages include: the status of every page, the list of datasheets, the palette."""
-    runs = {name: execution.about(project.executed / f"{name}.ipynb") or {} for name in execution.names(project)}
+    runs = {name: execution.about(project.page(name)) or {} for name in project.names()}
     _update(project.generated / "status.md", _status({name: run for name, run in runs.items() if "date" in run}))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
-    includes = "\n\n".join(
-        f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets
-    )
-    _update(project.generated / "datasheets.md", includes + "\n")
+    text = "\n\n".join(f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets)
+    _update(project.generated / "datasheets.md", text + "\n")
     _update(project.book / "_static" / "palette.css", theme.page_css())
 
 
@@ -134,3 +130,26 @@ def _table(lines: Sequence[Sequence[object]]) -> str:
     text = ["| " + " | ".join(str(item).replace("|", r"\|") for item in line) + " |" for line in lines]
     text.insert(1, "|" + "---|" * len(lines[0]))
     return "\n".join(text)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Lets Sphinx, which finds this function by its name, read docstrings as people write them."""
+    app.connect("autodoc-process-docstring", _process)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = _readable("\n".join(lines)).split("\n")
+
+
+def _readable(docstring: str) -> str:
+    """The docstring in Sphinx's markup: `$...$` is a formula, a bar is a bar."""
+    return "".join(map(_marked, _SPECIAL.split(docstring)))
+
+
+def _marked(part: str) -> str:
+    if part.startswith("`"):
+        return part
+    if _SPECIAL.fullmatch(part):
+        return f":math:`{' '.join(part.strip('$').split())}`"
+    return part.replace("|", r"\|")

@@ -15,7 +15,7 @@ from biaslib.metrics import (
     permutation_baseline,
     set_average_precision,
 )
-from biaslib.metrics.amplification.scores import Kind
+from biaslib.metrics.amplification import Kind
 from biaslib.store import stored
 from biaslib.worlds.scenes import OBJECTS
 

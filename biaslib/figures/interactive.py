@@ -11,7 +11,7 @@ import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.pictures import check_heat, check_images, check_masks, overlay
+from biaslib.figures.pictures import check_images, check_maps, check_masks, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 
@@ -32,28 +32,20 @@ def explorer(
 ) -> HtmlFigure:
     """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
 
-    Args:
-        images: (N, H, W, 3) uint8, embedded once, lossless.
-        maps: (S, N, h, w), >= 0, one for every setting and image; kept to 8 bits, each map's maximum being
-            the brightest. NaN counts as 0. Or several methods' maps, words -> such maps on one grid, between which the
-            reader chooses.
-        settings: S words for the slider's stops ("50 %" ... "100 %").
-        setting_name: what the slider sets.
-        masks: (N, H, W) bool; their outline can be switched on and off.
-        mask_name: what the mask marks ("bird").
-        table: words -> (S, N) numbers shown beside the image, or such numbers for each kind of maps; NaN reads "n/a".
-        titles: N words, one an image.
-        notes: S lists of N words, shown after the title (what the model answers at that setting).
-        alt: as for `show`, and so are `caption` and `name`.
-        caption: under the piece.
-        name: of the piece.
+    `images` (N, H, W, 3) uint8 are embedded once, lossless. `maps` are (S, N, h, w), >= 0, one for every setting and
+    image, kept to 8 bits, each map's maximum being the brightest; NaN counts as 0. They may also be several methods'
+    maps, words -> such maps on one grid, between which the reader chooses. `settings` are S words for the slider's
+    stops ("50 %" ... "100 %"); `setting_name` says what it sets. The outline of `masks` (N, H, W) bool, which mark what
+    `mask_name` says ("bird"), can be switched on and off. `table` names (S, N) numbers shown beside the image, or such
+    numbers for each kind of maps; NaN reads "n/a". Each image has one of N `titles` and after it, in S lists of N
+    `notes`, what is to be said at each setting. `alt`, `caption` and `name` are as for `show`.
 
     Raises:
         BiaslibError: for shapes that do not fit, negative maps, or an empty alt text.
     """
     images = check_images(images)
     kinds = maps if isinstance(maps, Mapping) else {"": maps}
-    stacks = [_check_stack(stack, len(settings), len(images)) for stack in kinds.values()]
+    stacks = [check_maps(stack, len(settings), len(images)) for stack in kinds.values()]
     grid = stacks[0].shape[2:] if stacks else ()
     if not stacks or any(stack.shape[2:] != grid for stack in stacks):
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
@@ -137,7 +129,7 @@ def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFi
     maps = [_blob(shift) for shift in (0.0, 1.0)]
     data = {"size": 7, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
     gap = np.full((7, 1, 3), 127, dtype=np.uint8)
-    pair = np.concatenate([_heat(maps[0]), gap, _heat(maps[1])], axis=1)
+    pair = np.concatenate([_lut()[_quantise(maps[0])], gap, _lut()[_quantise(maps[1])]], axis=1)
     scripts = ("page.js", "attention_iou.js", "map_editor.js")
     picture = data_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
     alt = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances."
@@ -157,13 +149,6 @@ def _piece(
     framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
     return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
-
-
-def _check_stack(maps: np.ndarray, settings: int, n: int) -> np.ndarray:
-    maps = theme.as_float(maps, "maps")
-    if maps.ndim != 4 or maps.shape[:2] != (settings, n):
-        raise BiaslibError(f"maps must have shape ({settings}, {n}, h, w), not {maps.shape}.")
-    return check_heat(maps)
 
 
 def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
@@ -225,11 +210,6 @@ def _blob(shift: float) -> np.ndarray:
 
 def _lut() -> np.ndarray:
     return (mpl.colormaps[theme.HEAT](np.arange(256))[:, :3] * 255 + 0.5).astype(np.uint8)
-
-
-def _heat(values: np.ndarray) -> np.ndarray:
-    top = values.max(initial=0.0)
-    return _lut()[np.rint(255 * values / (top if top > 0 else 1)).astype(int)]
 
 
 def _base64(values: np.ndarray) -> str:

@@ -17,12 +17,7 @@ _GAP = 4.0  # points between two pictures
 _LINE = 14.0  # points that a line of words takes
 
 
-def contact_sheet(
-    images: np.ndarray,
-    *,
-    columns: int,
-    titles: Sequence[str] | None = None,
-) -> Figure:
+def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
     """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
 
     Raises:
@@ -40,24 +35,17 @@ def maps_over_images(
     masks: np.ndarray | None = None,
     label: str = "attention",
 ) -> Figure:
-    """Each image under its map: dark and clear where the map is 0, bright and dense where it is large.
+    """Each image (N, H, W, 3) uint8 under its map: dark and clear where that is 0, bright and dense where it is large.
 
-    One scale for all pictures, stated under them: the largest value of all maps is the brightest. Maps are upsampled
-    bilinearly.
-
-    Args:
-        images: (N, H, W, 3) uint8.
-        maps: (N, h, w), >= 0; NaN counts as 0.
-        columns: pictures in a row, >= 1.
-        titles: N words, one over each picture.
-        masks: (N, H, W) bool; their outlines are drawn in white.
-        label: what the maps measure.
+    One scale for all pictures, stated under them with a `label` of what the maps measure: the largest value of all
+    is the brightest. Maps are (N, h, w), >= 0, upsampled bilinearly; NaN counts as 0. There are `columns` >= 1 pictures
+    in a row, with one of N `titles` over each; the outlines of `masks` (N, H, W) bool are drawn in white.
 
     Raises:
         BiaslibError: for shapes that do not fit, negative maps, columns below 1, or titles that are not N.
     """
     images = check_images(images)
-    maps = _check_maps(maps, len(images))
+    maps = check_maps(maps, len(images))
     top = float(np.nanmax(maps, initial=0.0))
     pictures = [overlay(image, heat, limit=top) for image, heat in zip(images, maps, strict=True)]
     figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, foot=_LINE + 8)
@@ -68,24 +56,17 @@ def maps_over_images(
 
 
 def image_strip(
-    rows: Mapping[str, np.ndarray],
-    *,
-    labels: Sequence[str],
-    axis_label: str = "",
-    width: theme.Width = "page",
+    rows: Mapping[str, np.ndarray], *, labels: Sequence[str], axis_label: str = "", width: theme.Width = "page"
 ) -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
 
-    Args:
-        rows: words over the row -> (K, H, W, 3) uint8 images, or (K, h, w) maps >= 0 that share one scale in their row.
-        labels: K words, one over each column.
-        axis_label: what the dial is, over the columns' words.
-        width: of the whole strip.
+    `rows` are the words over each row and its K pictures: images (K, H, W, 3) uint8, or maps (K, h, w), >= 0, on one
+    scale in their row. Over each column stands one of K `labels`, over these `axis_label`, what the dial is.
 
     Raises:
         BiaslibError: for no row, or a row that does not have K pictures.
     """
-    return _strip(rows, labels, axis_label, width, smooth=True, plot=0.0, margins=(0.0, 0.0))[0]
+    return _strip(rows, labels, axis_label, width)[0]
 
 
 def image_strip_with_axes(
@@ -102,8 +83,17 @@ def image_strip_with_axes(
     `smooth=False` shows maps as the square cells they are made of. `plot` is the height of the axes as a share of the
     figure's width, `margins` are the points left and right, for the axis' numbers and for the lines' names.
     """
-    figure, ax = _strip(rows, labels, axis_label, "page", smooth=smooth, plot=plot, margins=margins)
-    assert ax is not None
+    across = theme.WIDTHS["page"] * 72
+    left, right = margins
+    figure, total = _strip(
+        rows, labels, axis_label, "page", smooth=smooth, margins=margins, foot=plot * across + 48 if plot else 0
+    )
+    place = (left / across, 22 / total, (across - left - right) / across, plot * across / total)
+    with mpl.rc_context(theme.STYLE):
+        ax = figure.add_axes(place, axes_class=theme.HouseAxes)
+    ax.set_xlim(-0.5, len(labels) - 0.5)
+    ax.set_xticks(range(len(labels)), list(labels))
+    ax.grid(axis="x", visible=False)
     return figure, ax
 
 
@@ -133,8 +123,11 @@ def check_images(images: np.ndarray) -> np.ndarray:
     return images
 
 
-def check_heat(maps: np.ndarray) -> np.ndarray:
-    """The maps, where they are nowhere negative; a BiaslibError where they are."""
+def check_maps(maps: np.ndarray, *leading: int) -> np.ndarray:
+    """The maps as floats, where they are (*leading, h, w) and nowhere negative; a BiaslibError where not."""
+    maps = theme.as_float(maps, "maps")
+    if maps.ndim != len(leading) + 2 or maps.shape[: len(leading)] != leading:
+        raise BiaslibError(f"maps must have shape ({', '.join(map(str, leading))}, h, w), not {maps.shape}.")
     if (maps < 0).any():
         raise BiaslibError("maps must be >= 0 to be shown as heat; take their positive part or their square first.")
     return maps
@@ -148,13 +141,6 @@ def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
             f"masks must be bool of shape {images.shape[:3]}, as the images are, not {masks.dtype} of {masks.shape}."
         )
     return masks
-
-
-def _check_maps(maps: np.ndarray, n: int) -> np.ndarray:
-    maps = theme.as_float(maps, "maps")
-    if maps.ndim != 3 or len(maps) != n:
-        raise BiaslibError(f"maps must have shape ({n}, h, w), one map for each image, not {maps.shape}.")
-    return check_heat(maps)
 
 
 def _canvas(width: theme.Width, height: float) -> tuple[Figure, Axes]:
@@ -176,9 +162,9 @@ def _put(ax: Axes, picture: np.ndarray, x: float, y: float, w: float, h: float) 
     ax.set(xlim=limits[0], ylim=limits[1])
 
 
+@mpl.rc_context(theme.STYLE)
 def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    with mpl.rc_context(theme.STYLE):
-        ax.text(x, y, text, **{"color": theme.MUTED, "fontsize": 9.0, "va": "bottom", **style})
+    ax.text(x, y, text, **{"color": theme.MUTED, "fontsize": 9.0, "va": "bottom", **style})
 
 
 def _sheet(
@@ -223,10 +209,11 @@ def _strip(
     axis_label: str,
     width: theme.Width,
     *,
-    smooth: bool,
-    plot: float,
-    margins: tuple[float, float],
-) -> tuple[Figure, Axes | None]:
+    smooth: bool = True,
+    margins: tuple[float, float] = (0.0, 0.0),
+    foot: float = 0.0,
+) -> tuple[Figure, float]:
+    """The strip over so many empty points, and its whole height in points."""
     if not rows:
         raise BiaslibError("a strip needs at least one row of pictures.")
     checked = {name: _check_row(name, row, len(labels), smooth) for name, row in rows.items()}
@@ -236,9 +223,7 @@ def _strip(
     w = step - _GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
     head = _LINE + 4 + (_LINE if axis_label else 0)
-    pictures = head + sum(h + _LINE + 8 for h in heights)
-    plot_height = plot * across
-    total = pictures + (plot_height + 48 if plot else 0)
+    total = head + sum(h + _LINE + 8 for h in heights) + foot
     figure, ax = _canvas(width, total)
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
@@ -250,17 +235,7 @@ def _strip(
         for k, picture in enumerate(row):
             _put(ax, picture, left + k * step + _GAP / 2, y + _LINE + 3, w, h)
         y += h + _LINE + 8
-    if not plot:
-        return figure, None
-    with mpl.rc_context(theme.STYLE):
-        below = figure.add_axes(
-            (left / across, 22 / total, (across - left - right) / across, plot_height / total),
-            axes_class=theme.HouseAxes,
-        )
-    below.set_xlim(-0.5, len(labels) - 0.5)
-    below.set_xticks(range(len(labels)), list(labels))
-    below.grid(axis="x", visible=False)
-    return figure, below
+    return figure, total
 
 
 def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
@@ -268,7 +243,7 @@ def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
     if len(row) != n:
         raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
     if row.ndim == 3:
-        maps = _check_maps(row, n)
+        maps = check_maps(row, n)
         top = float(np.nanmax(maps, initial=0.0))
         return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1), smooth)
     return check_images(row)

@@ -41,15 +41,10 @@ _FONT = re.compile(r"font: ((?:[a-z]+ |\d+ )*)([\d.]+px) [^;]+")
 
 @dataclass(frozen=True)
 class HtmlFigure:
-    """HTML for a notebook's output and for the book's page.
+    """HTML for a notebook's output and for the book's page."""
 
-    Attributes:
-        html: the whole piece, its style and script included; nothing in it needs a network or a kernel.
-        alt: what it shows, in words.
-    """
-
-    html: str
-    alt: str
+    html: str  #: the whole piece, its style and script included; nothing in it needs a network or a kernel
+    alt: str  #: what it shows, in words
 
     def _repr_html_(self) -> str:
         return self.html
@@ -61,11 +56,8 @@ class HtmlFigure:
 def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | None = None) -> HtmlFigure:
     """Puts a matplotlib figure on the page as inline SVG, and closes it; two renders are the same to the byte.
 
-    Args:
-        figure: any figure; one made by `new` follows the page's light and dark.
-        alt: what a reader who cannot see the figure should know. Required.
-        caption: the sentence under the figure.
-        name: an anchor that links can point to (`#name`).
+    A figure made by `new` follows the page's light and dark. `alt` is what a reader who cannot see it should know,
+    `caption` the sentence under it, `name` an anchor that links can point to (`#name`).
 
     Raises:
         BiaslibError: for an empty alt text or a name that is no anchor.
@@ -78,19 +70,14 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
 
 
 def tooltip(artist: Artist, text: str | Sequence[str]) -> None:
-    """Shows a text while the pointer rests on an artist (an SVG `<title>`).
+    """Shows a text while the pointer rests on an artist (an SVG `<title>`); an empty text is a `BiaslibError`.
 
-    Args:
-        artist: anything that `show` will draw.
-        text: one text; for a collection (scatter) also one text for every point, in the points' order.
-
-    Raises:
-        BiaslibError: for an empty text.
+    For a collection (scatter) there may also be one text for every point, in the points' order.
     """
-    texts = [text] if isinstance(text, str) else list(text)
+    texts = text if isinstance(text, str) else list(text)
     if not texts or not all(texts):
         raise BiaslibError("a tooltip needs a text; leave the tooltip away where there is nothing to say.")
-    artist.set_gid(_TOOLTIP + json.dumps(texts if not isinstance(text, str) else text))
+    artist.set_gid(_TOOLTIP + json.dumps(texts))
 
 
 def frame(
@@ -149,15 +136,10 @@ def check_name(name: str) -> str:
 
 def data_uri(pixels: np.ndarray, *, lossless: bool = True) -> str:
     """(H, W), (H, W, 3) or (H, W, 4) uint8 as the data URI of a PNG, or of a small JPEG that is only looked at."""
-    if lossless:
-        return _uri(pixels, "PNG", "image/png", optimize=True)
-    return _uri(pixels, "JPEG", "image/jpeg", quality=82, subsampling=0, optimize=True)
-
-
-def _uri(pixels: np.ndarray, kind: str, mime: str, **options: int | bool) -> str:
+    kind, options = ("png", {}) if lossless else ("jpeg", {"quality": 82, "subsampling": 0})
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format=kind, **options)
-    return f"data:{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    Image.fromarray(pixels).save(buffer, format=kind, optimize=True, **options)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _digest(text: str) -> str:
@@ -207,16 +189,14 @@ def _add_tooltips(root: minidom.Element) -> None:
     document = root.ownerDocument
     assert document is not None
     for group in _elements(root):
-        name = group.getAttribute("id")
-        if not name.startswith(_TOOLTIP):
-            continue
-        texts = json.loads(name.removeprefix(_TOOLTIP))
+        tip = group.getAttribute("id")
+        texts = json.loads(tip.removeprefix(_TOOLTIP)) if tip.startswith(_TOOLTIP) else []
         if isinstance(texts, str):
             group.insertBefore(_title(document, texts), group.firstChild)
-            continue
-        marks = [node for node in group.getElementsByTagName("*") if node.tagName in ("use", "path")]
-        for mark, text in zip((mark for mark in marks if _parent(mark).tagName != "defs"), texts, strict=True):
-            mark.appendChild(_title(document, text))
+        elif texts:
+            marks = [node for node in group.getElementsByTagName("*") if node.tagName in ("use", "path")]
+            for mark, text in zip((mark for mark in marks if _parent(mark).tagName != "defs"), texts, strict=True):
+                mark.appendChild(_title(document, text))
 
 
 def _soften_images(root: minidom.Element) -> None:

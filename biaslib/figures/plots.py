@@ -54,10 +54,10 @@ def line_plot(
     ends = []
     for kind, rows, colour in _series(frame, by, colours):
         rows = rows.sort_values(x)
-        across, values = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
+        across, values = _floats(rows, x, y)
         if low and high:
-            ends_ = theme.as_float(rows[low], low), theme.as_float(rows[high], high)
-            ax.fill_between(across, *ends_, color=colour, alpha=0.18, linewidth=0)
+            starts, stops = _floats(rows, low, high)
+            ax.fill_between(across, starts, stops, color=colour, alpha=0.18, linewidth=0)
         ax.plot(across, values, color=colour, linewidth=1.8, solid_capstyle="round")
         shown = np.isfinite(values)
         dots = ax.scatter(across[shown], values[shown], s=22, color=colour, zorder=3, clip_on=False)
@@ -123,8 +123,8 @@ def dot_plot(
         values = theme.as_float(rows[value], value)
         shown = np.isfinite(values)
         if low and high:
-            ends = theme.as_float(rows[low], low)[shown], theme.as_float(rows[high], high)[shown]
-            ax.hlines(height[shown], *ends, color=colour, lw=1.6)
+            starts, stops = _floats(rows[shown], low, high)
+            ax.hlines(height[shown], starts, stops, color=colour, lw=1.6)
         points = ax.scatter(values[shown], height[shown], s=26, color=colour, zorder=3)
         if shown.any():
             tooltip(points, [_say(row, kind, label, value, low, high, n, digits) for _, row in rows[shown].iterrows()])
@@ -143,7 +143,7 @@ def dot_plot(
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(x_label)
     kinds = [(str(kind), colour) for kind, _, colour in series if by is not None]
-    _head(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
+    labels.names_above(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
     return theme.figure_of(ax)
 
 
@@ -180,16 +180,16 @@ def scatter(
     if strangers:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
     ax = _axes_of(ax, aspect=0.72)
-    rows = frame[np.isfinite(theme.as_float(frame[x], x)) & np.isfinite(theme.as_float(frame[y], y))]
+    rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
     tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
-    across, up = theme.as_float(rows[x], x), theme.as_float(rows[y], y)
+    across, up = _floats(rows, x, y)
     if x_low and x_high:
-        ax.hlines(up, theme.as_float(rows[x_low], x_low), theme.as_float(rows[x_high], x_high), colors=tints, lw=1.1,
-                  alpha=0.45)  # fmt: skip
+        starts, stops = _floats(rows, x_low, x_high)
+        ax.hlines(up, starts, stops, colors=tints, lw=1.1, alpha=0.45)
     if y_low and y_high:
-        ax.vlines(across, theme.as_float(rows[y_low], y_low), theme.as_float(rows[y_high], y_high), colors=tints,
-                  lw=1.1, alpha=0.45)  # fmt: skip
+        starts, stops = _floats(rows, y_low, y_high)
+        ax.vlines(across, starts, stops, colors=tints, lw=1.1, alpha=0.45)
     points = ax.scatter(across, up, s=26, c=tints, zorder=3)
     if len(rows):
         tooltip(points, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()])
@@ -211,13 +211,10 @@ def matrix(
 ) -> Figure:
     """Numbers of either sign in coloured squares: orange above 0, blue below, the stronger the larger.
 
-    Args:
-        frame: one row a line, one column a column; NaN leaves its square empty.
-        limit: the size shown at full strength, and everything beyond it; the largest of all where not given.
-        x_label: words over the columns.
-        digits: decimals in the tooltips and squares.
-        numbers: whether each number is also written in its square.
-        ax: where to draw; a new page-wide figure, as high as it needs, where not given.
+    A line has one row of the frame; NaN leaves its square empty. A number of size `limit`, by default the largest, is
+    shown at full strength, and so is everything beyond it. With `numbers` each is also written in its square, with
+    `digits` decimals, as in the tooltips. `x_label` stands over the columns. Without `ax` it is drawn on a new
+    page-wide figure, as high as it needs.
 
     Raises:
         BiaslibError: for no rows or columns, or values that are no numbers.
@@ -237,13 +234,11 @@ def matrix(
     corners = np.array([(-0.46, -0.46), (0.46, -0.46), (0.46, 0.46), (-0.46, 0.46)])
     squares = ax.add_collection(PolyCollection([corners + np.array([at, line]) for line, at in shown], facecolors=hues))
     names = [[str(name) for name in axis] for axis in (frame.index, frame.columns)]
+    written = {cell: number(values[cell], f".{digits}f") for cell in shown}
     if shown:
-        written = [number(values[cell], f".{digits}f") for cell in shown]
-        tooltip(
-            squares, [f"{names[0][line]}, {names[1][at]}: {of}" for (line, at), of in zip(shown, written, strict=True)]
-        )
-        for (line, at), of in zip(shown, written, strict=True) if numbers else ():
-            ax.text(at, line, of, ha="center", va="center", fontsize=8)
+        tooltip(squares, [f"{names[0][line]}, {names[1][at]}: {value}" for (line, at), value in written.items()])
+    for (line, at), value in written.items() if numbers else ():
+        ax.text(at, line, value, ha="center", va="center", fontsize=8)
     ax.set_xlim(-0.5, columns - 0.5)
     ax.set_ylim(rows - 0.5, -0.5)
     ax.grid(visible=False)
@@ -282,6 +277,10 @@ def _check(frame: pd.DataFrame, *columns: str | None) -> None:
             raise BiaslibError(f"the frame has no column {column!r}; it has {', '.join(map(str, frame.columns))}.")
 
 
+def _floats(frame: Any, *columns: str) -> list[np.ndarray]:
+    return [theme.as_float(frame[column], column) for column in columns]
+
+
 def _ticks(ax: Axes, values: np.ndarray) -> None:
     ticks = np.unique(values[np.isfinite(values)])
     if 0 < len(ticks) <= 12:
@@ -294,29 +293,6 @@ def _ticks_in_lines(ax: Axes, places: Mapping[str, float], rank: Mapping[str, in
     ticks = ax.scatter(across, heights, marker="|", s=170, linewidths=1.6, color=theme.MUTED, zorder=2)
     if places:
         tooltip(ticks, [f"{name or 'reference'}, {label}: {x:.{digits}f}" for label, x in places.items()])
-
-
-def _head(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """The kinds' names in their colours over the plot, side by side as far as the figure is wide."""
-    if not names:
-        return
-    figure = theme.figure_of(ax)
-    with mpl.rc_context(theme.STYLE):
-        figure.draw_without_rendering()
-    room = (figure.bbox.x1 - ax.get_window_extent().x0) * 72 / ax.figure.dpi
-    lines: list[list[tuple[str, str, float]]] = [[]]
-    at = 0.0
-    for text, colour in names:
-        width = labels.width(text)
-        if lines[-1] and at + width > room:
-            lines, at = [*lines, []], 0.0
-        lines[-1].append((text, colour, at))
-        at += width + 16
-    for row, line in enumerate(reversed(lines)):
-        above = 6 + row * labels.line_height()
-        for text, colour, left in line:
-            ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(left, above), textcoords="offset points",
-                        fontweight="bold", color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
 
 
 def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: str | None, n: str | None,

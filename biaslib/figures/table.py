@@ -14,6 +14,7 @@ from biaslib.figures.pieces import HtmlFigure, check_name, frame, raw_markup, wo
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
+_NUMBER = ' class="biaslib-number"'
 
 
 def table(
@@ -44,17 +45,17 @@ def table(
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")
     formats = dict(formats or {})
     shown = frame_.reset_index() if frame_.index.name or frame_.index.nlevels > 1 else frame_
+    columns = list(map(str, shown.columns))
     unknown = [column for column in formats if column not in shown.columns]
     if unknown:
+        known = ", ".join(columns)
         raise BiaslibError(
-            f"formats names the column {unknown[0]!r}, which is not in the table; its columns are "
-            f"{', '.join(map(str, shown.columns))}."
+            f"formats names the column {unknown[0]!r}, which is not in the table; its columns are {known}."
         )
-    head = "".join(
-        f'<th scope="col"{_alignment(shown.iloc[:, i])}>{html.escape(str(column))}</th>'
-        for i, column in enumerate(shown.columns)
-    )
-    rows = "".join(f"<tr>{_row(row, list(shown.columns), formats, missing)}</tr>" for row in _rows(shown))
+    heads = [f"{_alignment(shown.iloc[:, i])}>{html.escape(column)}" for i, column in enumerate(columns)]
+    head = "".join(f'<th scope="col"{text}</th>' for text in heads)
+    specs = [formats.get(column, ".2f") for column in shown.columns]
+    rows = "".join(f"<tr>{_row(row, specs, missing)}</tr>" for row in shown.itertuples(index=False, name=None))
     body = (
         f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
         f"<table><caption><span>{words(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -62,9 +63,8 @@ def table(
         f"Download CSV</a></p>"
     )
     sheets = ("figures.css", "table.css")
-    return HtmlFigure(
-        frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets), caption
-    )
+    framed = frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets)
+    return HtmlFigure(framed, caption)
 
 
 def glue_number(name: str, value: Any, digits: int = 2) -> None:
@@ -125,25 +125,19 @@ def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, (float, np.floating)) and math.isnan(value))
 
 
-def _rows(shown: pd.DataFrame) -> list[list[Any]]:
-    # column by column: a row of a frame with whole numbers and fractions would turn all of them into fractions
-    return [list(row) for row in zip(*(list(shown.iloc[:, i]) for i in range(shown.shape[1])), strict=True)]
-
-
 def _alignment(column: pd.Series) -> str:
     values = [value for value in column if not _is_missing(value)]
-    return ' class="biaslib-number"' if values and all(map(_is_number, values)) else ""
+    return _NUMBER if values and all(map(_is_number, values)) else ""
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number, Interval)) and not isinstance(value, (bool, np.bool_))
 
 
-def _row(row: list[Any], columns: list[Any], formats: Mapping[Any, _Format], missing: str) -> str:
+def _row(row: tuple[Any, ...], specs: list[_Format], missing: str) -> str:
     cells = []
-    for i, (value, column) in enumerate(zip(row, columns, strict=True)):
-        spec = formats.get(column, ".2f")
-        align = ' class="biaslib-number"' if _is_number(value) or _is_missing(value) else ""
+    for i, (value, spec) in enumerate(zip(row, specs, strict=True)):
+        align = _NUMBER if _is_number(value) or _is_missing(value) else ""
         text = _cell(value, spec, missing)
         cells.append(f'<th scope="row"{align}>{text}</th>' if i == 0 else f"<td{align}>{text}</td>")
     return "".join(cells)

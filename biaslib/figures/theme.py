@@ -111,43 +111,29 @@ STYLE: Any = {
 class HouseAxes(Axes):
     """Axes whose titles, words and legends keep the house style, which matplotlib would ask the session for."""
 
-    def set_title(self, *args: Any, **kwargs: Any) -> Any:
-        """As `Axes.set_title`, in the house style."""
-        with mpl.rc_context(STYLE):
-            return super().set_title(*args, **kwargs)
-
-    def text(self, *args: Any, **kwargs: Any) -> Any:
-        """As `Axes.text`, in the house style."""
-        with mpl.rc_context(STYLE):
-            return super().text(*args, **kwargs)
-
-    def legend(self, *args: Any, **kwargs: Any) -> Any:
-        """As `Axes.legend`, in the house style."""
-        with mpl.rc_context(STYLE):
-            return super().legend(*args, **kwargs)
+    set_title = mpl.rc_context(STYLE)(Axes.set_title)
+    text = mpl.rc_context(STYLE)(Axes.text)
+    legend = mpl.rc_context(STYLE)(Axes.legend)
 
 
+@mpl.rc_context(STYLE)
 def new(
     width: Width = "page", aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any
 ) -> tuple[Figure, Any]:
     """An empty figure in the house style, and its Axes or an array of them; the session's own style stays as it is.
 
-    Args:
-        width: "page" (the text's width) or "column" (half of it; also what a phone shows without scaling).
-        aspect: height over width of the whole figure, > 0.
-        rows: number of rows of axes.
-        cols: number of columns of axes.
-        **subplots: passed to `matplotlib.figure.Figure.subplots` (sharex, width_ratios, squeeze, ...).
+    It is as wide as a "page" of text or a "column", half of it, which is also what a phone shows without scaling;
+    `aspect` is its height over its width. It has `rows` x `cols` axes; the rest (sharex, width_ratios, squeeze, ...)
+    goes to `matplotlib.figure.Figure.subplots`.
     """
     if width not in WIDTHS:
         raise BiaslibError(f"width must be one of {', '.join(WIDTHS)}, not {width!r}.")
     if not aspect > 0:
         raise BiaslibError(f"aspect is height over width and must be above 0, not {aspect}.")
-    with mpl.rc_context(STYLE):
-        layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)
-        figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout=layout)
-        keywords = {"axes_class": HouseAxes, **subplots.pop("subplot_kw", {})}
-        return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
+    layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)
+    figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout=layout)
+    keywords = {"axes_class": HouseAxes, **subplots.pop("subplot_kw", {})}
+    return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
 
 
 def figure_css() -> str:

@@ -22,17 +22,13 @@ _WHOLE: Final = 16  # a batch of no multiple of it is rounded differently by ano
 
 
 def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
-    """(count, latent) codes from the normal distribution that generators are trained on, float32."""
+    """Codes (count, latent) float32 from the normal distribution that generators are trained on."""
     return np.random.default_rng(seed).normal(size=(count, latent)).astype(np.float32)
 
 
 @torch.inference_mode()
 def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.ndarray:
-    """Images (N, size, size, 3) uint8 of codes (N, latent).
-
-    Raises:
-        BiaslibError: for codes of another length than the generator's.
-    """
+    """Images (N, size, size, 3) uint8 of codes (N, latent); a BiaslibError where these have another length."""
     place = next(generator.parameters()).device
     parts = torch.from_numpy(np.ascontiguousarray(codes, np.float32)).split(batch)
     filled = [torch.cat([part, part[:1].expand(-len(part) % _WHOLE, -1)]) for part in parts]
@@ -43,13 +39,8 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.
 def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float]) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
-    A step of 1 along a direction of length 1 turns a code of 128 normal numbers by about 5 degrees.
-
-    Returns:
-        (steps, N, size, size, 3) uint8.
-
-    Raises:
-        BiaslibError: for codes or a direction of another length than the generator's.
+    They are (steps, N, size, size, 3) uint8. A step of 1 along a direction of length 1 turns a code of 128 normal
+    numbers by about 5 degrees. Codes or a direction of another length than the generator's are a `BiaslibError`.
     """
     if np.shape(direction) != (generator.latent,):
         raise BiaslibError(
@@ -77,9 +68,8 @@ def leakage(
 ) -> np.ndarray:
     """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
 
-    Returns:
-        (A, T, N) change of each probability on each code, in [-1, 1]. A direction that changes its own attribute alone
-        has one column that is not about 0.
+    (A, T, N) changes of each probability on each code, in [-1, 1]; those of a direction that changes its own attribute
+    alone are about 0 in all columns but one.
     """
     along = scores_along(predict, generator, codes, directions, (-step, step))
     return np.moveaxis(along[:, 1] - along[:, 0], 2, 1)
@@ -91,13 +81,8 @@ def consistency(
     """Whether images between two of one class are of that class too (Denton et al. 2019, section 5).
 
     Pairs are drawn, from the seed, among the codes of one predicted class: a probability of 0.5 is a yes. `between`
-    codes lie evenly on the line of each pair, without its ends.
-
-    Returns:
-        (pairs, between) bool: whether the answer is that of the ends.
-
-    Raises:
-        BiaslibError: where no class has two codes.
+    codes lie evenly on the line of each pair, without its ends. Whether the answer there is that of the ends is
+    (pairs, between) bool; a `BiaslibError` is raised where no class has two codes.
     """
     answers = np.asarray(predict(draw(generator, codes))) >= 0.5
     rng = np.random.default_rng(seed)
@@ -121,11 +106,8 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
     With features of Inception it is the FID; with others it has another unit and compares with itself alone. It falls
     with the number of images although nothing gets better, so only sets of one size are to be compared.
 
-    The sets are (N, d) and (M, d), N and M > 1. The distance is at least 0, in the squared unit of the features; it is
-    0 for equal means and covariances.
-
-    Raises:
-        BiaslibError: for sets of one image, other shapes, or features that are not finite.
+    The sets are (N, d) and (M, d), finite, N and M > 1; others are a `BiaslibError`. The distance is at least 0, in the
+    squared unit of the features; it is 0 for equal means and covariances.
     """
     for features in (a, b):
         if np.ndim(features) != 2 or len(features) < 2 or np.shape(features)[1] != np.shape(a)[1]:

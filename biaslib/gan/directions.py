@@ -98,10 +98,8 @@ def check_movable(attribute: str) -> None:
 def orthogonalised(vectors: np.ndarray) -> np.ndarray:
     """Each vector without what it shares with any of the others, of length 1 again (Shen et al. 2020, section 3.3).
 
-    Vectors are (A, d); row a of the result (A, d) is at a right angle to all their other rows.
-
-    Raises:
-        BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
+    Vectors are (A, d); row a of the result (A, d) is at a right angle to all their other rows. A vector in the span of
+    the others, of which nothing is left, is a `BiaslibError`.
     """
     rows = []
     for number, vector in enumerate(vectors):
@@ -117,11 +115,8 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
 def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
     """Each vector (R, d) with its projection onto the span of others (K, d) taken out, of length 1 again.
 
-    What `orthogonalised` does to directions, done to the random directions that they are compared with. No vector is of
-    length 0; K < d, and with K = 0 the vectors come back as they are, at length 1.
-
-    Raises:
-        BiaslibError: where a vector lies in the span of the others, so that nothing is left of it.
+    What `orthogonalised` does to directions, done to the random directions that they are compared with, and with the
+    same error. No vector is of length 0; K < d, and with K = 0 the vectors come back as they are, at length 1.
     """
     basis, _ = np.linalg.qr(onto.T)
     left = vectors - vectors @ basis @ basis.T

@@ -33,13 +33,8 @@ class EncoderConfig:
 class Encoder(nn.Module):
     """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
 
-    Args:
-        latent: length of a code.
-        size: height and width of the images.
-        widths: see `EncoderConfig`.
-
-    Raises:
-        BiaslibError: where the widths do not bring images of this size down to 4 pixels.
+    A code has `latent` numbers, an image is `size` pixels high and wide; a `BiaslibError` says where the `widths` (see
+    `EncoderConfig`) do not bring it down to 4.
     """
 
     def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
@@ -65,16 +60,9 @@ class Encoder(nn.Module):
 def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
     """Trains an encoder on pairs of codes and the images drawn from them, by the distance between normalised codes.
 
-    The generator normalises its codes, so their lengths cannot be seen in an image.
-
-    Args:
-        generator: in evaluation mode; it is left as it is.
-        config: everything else.
-        checkpoint: a file that the training is kept in, from which a killed one goes on and ends with the same
-            weights; the caller removes it. None keeps nothing.
-
-    Returns:
-        The encoder on the CPU, in evaluation mode.
+    The generator, in evaluation mode, normalises its codes, so their lengths cannot be seen in an image. `checkpoint`
+    is a file that the training is kept in, from which a killed one goes on and ends with the same weights; the caller
+    removes it, and None keeps nothing. The encoder comes back on the CPU, in evaluation mode.
     """
     steps = max(1, config.images // config.batch)
     every = math.ceil(steps / _CHECKPOINTS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -71,11 +71,9 @@ def _with_minibatch_deviation(features: torch.Tensor, *, group: int = 4) -> torc
 class _Layer(nn.Module):
     """A convolution, a leaky rectifier and, in the generator (`even`), the pixel norm."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, kernel: int = 3, even: bool = False, doubled: bool = False
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, *, even: bool = False, **options: Any) -> None:
         super().__init__()
-        self.convolution = _EqualizedConv(inputs, outputs, kernel=kernel, gain=_RECTIFIED, doubled=doubled)
+        self.convolution = _EqualizedConv(inputs, outputs, gain=_RECTIFIED, **options)
         self.even = even
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -86,9 +84,7 @@ class _Layer(nn.Module):
 class Generator(nn.Module):
     """Latent codes to images, at any of its levels: 4 x 4 pixels at level 0, twice as many at each next one.
 
-    Args:
-        latent: length of a code; codes are normalised to unit root mean square, as on a sphere.
-        widths: channels at each level.
+    Codes have `latent` numbers, normalised to unit root mean square, as on a sphere; `widths` are the channels.
     """
 
     def __init__(self, *, latent: int = 128, widths: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ class GanConfig:
     drift: float = 1e-3  #: keeps the critic's answers to real images near 0; WGAN-GP only
     learning_rate: float = 1e-3  #: of both optimisers
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
-    average: float = 0.995  #: of the weights, a step: what is left of the old mean
+    average: float = 0.995  #: of the weights, what is left of the old mean a step
     chunks: int = 40  #: checkpoints, and rows of the log
     frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
     precision: str = "auto"  #: float32, bfloat16, or auto
@@ -92,8 +92,8 @@ class Grown:
 
     generator: Generator  #: with averaged weights
     critic: Critic  #: as it ended
-    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8: the same codes after every chunk, at the last size
-    log: list[dict[str, float]]  #: a row a chunk: images shown, level, alpha, the mean losses of both networks
+    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
+    log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
 
 
 def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> Grown:
@@ -136,8 +136,7 @@ def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, 
     The critic maps (N, 3, h, w) to (N,); shares (N,) in [0, 1] are those of the real image in each mixture.
     """
     mixed = torch.lerp(fake, real, shares.reshape(-1, *[1] * (real.ndim - 1))).detach().requires_grad_(True)
-    slope = _slopes(critic, mixed)
-    return (slope.norm(dim=1) - 1).square().mean()
+    return (_slopes(critic, mixed).norm(dim=1) - 1).square().mean()
 
 
 def _r1_penalty(critic: _Answers, real: torch.Tensor) -> torch.Tensor:
@@ -176,10 +175,8 @@ class _Run:
         critic = Critic(widths=config.widths).to(device)
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
-        optimisers = [
-            torch.optim.Adam(network.parameters(), lr=config.learning_rate, betas=(0.0, 0.99), fused=True)
-            for network in (critic, generator)
-        ]
+        options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
+        optimisers = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
         watched = torch.randn(config.frames, config.latent).to(device)
         return cls(config, generator, copy.deepcopy(generator), critic, optimisers, device, watched)
 
@@ -207,10 +204,8 @@ class _Run:
         scaled = F.interpolate(drawn, size=(config.size, config.size), mode="nearest")
         self.frames.append(as_pixels(scaled))
         critic, generator = np.mean(losses, axis=0)
-        self.log.append(
-            {"images": float(last), "level": float(level), "alpha": float(alpha), "critic": float(critic),
-             "generator": float(generator)}
-        )  # fmt: skip
+        row = {"images": last, "level": level, "alpha": alpha, "critic": critic, "generator": generator}
+        self.log.append({name: float(value) for name, value in row.items()})
 
     def _share_of_rate(self) -> float:
         left = 1 - self.step * self.config.batch / self.config.images

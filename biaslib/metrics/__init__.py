@@ -1,8 +1,9 @@
 """What is measured: arrays in, the same kind out; leading dimensions broadcast; undefined is NaN, never 0."""
 
-from biaslib.metrics.amplification import Amplification, Labels, bias_amplification, permutation_baseline
+from biaslib.metrics.amplification import Amplification, bias_amplification
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
+from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.metrics.localisation import dilate_to_area, relevance_mass_accuracy, relevance_rank_accuracy, upsample_maps
 from biaslib.metrics.perturbation import aopc, perturbation_curves
 from biaslib.metrics.precision import (

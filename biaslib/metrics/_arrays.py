@@ -53,6 +53,26 @@ def broadcast_shape(what: str, first: tuple[int, ...], second: tuple[int, ...]) 
         ) from error
 
 
+def checked_maps(maps: Any, what: str = "maps") -> np.ndarray:
+    """The maps (..., h, w) as NumPy; a BiaslibError where they are no numbers or have no pixel."""
+    values = to_numpy(maps)
+    if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiub":
+        found = f"{values.dtype} of shape {values.shape}"
+        raise BiaslibError(f"The {what} must be numbers (..., h, w) with at least one pixel, not {found}.")
+    return values
+
+
+def checked_masks(masks: Any) -> np.ndarray:
+    """The masks (..., h, w) as NumPy; a BiaslibError where they are not bool or have no pixel."""
+    values = to_numpy(masks)
+    if values.dtype != np.bool_ or values.ndim < 2 or values.size == 0:
+        raise BiaslibError(
+            f"The masks must be bool (..., h, w) with at least one pixel, not {values.dtype} of shape {values.shape}; "
+            "compare them with a threshold first."
+        )
+    return values
+
+
 def grid(maps: Any) -> str:
     """The size of maps (..., h, w) in words."""
     return " x ".join(map(str, np.shape(maps)[-2:]))

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, grid, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like, to_numpy
 
 
 def attention_iou(a: Array, b: Array) -> Array:
@@ -83,22 +83,10 @@ def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] =
 def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
     """The share of each coarser pixel that a region covers: bilinear with antialiasing, no threshold.
 
-    Args:
-        masks: (..., H, W) bool.
-        shape: the new (h, w).
-
-    Returns:
-        (..., h, w) float32 in [0, 1]. A region that is in the mask never vanishes.
-
-    Raises:
-        BiaslibError: for masks that are not bool, or are empty.
+    Masks (..., H, W) bool become (..., h, w) float32 in [0, 1], with (h, w) the new shape; others are a `BiaslibError`.
+    A region that is in the mask never vanishes.
     """
-    fine = to_numpy(masks)
-    if fine.dtype != np.bool_ or fine.ndim < 2 or fine.size == 0:
-        raise BiaslibError(
-            f"masks must be bool (N, H, W) with at least one pixel, not {fine.dtype} of shape {fine.shape}; "
-            "compare them with a threshold first."
-        )
+    fine = checked_masks(masks)
     if len(tuple(shape)) != 2 or min(shape) < 1:
         raise BiaslibError(f"The grid must have two sides of at least one cell, not {tuple(shape)}.")
     import torch  # here and not above, as it takes seconds and no other score needs it
@@ -116,12 +104,7 @@ def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
 
 def _shares(maps: AnyArray, which: str) -> np.ndarray:
     """Each map as one row of shares of its mass, (..., h * w) float64, NaN where it has none."""
-    values = to_numpy(maps)
-    if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiub":
-        raise BiaslibError(
-            f"The {which} maps must be numbers (..., h, w) with at least one pixel, "
-            f"not {values.dtype} of shape {values.shape}."
-        )
+    values = checked_maps(maps, f"{which} maps")
     rows = np.array(values.reshape(*values.shape[:-2], -1), np.float64, order="C")  # a copy: it is divided in place
     if (rows < 0).any():
         raise BiaslibError(f"The {which} maps hold negative values: attention is >= 0, so pool or clip them first.")

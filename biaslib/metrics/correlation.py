@@ -12,12 +12,8 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
 
     MCC = (n n11 - n1. n.1) / sqrt(n1. (n - n1.) n.1 (n - n.1)), in [-1, 1] (Matthews 1975; Chicco and Jurman 2020).
 
-    Args:
-        a: (..., N) of 0 and 1 or bool.
-        b: (..., N), broadcast against `a`.
-
-    Returns:
-        (...) float64. Undefined, NaN, where `a` or `b` has one value only (scikit-learn gives 0 there).
+    Both are (..., N) of 0 and 1 or bool, broadcast against each other; the result is (...) float64. Undefined, NaN,
+    where one of them has one value only (scikit-learn gives 0 there).
 
     Raises:
         BiaslibError: where the last axes differ in length or a value is neither 0 nor 1.

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, grid, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like
 
 
 def relevance_mass_accuracy(relevance: Array, mask: AnyArray) -> Array:
@@ -48,16 +48,8 @@ def relevance_rank_accuracy(relevance: Array, mask: AnyArray) -> Array:
 
     So a map that is the same everywhere scores the region's share of the image, as any order that knows nothing does.
 
-    Args:
-        relevance: maps (..., H, W), >= 0, on the grid of the mask; `upsample_maps` enlarges coarser ones.
-        mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
-
-    Returns:
-        (...) float64 in [0, 1]; NaN as for `relevance_mass_accuracy`: a map that is 0 everywhere ranks nothing, though
-        one that is 1 everywhere has a score.
-
-    Raises:
-        BiaslibError: as `relevance_mass_accuracy`.
+    What is given, returned and raised is as for `relevance_mass_accuracy`: NaN also for a map that is 0 everywhere,
+    which ranks nothing, though one that is 1 everywhere has a score.
 
     Example:
         >>> float(relevance_rank_accuracy(np.array([[3.0, 1.0, 1.0]]), np.array([[True, True, False]])))
@@ -72,19 +64,13 @@ def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
     A coarse map cannot meet a small object exactly, so the paper extends the small ones. The pixels nearest to the
     region (Euclidean distance) are added until the area is reached; among pixels as near, those nearest to the
     region's centre come first. All of the growth is in the image: a region that the border cuts off grows on the
-    sides that are left.
-
-    Args:
-        mask: (..., H, W) bool, True inside the region.
-        share: how much is added, in areas of the region, >= 0.
-
-    Returns:
-        (..., H, W) bool, with (1 + share) times the pixels (rounded), or all there are. An empty region stays empty.
+    sides that are left. Masks (..., H, W) bool, True inside the region, give masks with (1 + share) times the pixels
+    (rounded), or all there are; share >= 0. An empty region stays empty.
 
     Raises:
         BiaslibError: for a mask that is not bool or has no pixels, and for a negative share.
     """
-    fine = _checked_mask(to_numpy(mask))
+    fine = checked_masks(mask)
     if not 0 <= share < np.inf:
         raise BiaslibError(f"share must be a finite number >= 0 (0.5 adds half of the area), not {share}.")
     grown = fine.copy()
@@ -109,7 +95,7 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
     Raises:
         BiaslibError: for maps that are no numbers or have no cell, or that are larger than the image.
     """
-    coarse = _checked_maps(to_numpy(maps))
+    coarse = checked_maps(maps)
     if height < coarse.shape[-2] or width < coarse.shape[-1]:
         raise BiaslibError(
             f"Maps of {grid(coarse)} cannot be enlarged to {height} x {width}: "
@@ -142,7 +128,7 @@ def _rank(values: np.ndarray, region: np.ndarray) -> float:
 
 def _of_each_pair(score: Callable[[np.ndarray, np.ndarray], float], relevance: AnyArray, mask: AnyArray) -> np.ndarray:
     """The score of every map and region, (...), NaN where the map has no finite mass or the region no pixel."""
-    maps, regions = _checked_maps(to_numpy(relevance)), _checked_mask(to_numpy(mask))
+    maps, regions = checked_maps(relevance), checked_masks(mask)
     if maps.shape[-2:] != regions.shape[-2:]:
         raise BiaslibError(
             f"The maps are {grid(maps)} and the masks {grid(regions)}: enlarge the maps with upsample_maps, "
@@ -162,20 +148,3 @@ def _of_each_pair(score: Callable[[np.ndarray, np.ndarray], float], relevance: A
         if 0 < values.max() < np.inf and region.any():
             scores[place] = score(values, region)
     return scores
-
-
-def _checked_maps(maps: np.ndarray) -> np.ndarray:
-    if maps.ndim < 2 or maps.size == 0 or maps.dtype.kind not in "fiub":
-        raise BiaslibError(
-            f"Maps must be numbers (..., H, W) with at least one pixel, not {maps.dtype} of shape {maps.shape}."
-        )
-    return maps
-
-
-def _checked_mask(mask: np.ndarray) -> np.ndarray:
-    if mask.dtype != np.bool_ or mask.ndim < 2 or mask.size == 0:
-        raise BiaslibError(
-            f"A mask must be bool (..., H, W) with at least one pixel, not {mask.dtype} of shape {mask.shape}; "
-            "compare it with a threshold first."
-        )
-    return mask

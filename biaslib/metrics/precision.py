@@ -8,8 +8,8 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
-from biaslib.metrics.amplification.counting import count_sets
-from biaslib.metrics.amplification.labels import Labels
+from biaslib.metrics.counting import count_sets
+from biaslib.metrics.labels import Labels
 
 # pairs of an image and a set, each sorted once: about ten minutes
 _MOST_PAIRS = 5_000_000_000
@@ -52,12 +52,7 @@ class MeanPrecision:
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
     """mAP: the mean over attributes of the average precision (scikit-learn's, tied scores being one step).
 
-    Args:
-        labels: (N, A) bool, or 0 and 1.
-        scores: (N, A), larger for more likely.
-
-    Returns:
-        The values of the A attributes and their mean; NaN for an attribute that no image has.
+    Labels are (N, A) bool, or 0 and 1, scores (N, A), larger for more likely. An attribute that no image has is NaN.
 
     Raises:
         BiaslibError: for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
@@ -146,17 +141,8 @@ def calibrated_thresholds(labels: Array, scores: Array) -> Array:
 
     The threshold is one of the scores. Where tied scores make the labelled number impossible it gives the nearest
     number that is possible, and of two equally near the smaller. Without positives it is the largest score, so that
-    nothing is predicted; without negatives it is -inf, so that everything is.
-
-    Args:
-        labels: (N, A) bool, or 0 and 1.
-        scores: (N, A), larger for more likely: logits or probabilities.
-
-    Returns:
-        (A,) float64, in the units of the scores.
-
-    Raises:
-        BiaslibError: for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
+    nothing is predicted; without negatives it is -inf, so that everything is. Arguments and errors are as for
+    `mean_average_precision`; the thresholds are (A,) float64.
 
     Example:
         >>> calibrated_thresholds(np.array([[1], [0], [0]]), np.array([[0.4], [0.3], [0.1]])).tolist()
@@ -198,9 +184,8 @@ def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
         raise BiaslibError("labels must be 0 or 1 (or bool).")
     score = score.astype(np.float64)
     if (missing := np.isnan(score)).any():
-        raise BiaslibError(
-            f"{int(missing.sum())} of {score.size} scores are NaN, which have no rank: drop those images."
-        )
+        count = int(missing.sum())
+        raise BiaslibError(f"{count} of {score.size} scores are NaN, which have no rank: drop those images.")
     return truth.astype(bool), score
 
 

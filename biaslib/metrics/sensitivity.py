@@ -101,15 +101,11 @@ def classification_sensitivity(before: Array, after: Array, *, threshold: float 
 
     $$S(y \circ G, d) = \mathbb{E}_z\big[y(G(z + d)) - y(G(z))\big], \qquad y = [f \ge threshold]$$
 
-    Flips to either side cancel here; `flip_rates` tells them apart.
-
-    Args:
-        before: as for `score_sensitivity`.
-        after: too.
-        threshold: the least score that is a positive answer.
+    Flips to either side cancel here; `flip_rates` tells them apart. Scores, NaN and errors are as for
+    `score_sensitivity`; `threshold` is the least score that is a positive answer.
 
     Returns:
-        (...) within [-1, 1]; NaN and errors as for `score_sensitivity`.
+        (...) within [-1, 1].
 
     Example:
         >>> float(classification_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
@@ -125,12 +121,7 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     $$S_{0 \to 1} = \Pr\big[y(G(z + d)) = 1 \mid y(G(z)) = 0\big], \qquad
       S_{1 \to 0} = \Pr\big[y(G(z + d)) = 0 \mid y(G(z)) = 1\big]$$
 
-    (Denton et al. 2019, section 4.5, after eq. 6).
-
-    Args:
-        before: as for `score_sensitivity`.
-        after: too.
-        threshold: the least score that is a positive answer.
+    (Denton et al. 2019, section 4.5, after eq. 6). Arguments are as for `classification_sensitivity`.
 
     Returns:
         zero_to_one (...) and one_to_zero (...), each in [0, 1]; NaN where there was no such answer before.

@@ -10,23 +10,14 @@ from biaslib.metrics import Labels
 
 @dataclass(frozen=True)
 class Constrained:
-    """Predictions under constraints, and how far they were met.
+    """Predictions under constraints, and how far they were met."""
 
-    Attributes:
-        attributes: (N, A) bool, predicted.
-        groups: (N,) predicted.
-        wanted: (A, G) share of each group among the training images with the attribute.
-        reached: (A, G) the same among the predictions; NaN for an attribute that is never predicted.
-        met: (A,) bool: every share within the margin; an attribute that is never predicted breaks no constraint.
-        rounds: of the multipliers' updates, until all were met or at most as many as were allowed.
-    """
-
-    attributes: np.ndarray
-    groups: np.ndarray
-    wanted: np.ndarray
-    reached: np.ndarray
-    met: np.ndarray
-    rounds: int
+    attributes: np.ndarray  #: (N, A) bool, predicted
+    groups: np.ndarray  #: (N,) predicted
+    wanted: np.ndarray  #: (A, G) share of each group among the training images with the attribute
+    reached: np.ndarray  #: (A, G) the same among the predictions; NaN for an attribute that is never predicted
+    met: np.ndarray  #: (A,) bool, every share within the margin; what is never predicted breaks no constraint
+    rounds: int  #: of the multipliers' updates, until all were met or at most as many as were allowed
 
 
 _ROUNDS = 500  # at most
@@ -112,10 +103,9 @@ def _checked(attribute_scores: np.ndarray, group_scores: np.ndarray, train: Labe
         )
     if not (np.isfinite(scores).all() and np.isfinite(by_group).all()):
         raise BiaslibError("scores must be finite: give log-odds, not probabilities' logarithms of 0.")
-    if train.attributes.shape[1] != scores.shape[1]:
-        raise BiaslibError(
-            f"{scores.shape[1]} scored attributes but {train.attributes.shape[1]} in the training labels."
-        )
+    scored, trained = scores.shape[1], train.attributes.shape[1]
+    if scored != trained:
+        raise BiaslibError(f"{scored} scored attributes but {trained} in the training labels.")
     if train.groups.max() >= by_group.shape[1]:
         raise BiaslibError(
             f"the training labels have group {int(train.groups.max())}, but only groups 0 to {by_group.shape[1] - 1} "
@@ -123,7 +113,5 @@ def _checked(attribute_scores: np.ndarray, group_scores: np.ndarray, train: Labe
         )
     never = np.flatnonzero(~train.attributes.any(axis=0))
     if len(never):
-        raise BiaslibError(
-            f"no training image has attribute {int(never[0])}, so it has no ratio to keep: leave it out."
-        )
+        raise BiaslibError(f"no training image has attribute {never[0]}, so it has no ratio to keep: leave it out.")
     return scores, by_group

@@ -100,10 +100,8 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     attributes, groups = _checked(attributes, groups)
     if not 1 <= size <= len(groups):
         raise BiaslibError(f"size is the number of rows to keep and must be 1 to {len(groups)}, not {size}.")
-    if not attributes.any(axis=0).all():
-        raise BiaslibError(
-            f"attribute {int((~attributes.any(axis=0)).argmax())} has no image at all: leave the attribute out."
-        )
+    if not (has := attributes.any(axis=0)).all():
+        raise BiaslibError(f"attribute {has.argmin()} has no image at all: leave the attribute out.")
     rng = np.random.default_rng(seed)
     # rows of the same labels are as good as each other: kinds of rows, group by group, in a random order
     groups = rng.permutation(groups.max() + 1)[groups]
@@ -120,19 +118,12 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
 
 @dataclass(frozen=True, kw_only=True)
 class Subset:
-    """The rows with one value of an attribute, with a chosen correlation of two attributes, or both.
+    """The rows with one value of an attribute, with a chosen correlation of two attributes, or both."""
 
-    Attributes:
-        only: an attribute and its value; None: either.
-        correlation: two attributes and their MCC, reached by `subsample_to_mcc`; None: as it is.
-        kept: how many rows are left where a correlation is asked for; None: as many as can be.
-        seed: of the choice.
-    """
-
-    only: tuple[str, bool] | None = None
-    correlation: tuple[str, str, float] | None = None
-    kept: int | None = None
-    seed: int = 0
+    only: tuple[str, bool] | None = None  #: an attribute and its value, if any
+    correlation: tuple[str, str, float] | None = None  #: two attributes and their MCC, if any
+    kept: int | None = None  #: how many rows are left where a correlation is asked for, else as many as can be
+    seed: int = 0  #: of the choice
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
         """Positions, increasing; raises where no row is left, and as `subsample_to_mcc` does."""
@@ -150,21 +141,13 @@ class Subset:
 
 @dataclass(frozen=True, kw_only=True)
 class Resampled:
-    """Rows drawn again or left out, so that attributes and group come together as if by chance.
+    """Rows drawn again or left out, so that attributes and group come together as if by chance."""
 
-    Attributes:
-        attributes: columns of 0 and 1.
-        group: the column of the group.
-        eps: how balanced oversampling makes each attribute; None: data repair in its place.
-        kept: share of the rows that data repair keeps.
-        seed: of the choice.
-    """
-
-    attributes: tuple[str, ...]
-    group: str
-    eps: float | None = None
-    kept: float = 0.5
-    seed: int = 0
+    attributes: tuple[str, ...]  #: columns of 0 and 1
+    group: str  #: the column of the group
+    eps: float | None = None  #: how balanced oversampling makes each attribute; None for data repair in its place
+    kept: float = 0.5  #: share of the rows that data repair keeps
+    seed: int = 0  #: of the choice
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
         """Positions, with repetitions where oversampled."""

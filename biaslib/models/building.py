@@ -108,9 +108,11 @@ def to_tensor(
     if isinstance(pixels, torch.Tensor) and pixels.ndim == 4:
         pixels = pixels.to(device)
         if pixels.dtype == torch.uint8 and pixels.shape[3] == 3:
+            from torchvision.transforms.v2.functional import normalize, to_dtype  # takes a second to import
+
             values = (IMAGENET_MEAN, IMAGENET_STD) if model is None else normalisation(model)
-            mean, std = (torch.tensor(each, device=pixels.device).view(3, 1, 1) * 255 for each in values)
-            return pixels.permute(0, 3, 1, 2).float().contiguous().sub_(mean).div_(std)
+            mean, std = ((torch.tensor(each) * 255).tolist() for each in values)  # of pixels that are not scaled to 1
+            return normalize(to_dtype(pixels.permute(0, 3, 1, 2).contiguous()), mean, std, inplace=True)
         if pixels.is_floating_point() and pixels.shape[1] == 3:
             return pixels.float()
     kind = f"{images.dtype} of shape {tuple(images.shape)}" if hasattr(images, "shape") else type(images).__name__
@@ -134,12 +136,8 @@ def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> 
     import timm  # takes as long to import as torch, and the small model does without
 
     if not timm.is_model(architecture):
-        near = difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)
-        hint = (
-            f"did you mean {' or '.join(map(repr, near))}?"
-            if near
-            else "take 'small', 'lenet5' or a name that timm lists."
-        )
+        near = " or ".join(map(repr, difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)))
+        hint = f"did you mean {near}?" if near else "take 'small', 'lenet5' or a name that timm lists."
         raise BiaslibError(f"There is no architecture {architecture!r}: {hint}")
     pretrained = weights == "imagenet"
     try:

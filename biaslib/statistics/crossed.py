@@ -39,13 +39,8 @@ def components(values: np.ndarray) -> Components:
       \sigma^2_{images} = \frac{MS_{images} - MS_{rest}}{M}, \quad \sigma^2_{rest} = MS_{rest}$$
 
     with the mean squares of a two-way analysis of variance (Searle, Casella and McCulloch 1992, section 4.5); a
-    component that would be negative is 0.
-
-    Args:
-        values: (M, N); images with a NaN are left out and counted.
-
-    Raises:
-        BiaslibError: for another shape.
+    component that would be negative is 0. Values are (M, N), another shape is a `BiaslibError`; images with a NaN are
+    left out and counted.
     """
     table = _checked(values)
     defined = ~np.isnan(table).any(axis=0)
@@ -122,12 +117,8 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     variances of the models and Satterthwaite's degrees of freedom. Where the part of the images would be negative it is
     left out, and the test is Welch's over models.
 
-    Each mean is that of the values that are there; with missing values, which may differ between models, the variance
-    is an approximation.
-
-    Args:
-        a: (M_a, N), models by images; NaN is left out.
-        b: (M_b, N), other models on the same images.
+    `a` is (M_a, N), models by images, and `b` (M_b, N), other models on the same images. Each mean is that of the
+    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation.
 
     Returns:
         Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
@@ -172,12 +163,8 @@ def crossed_ratio(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> Inte
     """Bootstrap interval (95 %) of mean(top) / mean(bottom) for the same models, measured on two sets of images.
 
     Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the
-    lower mean counts too. Deviations are widened for few models, as in `crossed_interval`.
-
-    Args:
-        top: (M, N).
-        bottom: (M, K), of the same models; no value of either is NaN.
-        seed: of the resampling.
+    lower mean counts too. Deviations are widened for few models, as in `crossed_interval`. `top` is (M, N) and `bottom`
+    (M, K), of the same models; no value of either is NaN.
 
     Returns:
         Interval over M N values. NaN where the interval of mean(bottom) holds 0: a share of nothing is undefined.

@@ -43,16 +43,10 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
 
 
 def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which models an auditor would report: those beyond the limit on the side where a biased model is expected.
+    """Which models an auditor would report: those beyond the `prediction_limit` of the reference on the expected side.
 
-    Args:
-        values: (M,) one number for each audited model.
-        reference: (m,) the same number of each reference model.
-        side: where a biased model is expected.
-        confidence: of `prediction_limit`.
-
-    Returns:
-        (M,) bool; a model without a value is not reported, and neither is any where the limit is undefined.
+    Of (M,) values of audited models and (m,) of reference models, (M,) bool; a model without a value is not reported,
+    and neither is any where the limit is undefined.
     """
     bound = prediction_limit(reference, side=side, confidence=confidence)
     audited = np.asarray(values, dtype=float)
@@ -65,10 +59,7 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
     degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
 
-    Args:
-        values: (k,) the number of each audited model, judged together; NaN is left out.
-        reference: (m,) the same number of each reference model; NaN is left out.
-        side: where a biased model is expected.
+    Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out.
 
     Returns:
         In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give

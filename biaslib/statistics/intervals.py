@@ -166,9 +166,8 @@ def welch(a: ArrayLike, b: ArrayLike) -> Comparison:
         found = scipy.stats.ttest_ind(first, second, equal_var=False)
     low, high = found.confidence_interval(0.95)
     pooled = np.sqrt(((n[0] - 1) * first.var(ddof=1) + (n[1] - 1) * second.var(ddof=1)) / (sum(n) - 2))
-    return Comparison(
-        difference, float(low), float(high), difference / pooled, float(found.statistic), float(found.pvalue), n
-    )
+    statistic, p = float(found.statistic), float(found.pvalue)
+    return Comparison(difference, float(low), float(high), difference / pooled, statistic, p, n)
 
 
 def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
@@ -184,9 +183,7 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     therefore leave zero out where p is not small. The effect size is the mean in standard deviations of the differences
     (Cohen's d_z); the statistic is the mean.
 
-    Args:
-        differences: (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out.
-        seed: of the draws.
+    Differences are (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out.
 
     Returns:
         Comparison with n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for
@@ -245,10 +242,7 @@ def percentile_ends(draws: np.ndarray, tail: float = 0.025) -> tuple[float, floa
 def widened(
     means: np.ndarray, estimate: float, size: int, confidence: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """The ends of a percentile interval of bootstrap means, with deviations from the estimate widened as in `interval`.
-
-    `size` is how many units were drawn first, >= 2, and `bounds` is the range of the quantity.
-    """
+    """The ends of a percentile interval of bootstrap means, widened as in `interval` for `size` >= 2 units."""
     tail = (1 - confidence) / 2
     widening = np.sqrt(size / (size - 1)) * scipy.stats.t.ppf(1 - tail, size - 1) / scipy.stats.norm.ppf(1 - tail)
     low, high = np.clip(estimate + widening * (np.array(percentile_ends(means, tail)) - estimate), *bounds)

@@ -19,11 +19,7 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
 
     The interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
     `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of
-    which one is always right and the other never have no variance at all.
-
-    Args:
-        a: (N,) bool.
-        b: (M,) bool.
+    which one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool.
 
     Returns:
         Comparison with a 95 % interval: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
@@ -71,16 +67,8 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
 
     where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
     of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
-    often.
-
-    Args:
-        hits_a: (...) how many of the first group are hits, in 0 ... n_a.
-        n_a: size of the first group, >= 1.
-        hits_b: (...) as `hits_a`, for the second group; both are broadcast.
-        n_b: size of the second group, >= 1.
-
-    Returns:
-        (...) in [0, 1]; 1 where all are hits or none is: nothing differs.
+    often. The hits (...) are how many of each group's images, at least one, are hits; both are broadcast. It is 1 where
+    all are hits or none is: nothing differs.
 
     Raises:
         BiaslibError: for a group without images, or more hits than images.

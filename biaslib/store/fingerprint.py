@@ -84,10 +84,7 @@ def of_code(function: Callable[..., Any]) -> str:
 
 
 def of_modules(names: Iterable[str], *, without: Iterable[str] = ()) -> str:
-    """Hash of the source of these modules and of all package modules that they import, directly or not.
-
-    Modules in `without`, and what only they import, do not count.
-    """
+    """Hash of these modules and of all they import, directly or not, but for `without` and what only it imports."""
     left_out = {_module_path(name) for name in without}
     paths = set().union(*(_closure(_module_path(name), left_out) for name in names))
     return of_value(sorted(_module_hash(path) for path in paths))

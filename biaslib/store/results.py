@@ -209,13 +209,8 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
     with replacing(entry) as folder:
         folder.mkdir()
         data = _write_result(folder, result)
-        record = {
-            "file": data.name,
-            "sha256": files.sha256(data),
-            "created": provenance.now(),
-            "seconds": round(seconds, 3),
-            "config": repr(config)[:2000],
-        }
+        record: dict[str, Any] = {"file": data.name, "sha256": files.sha256(data), "created": provenance.now()}
+        record |= {"seconds": round(seconds, 3), "config": repr(config)[:2000]}
         (folder / "record.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

@@ -26,52 +26,35 @@ _AUGMENTATIONS: Final = ("flip", "crop")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How a classifier is trained; equal configurations and data give equal weights on one machine.
+    """How a classifier is trained; equal configurations and data give equal weights on one machine."""
 
-    Attributes:
-        architecture: a name that `models.build` knows; with ImageNet's weights it gets their tag (`models.pinned`).
-        outputs: classes for cross-entropy, attributes for the binary loss.
-        hidden: width of a hidden layer before the last one, or None.
-        weights: None, "imagenet", a local file or folder, see `models.build`.
-        frozen: how many of the first convolutions, with everything between them, keep the weights they start with, and
-            their normalisations the statistics.
-        loss: "cross_entropy" (one class an image) or "binary" (one yes or no an attribute).
-        balanced: weigh classes inversely to their frequency; for the binary loss, weigh the positive images of each
-            attribute by (1 - p) / p.
-        epochs: passes over the training images.
-        batch: images a step.
-        optimiser: one of adamw, adam, sgd, rmsprop.
-        learning_rate: its peak.
-        weight_decay: of the optimiser.
-        momentum: of sgd and rmsprop.
-        schedule: one_cycle, cosine or constant.
-        augmentation: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3).
-        precision: float32, bfloat16 for the forward pass, or auto: bfloat16 where the machine computes with it and the
-            network gains by it, which on a CPU those with depthwise convolutions do not.
-        keep: "last" epoch, or the "best" on the validation loss.
-        patience: stop after so many epochs without a better validation loss; None never stops.
-        seed: of initial weights, order, augmentation and dropout.
-    """
-
-    architecture: str = "small"
-    outputs: int = 2
-    hidden: int | None = None
-    weights: str | None = None
+    architecture: str = (
+        "small"  #: a name that `models.build` knows; with ImageNet's weights it gets their tag (`pinned`)
+    )
+    outputs: int = 2  #: classes for cross-entropy, attributes for the binary loss
+    hidden: int | None = None  #: width of a hidden layer before the last one
+    weights: str | None = None  #: None, "imagenet", a local file or folder, see `models.build`
+    #: how many of the first convolutions, with everything between them, keep the weights they start with, and their
+    #: normalisations the statistics
     frozen: int = 0
-    loss: str = "cross_entropy"
+    loss: str = "cross_entropy"  #: (one class an image) or "binary" (one yes or no an attribute)
+    #: weigh classes inversely to their frequency; for the binary loss, each attribute's positive images by (1 - p) / p
     balanced: bool = True
-    epochs: int = 6
-    batch: int = 64
-    optimiser: str = "adamw"
-    learning_rate: float = 4e-3
-    weight_decay: float = 1e-4
-    momentum: float = 0.9
-    schedule: str = "one_cycle"
+    epochs: int = 6  #: passes over the training images
+    batch: int = 64  #: images a step
+    optimiser: str = "adamw"  #: or adam, sgd, rmsprop
+    learning_rate: float = 4e-3  #: its peak
+    weight_decay: float = 1e-4  #: of the optimiser
+    momentum: float = 0.9  #: of sgd and rmsprop
+    schedule: str = "one_cycle"  #: or cosine, constant
+    #: any of flip (mirror at random) and crop (random area of 70-100 %, aspect 3/4-4/3)
     augmentation: tuple[str, ...] = ("flip",)
+    #: float32, bfloat16 for the forward pass, or auto, bfloat16 where the machine computes with it and the network
+    #: gains by it, which on a CPU those with depthwise convolutions do not
     precision: str = "auto"
-    keep: str = "last"
-    patience: int | None = None
-    seed: int = 0
+    keep: str = "last"  #: epoch, or the "best" on the validation loss
+    patience: int | None = None  #: stop after so many epochs without a better validation loss; None never stops
+    seed: int = 0  #: of initial weights, order, augmentation and dropout
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))

@@ -54,8 +54,8 @@ WRONG = [
 SAID = [
     ("biaslib/datasets/published.py", "all 40 attributes, so they are models of 40"),
     ("biaslib/metrics/precision.py", "takes the thresholds on the test labels"),
-    ("biaslib/metrics/amplification/scores.py", "the released code leaves them out of it"),
-    ("biaslib/metrics/amplification/scores.py", "divides by the number of group columns"),
+    ("biaslib/metrics/amplification.py", "the released code leaves them out of it"),
+    ("biaslib/metrics/amplification.py", "divides by the number of group columns"),
     ("notebooks/co_location.md", "the released ones answer all 40 attributes"),
     ("notebooks/heatmap_scores.md", "scores and the paper's are on different grids"),
     ("notebooks/attention_iou.md", "heatmap* scores keeps the default"),

@@ -41,12 +41,12 @@ def literate(project):
 def copied(project, text):
     file = write_notebook(project, "one")
     file.write_text(file.read_text().replace("A first paragraph.", text))
-    return "\n".join(cell.source for cell in lab.copy_of(project, "one").cells if cell.cell_type == "markdown")
+    return "\n".join(cell.source for cell in lab._copy_of(project, "one").cells if cell.cell_type == "markdown")
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_copy_holds_no_directive_and_no_role_and_all_of_the_code(name):
-    source, copy = execution.read(Project(ROOT), name), lab.copy_of(Project(ROOT), name)
+    source, copy = execution.read(Project(ROOT), name), lab._copy_of(Project(ROOT), name)
     text = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
     assert re.findall(r"\{[\w:-]+\}`|^(?:```|:::)\{.*|^:\w+:.*|\)=$", text, re.MULTILINE) == []
     codes = [[cell.source for cell in book.cells if cell.cell_type == "code"] for book in (source, copy)]
@@ -55,7 +55,7 @@ def test_a_copy_holds_no_directive_and_no_role_and_all_of_the_code(name):
 
 def test_what_a_page_hides_is_folded(literate):
     write_notebook(literate, "one", ":tags: [hide-input]\n\nprint(n)", "print(2 * n)")
-    cells = [cell for cell in lab.copy_of(literate, "one").cells if cell.cell_type == "code"]
+    cells = [cell for cell in lab._copy_of(literate, "one").cells if cell.cell_type == "code"]
     assert [cell.metadata["jupyter"]["source_hidden"] for cell in cells] == [False, True, False]
 
 
@@ -72,18 +72,18 @@ def test_numbers_in_the_text_are_those_of_the_page_as_last_built(literate):
     file = write_notebook(literate, "one", "from biaslib import figures\nfigures.glue_number('many', n)")
     file.write_text(file.read_text().replace("A first paragraph.", sentence))
     execution.run(literate, "one", literate.executed / "one.ipynb")
-    assert "Of 3 birds …." in lab.copy_of(literate, "one").cells[0].source
+    assert "Of 3 birds …." in lab._copy_of(literate, "one").cells[0].source
 
 
 def test_a_copy_that_a_reader_has_changed_stays(literate):
     write_notebook(literate, "mine", "print(n)")
     write_notebook(literate, "ours", "print(n)")
-    folder = lab.write(literate)
+    folder = lab._write(literate)
     changed = nbformat.read(folder / "mine.ipynb", as_version=4)
     changed.cells[-1].source = "print('changed')"
     nbformat.write(changed, folder / "mine.ipynb")
     for name in ("mine", "ours"):
         write_notebook(literate, name, "print(n + 1)")
-    lab.write(literate)
+    lab._write(literate)
     assert "print('changed')" in (folder / "mine.ipynb").read_text()
     assert "print(n + 1)" in (folder / "ours.ipynb").read_text()

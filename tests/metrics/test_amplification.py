@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import Labels, bias_amplification, permutation_baseline
-from biaslib.metrics.amplification import counting
+from biaslib.metrics import Labels, bias_amplification, counting, permutation_baseline
 
 KINDS = ("undirected", "group_to_attribute", "attribute_to_group")
 

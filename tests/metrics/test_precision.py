@@ -9,8 +9,13 @@ from hypothesis import given
 from sklearn.metrics import average_precision_score
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import bias_amplification, calibrated_thresholds, mean_average_precision, set_average_precision
-from biaslib.metrics.amplification import Labels
+from biaslib.metrics import (
+    Labels,
+    bias_amplification,
+    calibrated_thresholds,
+    mean_average_precision,
+    set_average_precision,
+)
 
 TRUTH = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], bool)
 

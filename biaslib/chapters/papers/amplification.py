@@ -19,8 +19,8 @@ from biaslib.chapters.papers import scenes
 from biaslib.datasets import celeba, published, registry
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.metrics import mean_average_precision
-from biaslib.metrics.amplification import Labels, bias_amplification
-from biaslib.metrics.amplification.scores import Kind
+from biaslib.metrics.amplification import Kind, bias_amplification
+from biaslib.metrics.labels import Labels
 from biaslib.statistics import holm, interval
 from biaslib.store import parallel
 

@@ -9,8 +9,8 @@ import scipy.stats
 from biaslib.datasets import coco_imsitu
 from biaslib.datasets.captions import UNNAMED
 from biaslib.metrics import group_accuracy
-from biaslib.metrics.amplification import Labels, bias_amplification
-from biaslib.metrics.amplification.scores import Kind
+from biaslib.metrics.amplification import Kind, bias_amplification
+from biaslib.metrics.labels import Labels
 from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.intervals import percentile_ends
 

@@ -11,8 +11,7 @@ import scipy.stats
 from biaslib.book import project
 from biaslib.chapters.papers import amplification, reported, scenes
 from biaslib.datasets import celeba, coco_imsitu
-from biaslib.metrics.amplification import bias_amplification
-from biaslib.metrics.amplification.scores import Kind
+from biaslib.metrics.amplification import Kind, bias_amplification
 from tests import layouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")

@@ -59,11 +59,7 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     permute each attribute for itself (`together=False`) among the images that agree in it: every attribute keeps its
     rates of misses and false alarms, and errors about different attributes become independent, too.
 
-    Args:
-        test: labels of the test images.
-        predicted: what the model says of them, in their order; a BiaslibError where their number is another.
-        rng: draws the permutations.
-        together: permute all attributes of an image at once.
+    `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
     if len(predicted) != len(test):
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
@@ -81,43 +77,6 @@ def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray
     source = np.empty(len(strata), np.intp)
     source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
     return source
-
-
-def check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
-    """The number of groups, where the three fit together and every group and attribute occurs in train and test."""
-    if len(predicted) != len(test):
-        raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
-    widths = [labels.attributes.shape[1] for labels in (train, test, predicted)]
-    if len(set(widths)) > 1:
-        raise BiaslibError(
-            f"train, test and predicted have {widths[0]}, {widths[1]} and {widths[2]} attributes: "
-            "give the same columns in the same order."
-        )
-    if n_groups is None:
-        n_groups = 1 + int(max(train.groups.max(), test.groups.max()))
-    if n_groups < 2:
-        raise BiaslibError("There is one group only: amplification compares two groups or more.")
-    for what, labels in (("train", train), ("test", test), ("predicted", predicted)):
-        if labels.groups.max() >= n_groups:
-            raise BiaslibError(
-                f"{what} has the group {labels.groups.max()}, but there are {n_groups} groups, 0 to {n_groups - 1}: "
-                "number them from 0 or give a larger n_groups."
-            )
-    for what, labels in (("train", train), ("test", test)):
-        missing = np.setdiff1d(np.arange(n_groups), labels.groups)
-        if len(missing):
-            raise BiaslibError(
-                f"Group {missing[0]} of {n_groups} has no image in {what}, so nothing can be said of it: "
-                "leave it out and number the others from 0."
-            )
-        absent = np.flatnonzero(~labels.attributes.any(axis=0))
-        if len(absent):
-            name = repr(labels.names[absent[0]]) if labels.names else absent[0]
-            raise BiaslibError(
-                f"Attribute {name} never occurs in {what}, so no change of it can be measured: "
-                "drop its column from train, test and predicted."
-            )
-    return n_groups
 
 
 def _binary(values: np.ndarray) -> np.ndarray:

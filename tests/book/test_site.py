@@ -1,6 +1,6 @@
 import pytest
 
-from biaslib.book.docstrings import readable
+from biaslib.book import site
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from biaslib.book.docstrings import readable
     ],
 )
 def test_formulas_and_bars_read_as_they_are_meant(written, read):
-    assert readable(written) == read
+    assert site._readable(written) == read

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics.amplification.labels import Labels
+from biaslib.metrics.labels import Labels
 
 _Method = Literal["table", "levels"]
 

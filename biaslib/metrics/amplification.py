@@ -1,4 +1,4 @@
-"""From counts to amplification: the change of every cell (group, set), its mean and its variance."""
+"""Multi-attribute bias amplification (Zhao, Andrews and Xiang 2023): does a model exaggerate what it was shown?"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics.amplification.counting import SetCounts, count_sets
-from biaslib.metrics.amplification.labels import Labels, check_comparable
+from biaslib.metrics.counting import SetCounts, count_sets
+from biaslib.metrics.labels import Labels
 
 Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
 _Sets = Literal["all", "observed"]
@@ -196,7 +196,7 @@ def bias_amplification(
         0.16666666666666666
     """
     _check_options(kind=kind, sets=sets, reference=reference, threshold=threshold, independent=independent)
-    n_groups = check_comparable(train, test, predicted, n_groups)
+    n_groups = _check_comparable(train, test, predicted, n_groups)
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
     if not 1 <= min_size <= largest:
@@ -220,6 +220,43 @@ def _check_options(**chosen: str) -> None:
     for name, value in chosen.items():
         if value not in get_args(known[name]):
             raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known[name])))}, not {value!r}.")
+
+
+def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
+    """The number of groups, where the three fit together and every group and attribute occurs in train and test."""
+    if len(predicted) != len(test):
+        raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
+    widths = [labels.attributes.shape[1] for labels in (train, test, predicted)]
+    if len(set(widths)) > 1:
+        raise BiaslibError(
+            f"train, test and predicted have {widths[0]}, {widths[1]} and {widths[2]} attributes: "
+            "give the same columns in the same order."
+        )
+    if n_groups is None:
+        n_groups = 1 + int(max(train.groups.max(), test.groups.max()))
+    if n_groups < 2:
+        raise BiaslibError("There is one group only: amplification compares two groups or more.")
+    for what, labels in (("train", train), ("test", test), ("predicted", predicted)):
+        if labels.groups.max() >= n_groups:
+            raise BiaslibError(
+                f"{what} has the group {labels.groups.max()}, but there are {n_groups} groups, 0 to {n_groups - 1}: "
+                "number them from 0 or give a larger n_groups."
+            )
+    for what, labels in (("train", train), ("test", test)):
+        missing = np.setdiff1d(np.arange(n_groups), labels.groups)
+        if len(missing):
+            raise BiaslibError(
+                f"Group {missing[0]} of {n_groups} has no image in {what}, so nothing can be said of it: "
+                "leave it out and number the others from 0."
+            )
+        absent = np.flatnonzero(~labels.attributes.any(axis=0))
+        if len(absent):
+            name = repr(labels.names[absent[0]]) if labels.names else absent[0]
+            raise BiaslibError(
+                f"Attribute {name} never occurs in {what}, so no change of it can be measured: "
+                "drop its column from train, test and predicted."
+            )
+    return n_groups
 
 
 def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:
