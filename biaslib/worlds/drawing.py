@@ -57,6 +57,12 @@ def mix(a: Number, b: Number, share: Number) -> Field:
     return np.asarray(a + share * (b - a))
 
 
+def turned(x: Field, y: Field, angle: Number) -> tuple[Field, Field]:
+    """Coordinates in a frame that is turned clockwise on the screen by an angle in radians."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    return x * cos + y * sin, y * cos - x * sin
+
+
 def ramp(value: Field, low: Number, high: Number) -> Field:
     """0 up to `low`, 1 from `high` on, and a smooth step between (low > high turns it round)."""
     t = np.clip((value - low) / (high - low), 0.0, 1.0)
@@ -72,10 +78,8 @@ class Frame:
 
     def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
         """An ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
-        cos, sin = np.cos(angle), np.sin(angle)
-        dx, dy = self.u - centre[0], self.v - centre[1]
-        u = (dx * cos + dy * sin) / radii[0]
-        v = (dy * cos - dx * sin) / radii[1]
+        u, v = turned(self.u - centre[0], self.v - centre[1], angle)
+        u, v = u / radii[0], v / radii[1]
         k = np.sqrt(u * u + v * v)
         u /= radii[0]
         v /= radii[1]
@@ -152,6 +156,13 @@ def uniform(seeds: np.ndarray, stream: int, count: int) -> np.ndarray:
     steps = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x85EBCA6B)
     bits = _scramble(start[:, None] ^ _scramble(steps)[None, :])
     return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def number_of(cells: Field, chance: np.ndarray) -> Field:
+    """The random number of the whole cell that each pixel is in, (n, H, W): `chance` (n, k) holds those of k cells."""
+    index = np.floor(cells).astype(np.intp).reshape(len(cells), -1)
+    index = np.broadcast_to(index, (len(chance), index.shape[1]))
+    return np.take_along_axis(chance, index, axis=1).reshape(len(chance), *cells.shape[1:])
 
 
 def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:

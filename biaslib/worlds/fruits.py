@@ -8,7 +8,7 @@ import pandas as pd
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch
+from biaslib.worlds.sketch import Place, Sketch, Surface
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
@@ -80,7 +80,7 @@ class Fruits(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        canvas = np.ascontiguousarray(behind_fruits(table, x, y).transpose(0, 2, 3, 1))
+        canvas = np.ascontiguousarray(behind_fruits(Surface(table, x, y)).transpose(0, 2, 3, 1))
         _lay_fruits(table, canvas, region_index, size)
         return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 

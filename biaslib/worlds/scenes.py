@@ -10,8 +10,8 @@ import pandas as pd
 from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch
+from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, to_uint8, uniform
+from biaslib.worlds.sketch import Place, Sketch, Surface
 from biaslib.worlds.things import THINGS
 
 _Dial = Literal["strength", "singles", "pairs", "triples"]
@@ -172,9 +172,8 @@ class Scenes(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        canvas = np.empty((len(region_index), size, size, 3), np.float32)
-        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS):
-            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
+        tops = Surface({"scene_seed": table["table_seed"], "tone": table["table_tone"]}, x, y)
+        canvas = np.ascontiguousarray(tops.drawn(table["table_top"], TABLE_TOPS).transpose(0, 2, 3, 1))
         places, robot = _layout(table["layout_seed"], table["robot_size"])
         for name, (draw, scale) in THINGS.items():
             rows = np.flatnonzero(table[name])
