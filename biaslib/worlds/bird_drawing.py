@@ -17,6 +17,7 @@ from biaslib.worlds.drawing import (
     paint,
     ramp,
     rgb,
+    turned,
     uniform,
 )
 
@@ -45,11 +46,9 @@ class _Bird(Frame):
         f = {name: column(values) for name, values in factors.items()}
         self.water = f["waterbird"] > 0.5
         self.neck, self.bill, self.plump, self.tail = f["neck"], f["bill"], f["plump"], f["tail"]
-        angle = 0.2 * f["tilt"]
         across = (x - f["x"]) * ((2.0 * f["facing"] - 1.0) / f["scale"])
         down = (y - f["y"]) / f["scale"]
-        self.u = across * np.cos(angle) + down * np.sin(angle)
-        self.v = down * np.cos(angle) - across * np.sin(angle)
+        self.u, self.v = turned(across, down, 0.2 * f["tilt"])
         self.pixel = 1.0 / (x.shape[-1] * f["scale"])
 
     def pick(self, water: Field | float, land: Field | float) -> Field:

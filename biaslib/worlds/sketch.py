@@ -13,7 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslib.worlds import drawing
-from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, rows_of_each, uniform
+from biaslib.worlds.drawing import (
+    Field,
+    Frame,
+    Number,
+    column,
+    coverage,
+    grid,
+    paint,
+    rgb,
+    rows_of_each,
+    turned,
+    uniform,
+)
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -56,9 +68,7 @@ class Sketch(Frame):
         scale = column(place.scale)
         dx = (self._columns + np.float32(0.5) - middle[0][:, None]).astype(np.float32)[:, None, :] / (size * scale)
         dy = (self._rows + np.float32(0.5) - middle[1][:, None]).astype(np.float32)[:, :, None] / (size * scale)
-        cos, sin = np.cos(column(place.angle)), np.sin(column(place.angle))
-        self.u = dx * cos + dy * sin
-        self.v = dy * cos - dx * sin
+        self.u, self.v = turned(dx, dy, column(place.angle))
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
         # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
@@ -251,9 +261,8 @@ class Sheet(Frame):
         """Finds the face's coordinates from the columns `x`, `y`, `scale` and `roll` (middle, unit, turn)."""
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
-        dx, dy = (x - column(table["x"])) / unit, (y - column(table["y"])) / unit
-        cos, sin = np.cos(angle), np.sin(angle)
-        return cls(table, 1.0 / (size * unit), dx * cos + dy * sin, dy * cos - dx * sin, canvas, region_index)
+        u, v = turned((x - column(table["x"])) / unit, (y - column(table["y"])) / unit, angle)
+        return cls(table, 1.0 / (size * unit), u, v, canvas, region_index)
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
