@@ -81,43 +81,30 @@ def run(
         versions, recorded.
 
     Raises:
-        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the
-            notebook, a value of the wrong type, or a cell that stopped with such an error.
+        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the notebook, a
+            value of the wrong type, or a cell that stopped with such an error.
         PageError: where a cell stopped with any other error, or the kernel was killed.
     """
-    import papermill
-    from nbclient.exceptions import DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
-
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source = read(project, notebook)
     defaults = params.declared(source, name=notebook)
-    given = params.checked(
-        {**params.of_preset(project, preset, notebook), **(parameters or {})}, defaults, name=notebook
-    )
+    wanted = {**params.of_preset(project, preset, notebook), **(parameters or {})}
+    given = params.checked(wanted, defaults, name=notebook)
     changed = {name: value for name, value in given.items() if value != defaults[name]}
     commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
-        try:
-            with _event_loop():
-                executed = papermill.execute_notebook(
-                    copy.deepcopy(source),
-                    str(partial),
-                    changed,
-                    kernel_name="python3",
-                    language="python",
-                    progress_bar=False,
-                    on_cell_executed=lambda **_: on_cell() if on_cell else None,
-                    kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
-                    # papermill's own cwd would move this whole process, which other pages share
-                    resources={"metadata": {"path": str(project.notebooks)}},
-                )
-        except PapermillExecutionError as error:
-            raise _explained(notebook, error) from None
-        except DeadKernelError:
-            raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
+        executed = _executed(
+            notebook,
+            copy.deepcopy(source),
+            str(partial),
+            changed,
+            on_cell_executed=lambda **_: on_cell() if on_cell else None,
+            kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
+            # papermill's own cwd would move this whole process, which other pages share
+            resources={"metadata": {"path": str(project.notebooks)}},
+        )
         about = {
             "key": key,
             "notebook": notebook,
@@ -141,6 +128,23 @@ def run(
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about
+
+
+def _executed(notebook: str, source: nbformat.NotebookNode, *arguments: Any, **options: Any) -> nbformat.NotebookNode:
+    """The notebook run by papermill; a cell that stopped is an error with the notebook's name."""
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    try:
+        with _event_loop():
+            return papermill.execute_notebook(
+                source, *arguments, kernel_name="python3", language="python", progress_bar=False, **options
+            )
+    except PapermillExecutionError as error:
+        raise _explained(notebook, error) from None
+    except DeadKernelError:
+        raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
 
 
 def _store_warnings(notebook: nbformat.NotebookNode) -> list[str]:
