@@ -2,21 +2,7 @@
 
 import numpy as np
 
-from biaslib.worlds.drawing import (
-    Field,
-    Frame,
-    colour_along,
-    column,
-    coverage,
-    mix,
-    number_of,
-    paint,
-    ramp,
-    rgb,
-    rows_of_each,
-    turned,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, Frame, colour_along, column, coverage, mix, paint, ramp, rgb, rows_of_each
 from biaslib.worlds.sketch import Surface
 
 _WOODS = [(0.72, 0.53, 0.35), (0.56, 0.38, 0.24), (0.80, 0.66, 0.48), (0.42, 0.29, 0.20), (0.68, 0.60, 0.52)]
@@ -33,10 +19,9 @@ _BOARDS = [(0.80, 0.62, 0.42), (0.62, 0.44, 0.29), (0.88, 0.76, 0.58), (0.50, 0.
 
 def _boards(s: Surface, along: Field, count: int) -> tuple[Field, Field]:
     """Boards across `along` (n or 1, ...): how far from the joint (0 to .5 of a board), and each one's own number."""
-    own = uniform(s.seeds, 1, count + 2)
-    place = along * count + column(own[:, -1])
+    place = along * count + s.chance(1, count + 2)[-1]
     board = np.floor(place)
-    return np.minimum(place - board, board + 1.0 - place), number_of(board, own)
+    return np.minimum(place - board, board + 1.0 - place), s.number_of(board, 1, count + 2)
 
 
 def _wood(s: Surface) -> Field:
@@ -111,11 +96,10 @@ def _scatter(
     side = 2 * int(np.ceil(0.75 * cells)) + 4
     column_number, row_number = np.floor(u), np.floor(v)
     cell = (row_number + side // 2) * side + column_number + side // 2
-    chance = uniform(s.seeds, stream + 1, 2 * side * side)
-    number, angle = (number_of(cell, part) for part in np.split(chance, 2, axis=1))
+    number, angle = (s.number_of(cell + part * side * side, stream + 1, 2 * side * side) for part in (0, 1))
     angle = turn[0] + (turn[1] - turn[0]) * angle - slant
-    along, across = turned(u - column_number - 0.5, v - row_number - 0.5, angle)
-    along = along * (1 / 0.45)
+    leaf = Frame(u - column_number, v - row_number).turned((0.5, 0.5), angle)
+    along, across = leaf.u * (1 / 0.45), leaf.v
     # A lens with a pointed tip: wide at a third of its length.
     outline = width * (1.0 - along * along) * (1.0 - 0.28 * along)
     return np.abs(across) - outline, along, across, number

@@ -57,12 +57,6 @@ def mix(a: Number, b: Number, share: Number) -> Field:
     return np.asarray(a + share * (b - a))
 
 
-def turned(x: Field, y: Field, angle: Number) -> tuple[Field, Field]:
-    """Coordinates in a frame that is turned clockwise on the screen by an angle in radians."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    return x * cos + y * sin, y * cos - x * sin
-
-
 def ramp(value: Field, low: Number, high: Number) -> Field:
     """0 up to `low`, 1 from `high` on, and a smooth step between (low > high turns it round)."""
     t = np.clip((value - low) / (high - low), 0.0, 1.0)
@@ -76,10 +70,16 @@ class Frame:
         """Takes the coordinates of the pixels across the thing (u) and downwards (v)."""
         self.u, self.v = u, v
 
+    def turned(self, middle: Point, angle: Number) -> "Frame":
+        """The same pixels in a frame around `middle` that is turned by `angle` (radians, clockwise on the screen)."""
+        cos, sin = np.cos(angle), np.sin(angle)
+        dx, dy = self.u - middle[0], self.v - middle[1]
+        return Frame(dx * cos + dy * sin, dy * cos - dx * sin)
+
     def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
         """An ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
-        u, v = turned(self.u - centre[0], self.v - centre[1], angle)
-        u, v = u / radii[0], v / radii[1]
+        turned = self.turned(centre, angle)
+        u, v = turned.u / radii[0], turned.v / radii[1]
         k = np.sqrt(u * u + v * v)
         u /= radii[0]
         v /= radii[1]
@@ -156,13 +156,6 @@ def uniform(seeds: np.ndarray, stream: int, count: int) -> np.ndarray:
     steps = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x85EBCA6B)
     bits = _scramble(start[:, None] ^ _scramble(steps)[None, :])
     return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
-
-
-def number_of(cells: Field, chance: np.ndarray) -> Field:
-    """The random number of the whole cell that each pixel is in, (n, H, W): `chance` (n, k) holds those of k cells."""
-    index = np.floor(cells).astype(np.intp).reshape(len(cells), -1)
-    index = np.broadcast_to(index, (len(chance), index.shape[1]))
-    return np.take_along_axis(chance, index, axis=1).reshape(len(chance), *cells.shape[1:])
 
 
 def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -7,20 +7,7 @@ import pandas as pd
 
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
-from biaslib.worlds.drawing import (
-    Daylight,
-    Field,
-    column,
-    grid,
-    join,
-    mix,
-    ramp,
-    rgb,
-    rows_of_each,
-    to_uint8,
-    turned,
-    uniform,
-)
+from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
@@ -137,8 +124,8 @@ def _grain(s: Sketch, u: Field, v: Field, rate: float) -> Field:
 
 def _blade(s: Sketch, foot: tuple[float, float], angle: float | Field, long: float, wide: float, green: Field) -> None:
     """A leaf from its foot outwards, with a rib; one half lies in the shade."""
-    along, across = turned(s.u - foot[0], s.v - foot[1], angle)
-    along = along / long
+    leaf = s.turned(foot, angle)
+    along, across = leaf.u / long, leaf.v
     reach = np.clip(along, 0.0, 1.0)
     outline = np.abs(across) - 3.4 * wide * reach * (1.0 - reach) * (1.2 - 0.5 * reach)
     outline = np.where((along < 0) | (along > 1), np.maximum(outline, np.abs(along - reach) * long), outline)
@@ -175,8 +162,8 @@ def _banana(s: Sketch) -> None:
     for back in (True, False):
         turn = (0.30 + 0.16 * open_) if back else 0.0 * open_ - 0.06
         # Both grow from the stalk at the upper left.
-        u, v = turned(s.u + 0.80, s.v + 0.34, turn)
-        u, v = u - 0.84, v + 0.04
+        own = s.turned((-0.80, -0.34), turn)
+        u, v = own.u - 0.84, own.v + 0.04
         reach, angle = np.hypot(u, v + 0.95), np.arctan2(u, v + 0.95)
         part = np.clip(1.0 - (angle * (1 / 0.86)) ** 2, 0.0, 1.0)
         thick = 0.04 + 0.225 * np.sqrt(part) * (0.90 + 0.10 * angle)
@@ -224,8 +211,8 @@ def _corn(s: Sketch) -> None:
 
 def _husk(s: Sketch, foot: tuple[float, float], angle: Field, long: float, wide: float, green: Field) -> None:
     """A long husk with parallel veins, from its foot to its tip."""
-    along, across = turned(s.u - foot[0], s.v - foot[1], angle)
-    along = along / long
+    leaf = s.turned(foot, angle)
+    along, across = leaf.u / long, leaf.v
     reach = np.clip(along, 0.0, 1.0)
     half = wide * np.sqrt(np.clip(1.0 - reach, 0.0, 1.0)) * (0.55 + 0.9 * reach)
     outline = np.where(along < 0, np.hypot(along * long, across) - 0.55 * wide, np.abs(across) - half)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from biaslib.worlds import pet_drawing, rooms
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8, turned
+from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8
 from biaslib.worlds.pet_drawing import FEET, extent
 from biaslib.worlds.sketch import Place, Sketch, Surface, Upright
 
@@ -29,7 +29,8 @@ def _finish(s: Sketch, round_: Field, gleam: float) -> None:
 
 def _turned(s: Sketch) -> tuple[Field, Field]:
     """Coordinates on the ball, turned by a random angle."""
-    return turned(s.u, s.v, 6.2832 * s.chance(1)[0])
+    own = s.turned((0.0, 0.0), 6.2832 * s.chance(1)[0])
+    return own.u, own.v
 
 
 def _beach(s: Sketch) -> None:

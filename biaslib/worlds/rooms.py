@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, colour_along, column, coverage, mix, number_of, paint, ramp, rgb, uniform
+from biaslib.worlds.drawing import Field, colour_along, column, coverage, mix, paint, ramp, rgb
 from biaslib.worlds.sketch import Surface
 
 _PAINTS = [(0.86, 0.84, 0.76), (0.66, 0.76, 0.78), (0.84, 0.70, 0.62), (0.70, 0.74, 0.62), (0.78, 0.74, 0.84)]
@@ -96,9 +96,8 @@ def _window(s: Surface) -> Field:
 def _planks(s: Surface) -> Field:
     """Floor boards that run towards us, and grow narrower to the far edge."""
     near, seen = _near(s)
-    own = uniform(s.seeds, 40, 34)
-    place = (s.u - 0.5) / seen * 7.0 + 14.0 + column(own[:, 0])
-    number = number_of(place, own)
+    place = (s.u - 0.5) / seen * 7.0 + 14.0 + s.chance(40, 1)[0]
+    number = s.number_of(place, 40, 34)
     joint = np.abs(place - np.round(place)) * seen
     grain = s.noise(41, (60, 5), v=near)
     light = 0.74 + 0.24 * number + 0.16 * (grain - 0.5) + 0.16 * near
@@ -143,10 +142,9 @@ def _hedge(s: Surface) -> Field:
 def _fence(s: Surface) -> Field:
     """A wooden fence with bushes behind it."""
     canvas = _hedge(s)
-    own = uniform(s.seeds, 80, 30)
-    shift, height, pale = (column(own[:, i]) for i in range(3))
+    shift, height, pale = s.chance(80, 3)
     place = s.u * 8.0 + 1.0 + shift
-    number = number_of(place, own)
+    number = s.number_of(place, 80, 30)
     joint = 0.5 - np.abs(np.mod(place, 1.0) - 0.5)
     top = 0.14 + 0.10 * height + 0.10 * np.abs(joint - 0.5) + 0.02 * number
     grain = s.noise(81, (70, 3))
@@ -159,10 +157,9 @@ def _fence(s: Surface) -> Field:
 
 def _bricks(s: Surface) -> Field:
     """A brick wall."""
-    own = uniform(s.seeds, 90, 200)
     row = s.v * 13.0
     place = s.u * 5.5 + 0.5 * np.mod(np.floor(row), 2.0)
-    number = number_of(np.floor(row) * 7.0 + np.floor(place), own)
+    number = s.number_of(np.floor(row) * 7.0 + np.floor(place), 90, 200)
     joint = np.minimum((0.5 - np.abs(np.mod(row, 1.0) - 0.5)) * 0.8, (0.5 - np.abs(np.mod(place, 1.0) - 0.5)) * 2.0)
     light = 0.76 + 0.30 * number + 0.20 * (s.noise(91, (40, 40)) - 0.5)
     canvas = colour_along(_BRICKS, s["wall_tone"]) * light[:, None]

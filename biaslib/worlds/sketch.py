@@ -13,19 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslib.worlds import drawing
-from biaslib.worlds.drawing import (
-    Field,
-    Frame,
-    Number,
-    column,
-    coverage,
-    grid,
-    paint,
-    rgb,
-    rows_of_each,
-    turned,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, rows_of_each, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -68,7 +56,9 @@ class Sketch(Frame):
         scale = column(place.scale)
         dx = (self._columns + np.float32(0.5) - middle[0][:, None]).astype(np.float32)[:, None, :] / (size * scale)
         dy = (self._rows + np.float32(0.5) - middle[1][:, None]).astype(np.float32)[:, :, None] / (size * scale)
-        self.u, self.v = turned(dx, dy, column(place.angle))
+        super().__init__(dx, dy)
+        turned = self.turned((0.0, 0.0), column(place.angle))
+        self.u, self.v = turned.u, turned.v
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
         # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
@@ -202,7 +192,8 @@ class Surface(Frame):
     def __init__(self, table: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
         """Takes the coordinates of `drawing.grid`."""
         super().__init__(x, y)
-        self.table, self.seeds, self.pixel = table, table["scene_seed"], 1.0 / x.shape[-1]
+        self.table, self.seeds = table, table["scene_seed"]
+        self.pixel: Number = 1.0 / x.shape[-1]
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
@@ -222,6 +213,13 @@ class Surface(Frame):
     def chance(self, stream: int, count: int) -> list[Field]:
         """Random numbers in [0, 1) of the rows' own, each (n, 1, 1)."""
         return [column(values) for values in uniform(self.seeds, stream, count).T]
+
+    def number_of(self, cells: Field, stream: int, count: int) -> Field:
+        """The random number, of `count` in [0, 1), of the whole cell that each pixel is in, (n, H, W)."""
+        own = uniform(self.seeds, stream, count)
+        index = np.floor(cells).astype(np.intp).reshape(len(cells), -1)
+        index = np.broadcast_to(index, (len(own), index.shape[1]))
+        return np.take_along_axis(own, index, axis=1).reshape(len(own), *cells.shape[1:])
 
     def noise(
         self, stream: int, cells: tuple[int, int], octaves: int = 1, *, u: Field | None = None, v: Field | None = None
@@ -261,8 +259,8 @@ class Sheet(Frame):
         """Finds the face's coordinates from the columns `x`, `y`, `scale` and `roll` (middle, unit, turn)."""
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
-        u, v = turned((x - column(table["x"])) / unit, (y - column(table["y"])) / unit, angle)
-        return cls(table, 1.0 / (size * unit), u, v, canvas, region_index)
+        own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
+        return cls(table, 1.0 / (size * unit), own.u, own.v, canvas, region_index)
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
