@@ -1,7 +1,7 @@
 """How far a score falls as the most relevant parts of an image are destroyed (Samek et al. 2017)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -78,10 +78,9 @@ def perturbation_curves(
     tiles = [np.s_[top : top + region, left : left + region] for top in tops for left in lefts]
 
     curves = np.where(defined[:, None], np.zeros(steps + 1), np.nan)
-    everything = (
-        (index, *shown)
+    everything = chain.from_iterable(
+        _destroyed(index, pixels[index], sums[index], tiles, steps, repeats, spread, seed)
         for index in map(int, np.flatnonzero(defined))
-        for shown in _destroyed(pixels[index], sums[index], tiles, steps, repeats, spread, (seed, index))
     )
     while some := list(islice(everything, batch)):
         rows, columns, weights, pictures = (np.array(part) for part in zip(*some, strict=True))
@@ -91,25 +90,26 @@ def perturbation_curves(
 
 
 def _destroyed(
+    index: int,
     image: np.ndarray,
     sums: np.ndarray,
     tiles: Sequence[tuple[slice, slice]],
     steps: int,
     repeats: int,
     value_range: tuple[float, float],
-    seed: tuple[int, int],
-) -> Iterator[tuple[int, float, np.ndarray]]:
-    """An image (H, W, 3) after 0, 1, ..., `steps` of its tiles: the step, its weight in the mean curve, the picture."""
-    yield 0, 1.0, image
+    seed: int,
+) -> Iterator[tuple[int, int, float, np.ndarray]]:
+    """An image (H, W, 3) after 0, 1, ... of its tiles: its index, the step, its weight in the curve, the picture."""
+    yield index, 0, 1.0, image
     for repeat in range(repeats):
         # not default_rng([0, 0, 0]): that is the stream of default_rng(0), which may have drawn the images
-        rng = np.random.default_rng(np.random.SeedSequence(seed[0], spawn_key=(seed[1], repeat)))
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index, repeat)))
         noise = _noise(rng, image, *value_range)
         order = np.lexsort((rng.random(len(tiles)), -sums))[:steps]
         left = image.copy()
         for step, place in enumerate(order, 1):
             left[tiles[place]] = noise[tiles[place]]
-            yield step, 1 / repeats, left.copy()
+            yield index, step, 1 / repeats, left.copy()
 
 
 def aopc(curves: Array) -> Array:
