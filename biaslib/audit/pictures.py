@@ -14,7 +14,7 @@ from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-FILTERS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
 _MOST_PIXELS = 4096  # on a side: four times what timm's largest models see, and 200 MB a picture as the model takes it
 _ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height
 _TURNED_BACK = {
@@ -39,7 +39,7 @@ class Preprocessing:
     mean: tuple[float, float, float] = IMAGENET_MEAN  # of each colour in [0, 1], which is subtracted
     std: tuple[float, float, float] = IMAGENET_STD  # what is divided by then, in (0, 1]
     crop: float = 1.0  # share of the shorter side that is kept, in (0, 1]
-    interpolation: str = "bicubic"  # a name of `FILTERS`
+    interpolation: str = "bicubic"  # one of `FILTERS`
     source: str = "defaults"  # where these come from, in words
 
     def __post_init__(self) -> None:
@@ -89,12 +89,12 @@ class Preprocessing:
 
     def picture(self, file: Path) -> np.ndarray:
         """(size, size, 3) uint8, of the upright picture; an `UNREADABLE` error where it cannot be read."""
-        return np.asarray(self._cut(_colours(file), FILTERS[self.interpolation]))
+        return np.asarray(self._cut(_colours(file), self.interpolation))
 
     def mask(self, file: Path) -> np.ndarray:
         """(size, size) bool: what is inside the region; a BiaslibError where it is no mask of one region."""
         inside = Image.fromarray(_region(file).astype(np.uint8) * 255)
-        return np.asarray(self._cut(inside, Image.Resampling.NEAREST)) > 0
+        return np.asarray(self._cut(inside, "nearest")) > 0
 
     def words(self) -> str:
         """For the report."""
@@ -110,14 +110,12 @@ class Preprocessing:
         values = (pictures.astype(np.float32) / 255 - mean) / std
         return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
 
-    def _cut(self, image: Image.Image, resampling: Image.Resampling) -> Image.Image:
-        side = int(self.size / self.crop)
-        width, height = image.size
-        if min(width, height) != side:
-            short = min(width, height)
-            image = image.resize((int(side * width / short), int(side * height / short)), resampling)
-        left, top = (round((length - self.size) / 2) for length in image.size)
-        return image.crop((left, top, left + self.size, top + self.size))
+    def _cut(self, image: Image.Image, interpolation: str) -> Image.Image:
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms.v2.functional import center_crop, resize
+
+        whole = resize(image, [int(self.size / self.crop)], InterpolationMode(interpolation))
+        return center_crop(whole, [self.size, self.size])
 
 
 def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:

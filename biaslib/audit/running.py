@@ -61,7 +61,8 @@ def run(
 ) -> Audit:
     """Audits one model, or its predictions, for one target and one or more groups.
 
-    Everything is checked before the first image is looked at; a killed audit goes on where it was.
+    Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
+    raised for whatever does not fit, in one sentence.
 
     Args:
         labels: CSV, parquet or data frame, one row an image.
@@ -95,9 +96,6 @@ def run(
         seed: of the bootstrap and the permutations.
         out: folder for `report.html` and `audit.json`; None writes nothing.
         force: replace a report that is there.
-
-    Raises:
-        BiaslibError: for whatever does not fit, in one sentence.
     """
     return _run(AuditOptions(
         labels=labels, target=target, groups=(groups,) if isinstance(groups, str) else tuple(groups), data=_path(data),

@@ -75,15 +75,10 @@ def run(
         versions, recorded.
 
     Raises:
-        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the
-            notebook, a value of the wrong type, or a cell that stopped with such an error.
+        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the notebook, a
+            value of the wrong type, or a cell that stopped with such an error.
         PageError: where a cell stopped with any other error, or the kernel was killed.
     """
-    import papermill
-    from jupyter_core.utils import ensure_event_loop
-    from nbclient.exceptions import DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
-
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source = read(project, notebook)
@@ -94,24 +89,16 @@ def run(
     commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
-        try:
-            with contextlib.closing(ensure_event_loop()):  # nbclient itself would leave this thread's open
-                executed = papermill.execute_notebook(
-                    copy.deepcopy(source),
-                    str(partial),
-                    changed,
-                    kernel_name="python3",
-                    language="python",
-                    progress_bar=False,
-                    on_cell_executed=lambda **_: on_cell() if on_cell else None,
-                    kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
-                    # papermill's own cwd would move this whole process, which other pages share
-                    resources={"metadata": {"path": str(project.notebooks)}},
-                )
-        except PapermillExecutionError as error:
-            raise _explained(notebook, error) from None
-        except DeadKernelError:
-            raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
+        executed = _executed(
+            notebook,
+            copy.deepcopy(source),
+            str(partial),
+            changed,
+            on_cell_executed=lambda **_: on_cell() if on_cell else None,
+            kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
+            # papermill's own cwd would move this whole process, which other pages share
+            resources={"metadata": {"path": str(project.notebooks)}},
+        )
         about = {
             "key": key,
             "notebook": notebook,
@@ -135,6 +122,24 @@ def run(
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about
+
+
+def _executed(notebook: str, source: nbformat.NotebookNode, *arguments: Any, **options: Any) -> nbformat.NotebookNode:
+    """The notebook run by papermill; a cell that stopped is an error with the notebook's name."""
+    import papermill
+    from jupyter_core.utils import ensure_event_loop
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    try:
+        with contextlib.closing(ensure_event_loop()):  # nbclient itself would leave this thread's open
+            return papermill.execute_notebook(
+                source, *arguments, kernel_name="python3", language="python", progress_bar=False, **options
+            )
+    except PapermillExecutionError as error:
+        raise _explained(notebook, error) from None
+    except DeadKernelError:
+        raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
 
 
 def _errors(notebook: nbformat.NotebookNode) -> str:

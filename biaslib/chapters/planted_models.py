@@ -13,7 +13,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.datasets import fruits, registry
+from biaslib.datasets import photos, registry
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
@@ -242,8 +242,8 @@ def stand_ins(source: str) -> dict[str, str]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
-        there = fruits.kinds(registry.root())
-    missing = {kind: word for kind, word in there.items() if word != fruits.KINDS[kind][0]}
+        there = photos.kinds(registry.root())
+    missing = {kind: word for kind, word in there.items() if word != photos.KINDS[kind][0]}
     return {kind.capitalize(): f"{word} (for {kind})" for kind, word in missing.items()}
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, celeba, coco_imsitu, fruits, mnist, pets, published, waterbirds
+from biaslib.datasets import captions, celeba, coco_imsitu, mnist, photos, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
@@ -17,17 +17,19 @@ _LOADERS = {
     "celebamask": celeba.load_hq,
     "celebamask-pairs": celeba.load_hq_pairs,
     "mnist": mnist.load,
-    "pets": pets.load,
-    "cat-and-dog": pets.load_cats_and_dogs,
-    "fruits360": fruits.load,
-    "scenes": fruits.load_scenes,
+    "pets": photos.load_pets,
+    "cat-and-dog": photos.load_cats_and_dogs,
+    "fruits360": photos.load_fruits,
+    "scenes": photos.load_scenes,
 }
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
     """Images, labels and masks of a dataset.
 
-    Photographs are decoded once into a memory map in the store; a second load reads that.
+    Photographs are decoded once into a memory map in the store; a second load reads that. A `BiaslibError` is raised
+    for an unknown name, split or size, a missing file (with its official source, licence and how to get it) or a
+    damaged one (which, and where from).
 
     Args:
         name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "celebamask" (CelebAMask-HQ),
@@ -39,10 +41,6 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
 
     Returns:
         the samples; photographs are a read-only memory map.
-
-    Raises:
-        BiaslibError: for an unknown name, split or size, a missing file (with its official source, licence and how to
-            get it) or a damaged one (which, and where from).
 
     Warns:
         DatasetWarning: where a dataset has known problems, or only part of its pictures is there.

@@ -61,10 +61,8 @@ _VALIDATION = 0.15  # of the training pairs, by their names
 def load(split: str, *, size: int, root: Path) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
-    Pictures are resized as a whole, so that faces come out a fifth too wide.
-
-    Returns:
-        the split's pictures that are in the folder, in the official order; the 40 attributes as annotated; no masks.
+    Pictures are resized as a whole, so that faces come out a fifth too wide. Returns the split's pictures that are in
+    the folder, in the official order; the 40 attributes as annotated; no masks.
 
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms; how many pictures of the
@@ -88,12 +86,9 @@ def load_hq(split: str, *, size: int, root: Path) -> Samples:
     """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
 
     "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
-    last 4,500 are the test images of Serianni et al. (2025).
-
-    Returns:
-        the split's images, by number; the 40 attributes as annotated (bool); masks of the 14 `REGIONS`, True where at
-        least half of the pixel is inside, all False where no part is drawn. Drawn parts may overlap; the background is
-        what no part covers.
+    last 4,500 are the test images of Serianni et al. (2025). Returns the split's images, by number; the 40 attributes
+    as annotated (bool); masks of the 14 `REGIONS`, True where at least half of the pixel is inside, all False where no
+    part is drawn. Drawn parts may overlap; the background is what no part covers.
 
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms.
@@ -114,11 +109,8 @@ def load_hq(split: str, *, size: int, root: Path) -> Samples:
 def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
 
-    "val" is 15 % of the folder train, by the pictures' names.
-
-    Returns:
-        the images in the order of their names; masks of the 14 `REGIONS`; labels
-        without columns, as the pairs do not say whom of CelebA they show.
+    "val" is 15 % of the folder train, by the pictures' names. Returns the images in the order of their names; masks of
+    the 14 `REGIONS`; labels without columns, as the pairs do not say whom of CelebA they show.
 
     Warns:
         DatasetWarning: what is known to be wrong with this dataset's terms.

@@ -40,11 +40,8 @@ def coco_objects() -> list[str]:
 def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     """Objects and perceived gender of 5,367 (val) or 5,473 (test) images of COCO's validation set.
 
-    Labels of training images are not among the released files.
-
-    Returns:
-        one row an image, index `image_id`: column `group` (0 man, 1 woman, as crowd workers' captions word it), then a
-        bool column an object.
+    Labels of training images are not among the released files. Returns one row an image, index `image_id`: column
+    `group` (0 man, 1 woman, as crowd workers' captions word it), then a bool column an object.
     """
     if split not in ("val", "test"):
         raise BiaslibError(f"the released COCO labels are of val and test, not of {split!r}.")
@@ -69,8 +66,7 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
 def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
     """Objects and gender by the words of a captioner's captions (`datasets.captions`), for the images asked for.
 
-    Returns:
-        as `coco_labels`, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
+    Returns what `coco_labels` does, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
     """
     texts = _captions(captioner)
     unknown = image_ids.difference(texts.index)
@@ -84,20 +80,14 @@ def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
     return labels
 
 
-def imsitu_verbs() -> list[str]:
-    """The 211 verbs, in the order of their numbers."""
-    return _names("verb_classification__verb_id.map.json", "id2verb")
-
-
 def imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
     """Verb and perceived gender of 24,301 (train), 7,730 (val) or 7,669 (test) images.
 
-    Returns:
-        one row an image: columns image (file name), verb, group (0 man, 1 woman, as annotators word the agent).
+    Returns one row an image: columns image (file name), verb, group (0 man, 1 woman, as annotators word the agent).
     """
     if split not in ("train", "val", "test"):
         raise BiaslibError(f"imSitu's splits are train, val, test, not {split!r}.")
-    names = imsitu_verbs()
+    names = _verbs()
     path = _find(f"verb_classification__{split}.data.json")
     table = pd.DataFrame(_read_rows(path, "image_name", "verb", "gender"))
     registry.warn(registry.get("imsitu"))
@@ -108,19 +98,18 @@ def imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
 
 
 def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
-    """Number of images of each verb and perceived gender: columns verb, man, woman, in the order of `imsitu_verbs`."""
+    """Number of images of each verb and perceived gender: columns verb, man, woman, in the order of their numbers."""
     images = imsitu_labels(split)
     counts = pd.crosstab(images["verb"], images["group"])
-    counts = counts.reindex(index=imsitu_verbs(), columns=[0, 1], fill_value=0)
+    counts = counts.reindex(index=_verbs(), columns=[0, 1], fill_value=0)
     return counts.set_axis(["man", "woman"], axis=1).rename_axis("verb").reset_index()
 
 
 def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
     """Men's share among images with each of COCO's 66 objects or imSitu's 212 verbs, as Zhao et al. (2017) released it.
 
-    Returns:
-        columns object or verb; training (in the training labels), before and after (predicted for the development
-        images before and after their corpus-level constraints, RBA), in [0, 1].
+    Returns columns object or verb; training (in the training labels), before and after (predicted for the development
+    images before and after their corpus-level constraints, RBA), in [0, 1].
     """
     item = {"COCO": "object", "imSitu": "verb"}[corpus]
     path = _find(f"{corpus}_gender_ratio_dev_res.csv")
@@ -173,6 +162,11 @@ def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)):
         raise _damaged(path, f"it is no list of entries with {', '.join(fields)}")
     return rows
+
+
+def _verbs() -> list[str]:
+    """The 211 verbs, in the order of their numbers."""
+    return _names("verb_classification__verb_id.map.json", "id2verb")
 
 
 def _names(file: str, key: str) -> list[str]:

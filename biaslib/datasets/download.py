@@ -37,14 +37,9 @@ def fetch(name: str) -> Path:
     """Downloads a dataset from its official source, checks and unpacks it.
 
     Files appear under their final names only when they are whole; what is there already and whole stays. A download
-    that was cut short leaves nothing under a final name and is started again.
-
-    Returns:
-        the folder of all datasets.
-
-    Raises:
-        BiaslibError: for a name that is not in `listing`, a dataset that has to be got by hand (with what to do), an
-            unreachable source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
+    that was cut short leaves nothing under a final name and is started again. Returns the folder of all datasets. A
+    `BiaslibError` is raised for a name that is not in `listing`, a dataset that has to be got by hand (with what to
+    do), an unreachable source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
     """
     dataset = registry.get(name)
     folder = registry.root()
@@ -75,10 +70,9 @@ def fetch(name: str) -> Path:
 def check(name: str) -> pd.DataFrame:
     """Which files of a dataset are there and whole.
 
-    Returns:
-        one row a file: `file` (relative to the root), `state` and `detail` (what is wrong, or ""). The states: "ok"
-        (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder
-        with fewer files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
+    Returns one row a file: `file` (relative to the root), `state` and `detail` (what is wrong, or ""). The states: "ok"
+    (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder with fewer
+    files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
     """
     dataset = registry.get(name)
     rows = [(file.path, state, detail) for file, state, detail in _states(dataset, registry.root())]
@@ -88,9 +82,8 @@ def check(name: str) -> pd.DataFrame:
 def listing() -> pd.DataFrame:
     """Every dataset the four papers use, one row each.
 
-    Returns:
-        columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every known
-        file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
+    Returns columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every
+    known file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
     """
     folder = registry.root()
     rows = []
@@ -113,16 +106,13 @@ def listing() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
+def _unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
     """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
 
     All names are judged before the first byte is written, so a refused archive leaves nothing behind. Permissions and
     owners of the archive are not taken over. `strip` leading folders are dropped from every name, and members above
-    them left out.
-
-    Raises:
-        BiaslibError: for a damaged archive, an unknown format, or a member that is a link or a device or that would
-            be written outside `into`.
+    them left out. A `BiaslibError` is raised for a damaged archive, an unknown format, or a member that is a link or a
+    device or that would be written outside `into`.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -152,7 +142,7 @@ def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Pa
         os.replace(downloaded, target)
         return
     unpacked = scratch / "unpacked"
-    unpack(downloaded, unpacked, strip=archive.strip)
+    _unpack(downloaded, unpacked, strip=archive.strip)
     _move_into(unpacked, target)
     downloaded.unlink()
 

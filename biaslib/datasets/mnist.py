@@ -18,8 +18,7 @@ _UINT8 = 8  # IDX's code for the type of the numbers
 def load(split: str, *, size: int, root: Path) -> Samples:
     """MNIST in its official layout, MNIST/raw/*-ubyte.gz; the originals are of 28 pixels.
 
-    Returns:
-        white digits on black; label `digit` (0 to 9); no masks.
+    Returns white digits on black; label `digit` (0 to 9); no masks.
     """
     dataset = registry.get("mnist")
     pictures.check_split("MNIST", split, list(_SPLITS))

@@ -54,23 +54,13 @@ def listed(dataset: Dataset, folder: Path) -> list[Path]:
 def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
     """A folder's pictures for a split, where "val" is a fifth of the official training pictures, by their names.
 
-    Raises:
-        BiaslibError: where the folder is missing or empty.
+    A `BiaslibError` is raised where the folder is missing or empty.
     """
     files = listed(dataset, folder) or [dataset.require(folder / "*.jpg")]
     if split == "test":
         return files
     shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
     return [file for file in files if part(f"{folder.name}/{file.name}", shares) == split]
-
-
-def of_kinds(
-    dataset: Dataset, folder: Path, kinds: Sequence[str], split: str, *, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures of a folder a kind, (N, size, size, 3) uint8, and the number of each one's kind, (N,) int8."""
-    files = [file for kind in kinds for file in of_split(dataset, folder / kind, split)]
-    number = np.array([kinds.index(file.parent.name) for file in files], np.int8)
-    return photos(dataset, files, size=size), number
 
 
 def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:

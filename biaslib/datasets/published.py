@@ -42,24 +42,20 @@ _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
 _MALE = f"{PROTECTED}_{_SCORE}"
 
 
-def annotated_labels() -> pd.DataFrame:
-    """The 40 attributes of the 4,500 test images as annotated in CelebA, in the order of the predictions."""
-    index, rows = _join()
-    return celeba.attributes(registry.root()).iloc[rows[index]].reset_index(drop=True)
+def annotated_labels(part: Literal["test", "training"] = "test") -> pd.DataFrame:
+    """The 40 attributes as annotated in CelebA: of the 4,500 test images in the order of the predictions, or the rest.
 
-
-def training_labels() -> pd.DataFrame:
-    """The 40 attributes of CelebAMask-HQ's 25,500 other images: training and validation, not told apart."""
+    The rest are CelebAMask-HQ's 25,500 other images: training and validation, not told apart.
+    """
     index, rows = _join()
-    others = np.setdiff1d(np.arange(len(rows)), index)
-    return celeba.attributes(registry.root()).iloc[rows[others]].reset_index(drop=True)
+    chosen = index if part == "test" else np.setdiff1d(np.arange(len(rows)), index)
+    return celeba.attributes(registry.root()).iloc[rows[chosen]].reset_index(drop=True)
 
 
 def predictions(backbone: Backbone = "resnet") -> np.ndarray:
     """The 0/1 predictions of every model for every test image and attribute.
 
-    Returns:
-        (models, 4500, 40) bool: 20 ResNet-50 or 10 EfficientNetV2-S; attributes in CelebA's order.
+    Returns (models, 4500, 40) bool: 20 ResNet-50 or 10 EfficientNetV2-S; attributes in CelebA's order.
     """
     if backbone not in ("resnet", "efficientnet"):
         raise BiaslibError(f"there are predictions of resnet and efficientnet, not of {backbone!r}.")
@@ -74,11 +70,9 @@ def predictions(backbone: Backbone = "resnet") -> np.ndarray:
 def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarray:
     """The predicted bird (True: waterbird) of every released model for CUB's test images.
 
-    The backgrounds these images were given are not released and differ from bias to bias, so accuracies by group
-    cannot be computed from them; accuracies by bird can (see `waterbirds.cub_test_labels`).
-
-    Returns:
-        (models, 5794) bool: up to 20 ResNet-18 (19 at 90 %: the authors left one out) or 10 EfficientNetV2-S.
+    The backgrounds these images were given are not released and differ from bias to bias, so accuracies by group cannot
+    be computed from them; accuracies by bird can (see `waterbirds.cub_test_labels`). Returns (models, 5794) bool: up to
+    20 ResNet-18 (19 at 90 %: the authors left one out) or 10 EfficientNetV2-S.
     """
     if bias not in BIASES:
         raise BiaslibError(f"the released Waterbirds biases are {', '.join(map(str, BIASES))} %, not {bias!r}.")
@@ -95,9 +89,8 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
 def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and Male's (Figs. 3 left and 13).
 
-    Returns:
-        columns attribute, group (target and Male as annotated: "TT", "TF", "FT", "FF", or "all"), mean and sd over
-        models, in [0, 1]; NaN where a group has no image.
+    Returns columns attribute, group (target and Male as annotated: "TT", "TF", "FT", "FF", or "all"), mean and sd over
+    models, in [0, 1]; NaN where a group has no image.
     """
     folder = _results() / ("heatmap" if backbone == "resnet" else "efficientnet")
     tables = [_by_group(folder / f"Heatmap-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
@@ -107,10 +100,8 @@ def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
 def mask_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and the mask of each region, over all images (Figs. 2, 3 right, 10).
 
-    The released mean counts an image without the region as 0.
-
-    Returns:
-        columns attribute, region, mean and sd over models, in [0, 1].
+    The released mean counts an image without the region as 0. Returns columns attribute, region, mean and sd over
+    models, in [0, 1].
     """
     folder = _results() / ("mask" if backbone == "resnet" else "efficientnet")
     tables = [_by_region(folder / f"Masks-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
@@ -147,11 +138,8 @@ def one_sided_scores() -> pd.DataFrame:
     """Scores of models trained only on images with, or only on images without, Eyeglasses (Fig. 4).
 
     The paper says that they classify Male. Their released predictions have all 40 attributes, so they are models of 40
-    attributes, like the others.
-
-    Returns:
-        columns trained_on ("positive": with Eyeglasses), region, mean, sd; region "heatmap" is the score against
-        Male's map, the others are mask scores of the Eyeglasses map.
+    attributes, like the others. Returns columns trained_on ("positive": with Eyeglasses), region, mean, sd; region
+    "heatmap" is the score against Male's map, the others are mask scores of the Eyeglasses map.
     """
     folder = _results() / "one_sided"
     tables = []
@@ -166,8 +154,7 @@ def one_sided_scores() -> pd.DataFrame:
 def waterbirds_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Mask scores of bird and background for each bias of the training set (Figs. 7 and 12).
 
-    Returns:
-        columns bias (percent), region ("bird", "background"), mean and sd over models, in [0, 1].
+    Returns columns bias (percent), region ("bird", "background"), mean and sd over models, in [0, 1].
     """
     folder = _results() / ("waterbirds" if backbone == "resnet" else "efficientnet")
     rows = []
@@ -199,10 +186,9 @@ def read(file: str) -> pd.DataFrame:
 def printed_values() -> dict[str, pd.DataFrame]:
     """Numbers typed into the authors' figure notebook that stand in no result file.
 
-    Returns:
-        tables with the columns attribute (or bias), mean and sd: `average_precision`,
-        `normalized_average_precision`, `worst_group_accuracy` (CelebA), `waterbirds_worst_group_accuracy`,
-        `waterbirds_worst_group_accuracy_efficientnet`, `waterbirds_average_precision`.
+    Returns tables with the columns attribute (or bias), mean and sd: `average_precision`,
+    `normalized_average_precision`, `worst_group_accuracy` (CelebA), `waterbirds_worst_group_accuracy`,
+    `waterbirds_worst_group_accuracy_efficientnet`, `waterbirds_average_precision`.
     """
     rows, tables = read("attention-iou-notebook.csv"), {}
     for name in rows["number"].unique():

@@ -24,11 +24,8 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
 
     "waterbirds" is the released set, bias 95 %; "waterbirds-NN" is one made at bias NN % by the official script, in
     waterbird_completeNN_forest2water2/ with metadata.csv. Pictures are resized as a whole, as the official loader does
-    before its crop.
-
-    Returns:
-        labels `waterbird` and `background` (True: water), as the generated world `birds` has them; masks `bird` and
-        `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
+    before its crop. Returns labels `waterbird` and `background` (True: water), as the generated world `birds` has them;
+    masks `bird` and `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
     """
     dataset = registry.get("waterbirds")
     pictures.check_split("Waterbirds", split, list(_SPLITS))

@@ -160,7 +160,9 @@ def bias_amplification(
 
     `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
     Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing. Predictions equal to the labels of
-    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there.
+    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there. A
+    `BiaslibError` is raised, before any long computation, for labels that do not fit together, a group or an attribute
+    that never occurs in train or in test, unknown options, or more sets than can be counted.
 
     Args:
         train: labels of the training images.
@@ -169,9 +171,8 @@ def bias_amplification(
         kind: which way: both predicted at once, the group's influence on the attributes, or theirs on the group.
         min_size: smallest set, >= 1.
         max_size: largest set; None for no limit.
-        sets: "all" of M, or "observed": only sets that are the whole label set of some training image (the released
-            code's M).
-        absolute: sizes of changes, which cannot cancel; False gives signed ("raw") ones, > 0 for amplification.
+        sets: "all" of M, or "observed": only whole label sets of some training image (the released code's M).
+        absolute: sizes of changes, which cannot cancel; False: signed ("raw") ones, > 0 for amplification.
         reference: what a directional change starts from: the labels of "test" (Wang and Russakovsky 2021, and the
             released code), or of "train" (as the paper writes it). The undirected change always starts from train.
         n_groups: number of groups; one more than the largest number where not given.
@@ -182,12 +183,7 @@ def bias_amplification(
             formula says, or "zero", as in the released code.
 
     Returns:
-        Amplification: means in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed
-        1. Not multiplied by 100.
-
-    Raises:
-        BiaslibError: for labels that do not fit together, a group or an attribute that never occurs in train or in
-            test, unknown options, or more sets than can be counted; before any long computation.
+        means in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1.
 
     Example:
         >>> labels = Labels([[1, 0], [1, 1], [0, 1], [1, 1]], [0, 0, 1, 1])

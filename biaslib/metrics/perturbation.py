@@ -1,7 +1,7 @@
 """How far a score falls as the most relevant parts of an image are destroyed (Samek et al. 2017)."""
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ def perturbation_curves(
     counted from the upper left, smaller at the lower and right edge where the size is no multiple of `region`; a
     region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn
     anew from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves
-    differ by the order alone.
+    differ by the order alone. A `BiaslibError` is raised for images, relevance, targets or scores of a wrong shape or
+    type, more steps than there are regions, a region larger than the image, or a range that the images cannot hold.
 
     Args:
         predict: images (M, H, W, 3) of the type and kind that `images` has -> scores (M, T), NumPy or torch. The papers
@@ -51,12 +52,7 @@ def perturbation_curves(
             pixels together.
 
     Returns:
-        (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance holds a NaN or an
-        infinity.
-
-    Raises:
-        BiaslibError: for images, relevance, targets or scores of a wrong shape or type, more steps than there are
-            regions, a region larger than the image, or a range that the images cannot hold.
+        (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance is not finite.
     """
     pixels = _checked_images(images)
     n, height, width = pixels.shape[:3]
@@ -78,29 +74,42 @@ def perturbation_curves(
     sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)
     defined = np.isfinite(sums).all(1)
     chosen = _checked_targets(targets, n)
-    low, high = _checked_range(value_range, pixels)
+    spread = _checked_range(value_range, pixels)
     tiles = [np.s_[top : top + region, left : left + region] for top in tops for left in lefts]
 
-    def shown() -> Iterator[tuple[int, int, float, np.ndarray]]:
-        for index in map(int, np.flatnonzero(defined)):
-            yield index, 0, 1.0, pixels[index]
-            for repeat in range(repeats):
-                # not default_rng([0, 0, 0]): that is the stream of default_rng(0), which may have drawn the images
-                rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index, repeat)))
-                noise = _noise(rng, pixels[index], low, high)
-                order = np.lexsort((rng.random(available), -sums[index]))[:steps]
-                image = pixels[index].copy()
-                for step, place in enumerate(order, 1):
-                    image[tiles[place]] = noise[tiles[place]]
-                    yield index, step, 1 / repeats, image.copy()
-
     curves = np.where(defined[:, None], np.zeros(steps + 1), np.nan)
-    everything = shown()
+    everything = chain.from_iterable(
+        _destroyed(index, pixels[index], sums[index], tiles, steps, repeats, spread, seed)
+        for index in map(int, np.flatnonzero(defined))
+    )
     while some := list(islice(everything, batch)):
         rows, columns, weights, pictures = (np.array(part) for part in zip(*some, strict=True))
         scores = _checked_scores(to_numpy(predict(like(pictures, images))), len(some), chosen)
         np.add.at(curves, (rows, columns), weights * scores[np.arange(len(some)), chosen[rows]])
     return like(curves, images)
+
+
+def _destroyed(
+    index: int,
+    image: np.ndarray,
+    sums: np.ndarray,
+    tiles: Sequence[tuple[slice, slice]],
+    steps: int,
+    repeats: int,
+    value_range: tuple[float, float],
+    seed: int,
+) -> Iterator[tuple[int, int, float, np.ndarray]]:
+    """An image (H, W, 3) after 0, 1, ... of its tiles: its index, the step, its weight in the curve, the picture."""
+    yield index, 0, 1.0, image
+    for repeat in range(repeats):
+        # not default_rng([0, 0, 0]): that is the stream of default_rng(0), which may have drawn the images
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index, repeat)))
+        noise = _noise(rng, image, *value_range)
+        order = np.lexsort((rng.random(len(tiles)), -sums))[:steps]
+        left = image.copy()
+        for step, place in enumerate(order, 1):
+            left[tiles[place]] = noise[tiles[place]]
+            yield index, step, 1 / repeats, left.copy()
 
 
 def aopc(curves: Array) -> Array:

@@ -22,8 +22,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> World:
     """The world of that name.
 
-    Raises:
-        BiaslibError: no such world.
+    A `BiaslibError` is raised for any other name.
     """
     if name not in _WORLDS:
         raise BiaslibError(f"there is no world {name!r}; the worlds are {', '.join(names())}.")

@@ -1,24 +1,9 @@
 """What things lie on, seen from above, and what stands behind them: table tops, cloths, grass, straw, an apple tree."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from biaslib.worlds.drawing import (
-    Field,
-    Frame,
-    Number,
-    colour_along,
-    column,
-    coverage,
-    mix,
-    noise,
-    paint,
-    ramp,
-    rgb,
-    rows_of_each,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, Frame, colour_along, column, coverage, mix, paint, ramp, rgb, rows_of_each
+from biaslib.worlds.sketch import Surface
 
 _WOODS = [(0.72, 0.53, 0.35), (0.56, 0.38, 0.24), (0.80, 0.66, 0.48), (0.42, 0.29, 0.20), (0.68, 0.60, 0.52)]
 _LINENS = [(0.86, 0.82, 0.74), (0.72, 0.74, 0.72), (0.58, 0.66, 0.72), (0.82, 0.70, 0.66), (0.66, 0.70, 0.58)]
@@ -32,64 +17,61 @@ _GLAZES = [(0.95, 0.94, 0.91), (0.62, 0.74, 0.80), (0.80, 0.60, 0.46), (0.86, 0.
 _BOARDS = [(0.80, 0.62, 0.42), (0.62, 0.44, 0.29), (0.88, 0.76, 0.58), (0.50, 0.36, 0.26)]
 
 
-def _boards(seeds: np.ndarray, along: Field, count: int) -> tuple[Field, Field]:
+def _boards(s: Surface, along: Field, count: int) -> tuple[Field, Field]:
     """Boards across `along` (n or 1, ...): how far from the joint (0 to .5 of a board), and each one's own number."""
-    chance = uniform(seeds, 1, count + 2)
-    place = along * count + column(chance[:, -1])
+    place = along * count + s.chance(1, count + 2)[-1]
     board = np.floor(place)
-    number = np.take_along_axis(chance, board.reshape(len(board), -1).astype(np.intp), axis=1).reshape(board.shape)
-    return np.minimum(place - board, board + 1.0 - place), number
+    return np.minimum(place - board, board + 1.0 - place), s.number_of(board, 1, count + 2)
 
 
-def _wood(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """Planks with a grain along them; canvas (n, 3, H, W)."""
-    joint, number = _boards(seeds, y, 4)
-    grain = noise(seeds, 11, x, y, (4, 70))
-    wide = noise(seeds, 12, x, y, (2, 14))
+def _wood(s: Surface) -> Field:
+    """Planks with a grain along them."""
+    joint, number = _boards(s, s.v, 4)
+    grain = s.noise(11, (4, 70))
+    wide = s.noise(12, (2, 14))
     rings = np.abs(np.sin(18.0 * wide + 5.0 * grain))
     light = 0.86 + 0.16 * number + 0.16 * (grain - 0.5) + 0.10 * (rings - 0.6)
     light = light * (1.0 - 0.55 * ramp(joint, 0.05, 0.0))
-    return colour_along(_WOODS, tone) * light[:, None]
+    return colour_along(_WOODS, s["tone"]) * light[:, None]
 
 
-def _linen(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """A woven cloth with uneven threads and a soft fold or two; canvas (n, 3, H, W)."""
-    warp = noise(seeds, 21, x, y, (80, 3))
-    weft = noise(seeds, 22, x, y, (3, 80))
-    fold = noise(seeds, 23, x, y, (2, 2), 2)
+def _linen(s: Surface) -> Field:
+    """A woven cloth with uneven threads and a soft fold or two."""
+    warp = s.noise(21, (80, 3))
+    weft = s.noise(22, (3, 80))
+    fold = s.noise(23, (2, 2), 2)
     light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (fold - 0.5)
-    return colour_along(_LINENS, tone) * light[:, None]
+    return colour_along(_LINENS, s["tone"]) * light[:, None]
 
 
-def _slate(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """A dark stone with layers; canvas (n, 3, H, W)."""
-    layers = noise(seeds, 31, x, y, (3, 5), 4)
-    fine = noise(seeds, 32, x, y, (50, 50))
+def _slate(s: Surface) -> Field:
+    """A dark stone with layers."""
+    layers = s.noise(31, (3, 5), 4)
+    fine = s.noise(32, (50, 50))
     step = ramp(np.abs(layers - 0.52), 0.03, 0.0)
     light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (fine - 0.5) + 0.12 * step
-    return colour_along(_SLATES, tone) * light[:, None]
+    return colour_along(_SLATES, s["tone"]) * light[:, None]
 
 
-def _painted(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """Upright boards under a worn paint; canvas (n, 3, H, W)."""
-    joint, number = _boards(seeds, x, 5)
-    brush = noise(seeds, 41, x, y, (60, 3))
-    worn = noise(seeds, 42, x, y, (5, 3), 3)
+def _painted(s: Surface) -> Field:
+    """Upright boards under a worn paint."""
+    joint, number = _boards(s, s.u, 5)
+    brush = s.noise(41, (60, 3))
+    worn = s.noise(42, (5, 3), 3)
     light = 0.93 + 0.07 * number + 0.08 * (brush - 0.5)
     light = light * (1.0 - 0.40 * ramp(joint, 0.05, 0.0)) + 0.05 * ramp(joint, 0.10, 0.06) * ramp(joint, 0.04, 0.07)
-    canvas = colour_along(_PAINTS, tone) * light[:, None]
+    canvas = colour_along(_PAINTS, s["tone"]) * light[:, None]
     return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * ramp(worn + 0.06 * brush, 0.66, 0.74))[:, None])
 
 
-def _paper(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """A large sheet with a faint square grid; canvas (n, 3, H, W)."""
-    fibre = noise(seeds, 51, x, y, (24, 24), 2)
-    chance = uniform(seeds, 52, 3)
+def _paper(s: Surface) -> Field:
+    """A large sheet with a faint square grid."""
+    fibre = s.noise(51, (24, 24), 2)
     light = 0.97 + 0.07 * (fibre - 0.5)
-    canvas = colour_along(_PAPERS, tone) * light[:, None]
+    canvas = colour_along(_PAPERS, s["tone"]) * light[:, None]
     line = np.zeros_like(light)
-    for along, shift in ((x, chance[:, 0]), (y, chance[:, 1])):
-        place = along * 8.0 + column(shift)
+    for along, shift in zip((s.u, s.v), s.chance(52, 2), strict=True):
+        place = along * 8.0 + shift
         line = np.maximum(line, ramp(np.abs(place - np.round(place)), 0.09, 0.03))
     return mix(canvas, rgb((0.50, 0.62, 0.74)), (0.38 * line)[:, None])
 
@@ -98,7 +80,7 @@ TABLE_TOPS = (_wood, _linen, _slate, _painted, _paper)
 
 
 def _scatter(
-    seeds: np.ndarray, stream: int, x: Field, y: Field, cells: float, width: float, turn: tuple[float, float]
+    s: Surface, stream: int, cells: float, width: float, turn: tuple[float, float]
 ) -> tuple[Field, Field, Field, Field]:
     """Leaves or blades strewn over the picture: one in each cell of a slanted lattice, never touching the next.
 
@@ -106,166 +88,153 @@ def _scatter(
     points to an angle between turn[0] and turn[1]. Returned are, each (n, H, W), the distance to the leaf in cells, the
     place along it ([-1, 1]) and across it (in cells), and a random number in [0, 1) of its own.
     """
-    slant, shift_u, shift_v = (column(values) for values in uniform(seeds, stream, 3).T)
+    slant, shift_u, shift_v = s.chance(stream, 3)
     slant = 6.2832 * slant
     cos, sin = np.cos(slant) * np.float32(cells), np.sin(slant) * np.float32(cells)
-    u = (x - 0.5) * cos + (y - 0.5) * sin + shift_u
-    v = (y - 0.5) * cos - (x - 0.5) * sin + shift_v
+    u = (s.u - 0.5) * cos + (s.v - 0.5) * sin + shift_u
+    v = (s.v - 0.5) * cos - (s.u - 0.5) * sin + shift_v
     side = 2 * int(np.ceil(0.75 * cells)) + 4
     column_number, row_number = np.floor(u), np.floor(v)
-    cell = ((row_number + side // 2) * side + column_number + side // 2).astype(np.intp).reshape(len(seeds), -1)
-    chance = uniform(seeds, stream + 1, 2 * side * side)
-    number, angle = (
-        np.take_along_axis(part, cell, axis=1).reshape(u.shape)
-        for part in (chance[:, : side * side], chance[:, side * side :])
-    )
+    cell = (row_number + side // 2) * side + column_number + side // 2
+    number, angle = (s.number_of(cell + part * side * side, stream + 1, 2 * side * side) for part in (0, 1))
     angle = turn[0] + (turn[1] - turn[0]) * angle - slant
-    u, v = u - column_number - 0.5, v - row_number - 0.5
-    cos, sin = np.cos(angle), np.sin(angle)
-    along, across = (u * cos + v * sin) * (1 / 0.45), v * cos - u * sin
+    leaf = Frame(u - column_number, v - row_number).turned((0.5, 0.5), angle)
+    along, across = leaf.u * (1 / 0.45), leaf.v
     # A lens with a pointed tip: wide at a third of its length.
     outline = width * (1.0 - along * along) * (1.0 - 0.28 * along)
     return np.abs(across) - outline, along, across, number
 
 
-def _apple_tree(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
+def _apple_tree(s: Surface) -> Field:
     """The crown of an apple tree: sky out of focus, boughs, and five layers of leaves, the nearest the brightest.
 
     No apple is drawn on it, so that the tree is a background and nothing of the fruit. Canvas (n, 3, H, W).
     """
-    pixel = 1.0 / x.shape[-1]
-    chance = uniform(seeds, 1, 24)
-    leaf, sky = colour_along(_LEAVES, tone), colour_along(_SKIES, chance[:, 0])
+    chance = s.chance(1, 24)
+    leaf, sky = colour_along(_LEAVES, s["tone"]), colour_along(_SKIES, chance[0])
     young = mix(leaf, rgb((0.62, 0.68, 0.26)), 0.3)
-    gaps = noise(seeds, 2, x, y, (3, 3), 2)
+    gaps = s.noise(2, (3, 3), 2)
     canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
     for i in range(4):
-        middle = column(chance[:, 4 + i]), column(0.8 * chance[:, 9 + i])
-        disc = Frame(x, y).circle(middle, column(0.05 + 0.06 * chance[:, 14 + i]))
+        middle = chance[4 + i], 0.8 * chance[9 + i]
+        disc = s.circle(middle, 0.05 + 0.06 * chance[14 + i])
         paint(canvas, mix(sky, leaf * 1.5, 0.3), 0.45 * ramp(disc, 0.012, -0.012))
     for layer in range(5):
         if layer in (1, 3):
-            _bough(canvas, chance[:, 19 + layer - 1 : 21 + layer - 1], x, y, pixel, 0.020 + 0.006 * layer)
+            _bough(canvas, s, chance[18 + layer], chance[19 + layer], 0.020 + 0.006 * layer)
         cells = 8.6 - 0.8 * layer
-        distance, along, across, number = _scatter(seeds, 10 + 2 * layer, x, y, cells, 0.25, (-0.5, 3.6))
+        distance, along, across, number = _scatter(s, 10 + 2 * layer, cells, 0.25, (-0.5, 3.6))
         # Where the sky shines through there are few leaves.
         distance = distance + 2.0 * np.maximum(number + 0.9 * gaps - 1.22, 0.0)
         light = (0.46 + 0.15 * layer) * (0.78 + 0.44 * np.mod(7.0 * number, 1.0))
         light *= np.where(across < 0, np.float32(0.86), np.float32(1.14))
         light += 0.16 * along + 0.12 * np.clip(1.4 - 40.0 * np.abs(across), 0.0, 1.0)
         canvas *= (1.0 - 0.45 * ramp(distance, 0.10, -0.05))[:, None]
-        paint(canvas, (leaf if layer % 2 else young) * light[:, None], coverage(distance, cells * pixel))
+        paint(canvas, (leaf if layer % 2 else young) * light[:, None], coverage(distance, cells * s.pixel))
     return canvas
 
 
-def _bough(canvas: Field, chance: np.ndarray, x: Field, y: Field, pixel: float, thick: float) -> None:
-    """A bough across the picture, with a twig."""
-    left, right = column(0.15 + 0.8 * chance[:, 0]), column(0.05 + 0.8 * chance[:, 1])
-    bough, _ = Frame(x, y).limb((-0.1, left), (1.1, right), (1.7 * thick, thick))
-    twig, _ = Frame(x, y).limb((0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
+def _bough(canvas: Field, s: Surface, left: Field, right: Field, thick: float) -> None:
+    """A bough across the picture, from one height in [0, 1] to another, with a twig."""
+    left, right = 0.15 + 0.8 * left, 0.05 + 0.8 * right
+    bough, _ = s.limb((-0.1, left), (1.1, right), (1.7 * thick, thick))
+    twig, _ = s.limb((0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
     bark = rgb((0.36, 0.27, 0.20))
-    upper = y - mix(left, right, x)
+    upper = s.v - mix(left, right, s.u)
     for part in (twig, bough):
-        light = 1.05 - 16.0 * upper + 0.10 * np.sin(90.0 * x + 160.0 * upper)
-        paint(canvas, bark * np.clip(light, 0.45, 1.5)[:, None], coverage(part, pixel))
+        light = 1.05 - 16.0 * upper + 0.10 * np.sin(90.0 * s.u + 160.0 * upper)
+        paint(canvas, bark * np.clip(light, 0.45, 1.5)[:, None], s.cover(part))
 
 
-def _gingham(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """A checked picnic cloth with soft folds; canvas (n, 3, H, W)."""
-    chance = uniform(seeds, 61, 3)
-    count = column(5.0 + 4.0 * chance[:, 0])
-    share: Field = np.zeros((len(seeds), y.shape[1], x.shape[2]), np.float32)
-    for along, shift in ((x, chance[:, 1]), (y, chance[:, 2])):
-        place = along * count + column(shift)
+def _gingham(s: Surface) -> Field:
+    """A checked picnic cloth with soft folds."""
+    number, *shifts = s.chance(61, 3)
+    count = 5.0 + 4.0 * number
+    share: Field = np.zeros((), np.float32)
+    for along, shift in zip((s.u, s.v), shifts, strict=True):
+        place = along * count + shift
         share = share + 0.5 * ramp(np.abs(np.mod(place, 1.0) - 0.5), 0.22, 0.28)
-    fold = noise(seeds, 62, x, y, (2, 2), 2)
-    thread = noise(seeds, 63, x, y, (70, 70))
-    cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_CHECKS, tone), (0.85 * share)[:, None])
+    fold = s.noise(62, (2, 2), 2)
+    thread = s.noise(63, (70, 70))
+    cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_CHECKS, s["tone"]), (0.85 * share)[:, None])
     return cloth * (0.88 + 0.26 * (fold - 0.5) + 0.08 * thread)[:, None]
 
 
-def _meadow(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """Short grass from above, blade over blade; canvas (n, 3, H, W)."""
-    green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), column(tone)[:, None])
-    patch = noise(seeds, 70, x, y, (4, 4), 3)
+def _meadow(s: Surface) -> Field:
+    """Short grass from above, blade over blade."""
+    green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), s["tone"][:, None])
+    patch = s.noise(70, (4, 4), 3)
     canvas = green * (0.50 + 0.45 * patch)[:, None]
-    _strew(canvas, seeds, 71, x, y, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
+    _strew(canvas, s, 71, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
     return canvas
 
 
-def _straw(seeds: np.ndarray, tone: np.ndarray, x: Field, y: Field) -> Field:
-    """Straw in a market crate, in every direction; canvas (n, 3, H, W)."""
-    gold = mix(rgb((0.84, 0.70, 0.42)), rgb((0.70, 0.54, 0.34)), column(tone)[:, None])
-    canvas = gold * (0.46 + 0.40 * noise(seeds, 80, x, y, (6, 6), 2))[:, None]
-    _strew(canvas, seeds, 81, x, y, gold, ((7.0, 0.09), (5.5, 0.08), (4.2, 0.06)), (0.0, 3.1416))
+def _straw(s: Surface) -> Field:
+    """Straw in a market crate, in every direction."""
+    gold = mix(rgb((0.84, 0.70, 0.42)), rgb((0.70, 0.54, 0.34)), s["tone"][:, None])
+    canvas = gold * (0.46 + 0.40 * s.noise(80, (6, 6), 2))[:, None]
+    _strew(canvas, s, 81, gold, ((7.0, 0.09), (5.5, 0.08), (4.2, 0.06)), (0.0, 3.1416))
     return canvas
 
 
 def _strew(
     canvas: Field,
-    seeds: np.ndarray,
+    s: Surface,
     stream: int,
-    x: Field,
-    y: Field,
     colour: Field,
     layers: tuple[tuple[float, float], ...],
     turn: tuple[float, float],
 ) -> None:
     """Layers of blades over the canvas, in place, each as (blades along the side, half width in cells)."""
     for layer, (cells, width) in enumerate(layers):
-        distance, along, _, number = _scatter(seeds, stream + 2 * layer, x, y, cells, width, turn)
+        distance, along, _, number = _scatter(s, stream + 2 * layer, cells, width, turn)
         light = (0.84 + 0.15 * layer) * (0.75 + 0.5 * np.mod(7.0 * number, 1.0)) + 0.14 * along
         canvas *= (1.0 - 0.35 * ramp(distance, 0.07, -0.03))[:, None]
-        paint(canvas, colour * light[:, None], coverage(distance, cells / x.shape[-1]))
+        paint(canvas, colour * light[:, None], coverage(distance, cells * s.pixel))
 
 
 BACKDROPS = (_wood, _linen, _slate, _painted, _gingham, _meadow, _straw)
 _MOVED = (0.018, 0.028)  # where the shadow of a dish lies, away from the light
 
 
-def _lay_dish(
-    canvas: Field, seeds: np.ndarray, kind: np.ndarray, middle: tuple[Number, Number], x: Field, y: Field
-) -> None:
-    """Lays a plate (kind 1), a wooden board (2) or nothing (0) and its shadow on the canvas, in place."""
-    pixel = 1.0 / x.shape[-1]
-    chance = uniform(seeds, 90, 3)
-    for rows, colours in ((kind == 1, _GLAZES), (kind == 2, _BOARDS)):
-        if not rows.any():
-            continue
-        colour, part = colour_along(colours, chance[rows, 0]), canvas[rows]
-        centre = tuple(np.broadcast_to(place, (len(seeds), 1, 1))[rows] for place in middle)
-        dx, dy = x - centre[0], y - centre[1]
-        size = column(0.36 + 0.08 * chance[rows, 1])
-        if colours is _GLAZES:
-            outline, below = Frame(dx, dy).circle((0.0, 0.0), size), Frame(dx, dy).circle(_MOVED, size)
-            well = outline + 0.085
-            slope = np.clip(5.0 * (dx + dy), -1.0, 1.0)
-            light = 1.06 - 0.10 * (dx + dy) - 0.20 * ramp(np.abs(well), 0.022, 0.0) * slope
-            light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
-        else:
-            half = size * 1.06, size * 0.90
-            outline, below = Frame(dx, dy).box((0.0, 0.0), half, 0.06), Frame(dx, dy).box(_MOVED, half, 0.06)
-            grain = noise(seeds[rows], 91, x, y, (4, 60))
-            rim = ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * (dx + dy), -1, 1)
-            light = 0.92 + 0.20 * (grain - 0.5) - 0.16 * rim
-        part *= (1.0 - 0.42 * ramp(below, 0.05, -0.03))[:, None]
-        paint(part, colour * light[:, None], coverage(outline, pixel))
-        canvas[rows] = part
+def _plate(s: Surface, frame: Frame, size: Field) -> tuple[Field, Field, Field]:
+    """The outlines of a glazed plate and of its shadow; its colours."""
+    outline, slope = frame.circle((0.0, 0.0), size), frame.u + frame.v
+    light = 1.06 - 0.10 * slope - 0.20 * ramp(np.abs(outline + 0.085), 0.022, 0.0) * np.clip(5.0 * slope, -1.0, 1.0)
+    light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
+    return outline, frame.circle(_MOVED, size), colour_along(_GLAZES, s.chance(90, 1)[0]) * light[:, None]
 
 
-def behind_fruits(table: Mapping[str, np.ndarray], x: Field, y: Field) -> Field:
+def _board(s: Surface, frame: Frame, size: Field) -> tuple[Field, Field, Field]:
+    """The same of a wooden board."""
+    half = size * 1.06, size * 0.90
+    outline, slope = frame.box((0.0, 0.0), half, 0.06), frame.u + frame.v
+    rim = ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * slope, -1, 1)
+    light = 0.92 + 0.20 * (s.noise(91, (4, 60)) - 0.5) - 0.16 * rim
+    return outline, frame.box(_MOVED, half, 0.06), colour_along(_BOARDS, s.chance(90, 1)[0]) * light[:, None]
+
+
+def _lay_dish(canvas: Field, s: Surface) -> None:
+    """Lays nothing (`dish` 0), a plate (1) or a board (2) with its shadow around `x`, `y` on the canvas, in place."""
+    for dish, rows in rows_of_each(s.table["dish"], (None, _plate, _board)):
+        if dish is not None:
+            part, own = canvas[rows], s.take(rows)
+            size = 0.36 + 0.08 * own.chance(90, 2)[1]
+            outline, shadow, colour = dish(own, Frame(own.u - own["x"], own.v - own["y"]), size)
+            part *= (1.0 - 0.42 * ramp(shadow, 0.05, -0.03))[:, None]
+            paint(part, colour, own.cover(outline))
+            canvas[rows] = part
+
+
+def behind_fruits(s: Surface) -> Field:
     """Every row's own background, (n, 3, H, W), with the soft shadow in which its fruits lie."""
-    canvas = np.empty((len(table["tree"]), 3, y.shape[1], x.shape[2]), np.float32)
-    tree = table["tree"] == 1
-    if tree.any():
-        canvas[tree] = _apple_tree(table["scene_seed"][tree], table["tone"][tree], x, y)
-    for backdrop, rows in rows_of_each(np.where(tree, len(BACKDROPS), table["backdrop"]), BACKDROPS):
-        seeds, middle = table["scene_seed"][rows], (column(table["x"][rows]), column(table["y"][rows]))
-        part = backdrop(seeds, table["tone"][rows], x, y)
-        _lay_dish(part, seeds, table["dish"][rows], middle, x, y)
-        reach = column(table["scale"][rows])
-        below = middle[0] + 0.05, middle[1] + 0.06
-        under = Frame(x, y).ellipse(below, (reach * 1.15, reach * 1.05), column(0.0 * seeds))
-        part *= (1.0 - column(0.32 / table["count"][rows]) * ramp(under, 0.10, -0.16))[:, None]
-        canvas[rows] = part
+    tree = s.table["tree"] == 1
+    canvas = s.drawn(np.where(tree, len(BACKDROPS), s.table["backdrop"]), (*BACKDROPS, _apple_tree))
+    if not tree.all():
+        part, on_top = canvas[~tree], s.take(~tree)
+        _lay_dish(part, on_top)
+        x, y, reach = on_top["x"] + 0.05, on_top["y"] + 0.06, on_top["scale"]
+        under = on_top.ellipse((x, y), (reach * 1.15, reach * 1.05), 0.0 * x)
+        part *= (1.0 - column(0.32 / on_top.table["count"]) * ramp(under, 0.10, -0.16))[:, None]
+        canvas[~tree] = part
     return canvas

@@ -71,8 +71,8 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
     """The known columns of a table as arrays, checked; other columns are left alone.
 
-    Raises:
-        BiaslibError: a column is missing, or a value is no number, not whole where it has to be, or out of range.
+    A `BiaslibError` is raised where a column is missing, or a value is no number, not whole where it has to be, or out
+    of range.
     """
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -149,16 +149,16 @@ class DrawnWorld(World):
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
         The shares are exact to the nearest row. The same seed with another strength (the dial, in [0, 1]) gives the
-        same rows, but for the cue in as few of them as possible.
-
-        Raises:
-            BiaslibError: n below 1, strength or seed out of range.
+        same rows, but for the cue in as few of them as possible. A `BiaslibError` is raised for n below 1, strength or
+        seed out of range.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))
 
     def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
         """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
+
+        A `BiaslibError` is raised for a missing column, a value out of range, a size below 8 and an unknown region.
 
         Args:
             factors: a table from `factors`, edited at will; further columns are left alone.
@@ -168,9 +168,6 @@ class DrawnWorld(World):
         Returns:
             Images (n, size, size, 3); labels, the attributes; the chosen masks: a pixel belongs to the region that
             covers more than half of it. All regions together divide the picture.
-
-        Raises:
-            BiaslibError: a column is missing or a value is out of range; size below 8; a region that is not known.
         """
         if not isinstance(size, Integral) or size < 8:
             raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")

@@ -5,20 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds.drawing import (
-    Field,
-    Frame,
-    Point,
-    colour_along,
-    column,
-    coverage,
-    join,
-    mix,
-    paint,
-    ramp,
-    rgb,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, Frame, Point, colour_along, coverage, join, mix, paint, ramp, rgb
+from biaslib.worlds.sketch import Surface
 
 # Colours of (back, belly, breast, wing, head), the first four seen mostly on landbirds, the others on waterbirds.
 _PLUMAGES = {
@@ -34,7 +22,7 @@ _PLUMAGES = {
 _BILLS = ((0.20, 0.18, 0.17), (0.88, 0.46, 0.12), (0.95, 0.76, 0.26))
 
 
-class _Bird(Frame):
+class _Bird(Surface):
     """The numbers a bird is drawn from, each (n, 1, 1), and the pixels in its own frame.
 
     In that frame the bird looks to the right, its body's middle is the origin and about one unit long.
@@ -42,15 +30,13 @@ class _Bird(Frame):
 
     def __init__(self, factors: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
         """Turns the factors' columns into anatomy."""
-        f = {name: column(values) for name, values in factors.items()}
-        self.water = f["waterbird"] > 0.5
-        self.neck, self.bill, self.plump, self.tail = f["neck"], f["bill"], f["plump"], f["tail"]
-        angle = 0.2 * f["tilt"]
-        across = (x - f["x"]) * ((2.0 * f["facing"] - 1.0) / f["scale"])
-        down = (y - f["y"]) / f["scale"]
-        self.u = across * np.cos(angle) + down * np.sin(angle)
-        self.v = down * np.cos(angle) - across * np.sin(angle)
-        self.pixel = 1.0 / (x.shape[-1] * f["scale"])
+        super().__init__(factors, x, y)
+        self.seeds = factors["bird_seed"]
+        self.water = self["waterbird"] > 0.5
+        self.neck, self.bill, self.plump, self.tail = (self[name] for name in ("neck", "bill", "plump", "tail"))
+        across = (x - self["x"]) * ((2.0 * self["facing"] - 1.0) / self["scale"])
+        own = Frame(across, (y - self["y"]) / self["scale"]).turned((0.0, 0.0), 0.2 * self["tilt"])
+        self.u, self.v, self.pixel = own.u, own.v, 1.0 / (x.shape[-1] * self["scale"])
 
     def pick(self, water: Field | float, land: Field | float) -> Field:
         """One number for waterbirds, another for landbirds."""
@@ -75,19 +61,19 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
     bird = _Bird(factors, x, y)
     colours = _colours(factors)
     shape = _shape(bird)
-    chance = uniform(factors["bird_seed"], 1, 4)
+    chance = bird.chance(1, 4)
 
     canvas = _body(bird, colours, shape, chance)
-    cover = coverage(shape.body, bird.pixel)
+    cover = bird.cover(shape.body)
     for part, colour, lit_at in (
         (shape.tail, colours["wing"] * 0.9, shape.tail_tip[1]),
         (shape.legs, colours["bill"] * 0.72, 0.3),
         (shape.bill, colours["bill"], shape.gape[1]),
     ):
-        edge = coverage(part, bird.pixel)
+        edge = bird.cover(part)
         paint(canvas, colour * (1.06 - 0.5 * (bird.v - lit_at))[:, None], edge * (1.0 - cover))
         cover = np.maximum(cover, edge)
-    _wing(bird, colours, canvas, factors, chance)
+    _wing(bird, colours, canvas, chance)
     _eye(bird, canvas, shape)
     return canvas, cover
 
@@ -150,7 +136,7 @@ def _legs(bird: _Bird) -> Field:
     return legs + bird.pick(9.0, 0.0)
 
 
-def _body(bird: _Bird, colours: dict[str, Field], shape: _Shape, chance: np.ndarray) -> Field:
+def _body(bird: _Bird, colours: dict[str, Field], shape: _Shape, chance: list[Field]) -> Field:
     """Back, belly, breast and hood, round under a light from above, with small feathers."""
     x, y = bird.u, bird.v
     low = y - bird.pick(0.05, -0.05) + bird.pick(0.0, 0.28) * x
@@ -162,15 +148,13 @@ def _body(bird: _Bird, colours: dict[str, Field], shape: _Shape, chance: np.ndar
     round_ = np.clip(shape.body * -6.0, 0.0, 1.0)
     light = 0.70 + 0.34 * np.sqrt(round_)
     light -= 0.42 * np.clip(y, -0.25, 0.35) * bird.pick(0.9, 1.0)
-    down = np.sin(31.0 * x + 17.0 * y + column(6.28 * chance[:, 0])) * np.sin(43.0 * y - 12.0 * x)
+    down = np.sin(31.0 * x + 17.0 * y + 6.28 * chance[0]) * np.sin(43.0 * y - 12.0 * x)
     light += 0.04 * down
     canvas *= light[:, None]
     return canvas
 
 
-def _wing(
-    bird: _Bird, colours: dict[str, Field], canvas: Field, factors: Mapping[str, np.ndarray], chance: np.ndarray
-) -> None:
+def _wing(bird: _Bird, colours: dict[str, Field], canvas: Field, chance: list[Field]) -> None:
     """The folded wing: coverts like scales, long flight feathers, a pale bar and a shadow under its edge."""
     pick = bird.pick
     shoulder = (pick(0.18, 0.10), pick(-0.01, -0.02))
@@ -181,14 +165,14 @@ def _wing(
     across = ((bird.u - shoulder[0]) * run[1] - (bird.v - shoulder[1]) * run[0]) * (-1.0 / np.hypot(*run))
     under = coverage(edge - 0.035, 0.07 + bird.pixel)
     paint(canvas, colours["wing"] * 0.45, 0.45 * under)
-    quills = np.sin(across * 62.0 + along * 5.0 + column(6.28 * chance[:, 2]))
-    scales = along * 7.0 + 0.6 * np.abs(np.sin(across * 34.0)) + column(chance[:, 3])
+    quills = np.sin(across * 62.0 + along * 5.0 + 6.28 * chance[2])
+    scales = along * 7.0 + 0.6 * np.abs(np.sin(across * 34.0)) + chance[3]
     scales = 2.0 * (scales - np.floor(scales)) - 1.0
     flight = ramp(along, 0.30, 0.45)
     tone = 1.10 + (0.20 * quills * flight) + (0.13 * scales * (1.0 - flight)) - 0.30 * along - 0.9 * across
-    cover = coverage(edge, bird.pixel)
+    cover = bird.cover(edge)
     paint(canvas, colours["wing"] * tone[:, None], cover)
-    bar = ramp(np.abs(along - 0.38 + 0.8 * across), 0.07, 0.02) * column(factors["wing_bar"])
+    bar = ramp(np.abs(along - 0.38 + 0.8 * across), 0.07, 0.02) * bird["wing_bar"]
     paint(canvas, mix(colours["belly"], 0.95, 0.3), 0.65 * bar * cover)
 
 
@@ -196,7 +180,7 @@ def _eye(bird: _Bird, canvas: Field, shape: _Shape) -> None:
     """A dark eye in a pale ring, with the sky's glint in it."""
     centre = (shape.head[0] + 0.34 * shape.head_radius, shape.head[1] - 0.12 * shape.head_radius)
     distance = bird.circle(centre, 0.055)
-    paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * coverage(distance, bird.pixel))
-    paint(canvas, rgb((0.04, 0.03, 0.03)), coverage(distance + 0.014, bird.pixel))
+    paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * bird.cover(distance))
+    paint(canvas, rgb((0.04, 0.03, 0.03)), bird.cover(distance + 0.014))
     glint = bird.circle((centre[0] + 0.012, centre[1] - 0.016), 0.015)
-    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * coverage(glint, bird.pixel))
+    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(glint))

@@ -1,27 +1,12 @@
 """Waterbirds and landbirds on water and on land: a diffuse cue whose strength is a dial."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
 from biaslib.worlds import bird_drawing
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import (
-    Field,
-    colour_along,
-    column,
-    coverage,
-    grid,
-    mix,
-    noise,
-    paint,
-    ramp,
-    rgb,
-    rows_of_each,
-    to_uint8,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, colour_along, column, coverage, grid, mix, paint, ramp, rgb, to_uint8
+from biaslib.worlds.sketch import Surface
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
@@ -39,7 +24,6 @@ _BIRD = {
     "bird_seed": SEED,
 }
 _SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
-_Table = Mapping[str, np.ndarray]
 
 
 class Birds(DrawnWorld):
@@ -78,9 +62,7 @@ class Birds(DrawnWorld):
         x, y = grid(size)
         bird, cover = bird_drawing.draw(table, x, y)
         region_index[cover > 0.5] = 0
-        canvas = np.empty_like(bird)
-        for landscape, rows in rows_of_each(table["background"], (_forest, _water)):
-            canvas[rows] = landscape({name: table[name][rows] for name in _SCENE}, x, y)
+        canvas = Surface(table, x, y).drawn(table["background"], (_forest, _water))
         return to_uint8(mix(canvas, bird, cover[:, None]))
 
 
@@ -102,137 +84,128 @@ _WATER = {
 _CASTS = [(1.12, 0.98, 0.78), (0.90, 1.06, 0.88), (0.98, 0.98, 1.0), (0.84, 0.96, 1.16)]
 
 
-def _finish(canvas: Field, table: _Table) -> Field:
+def _finish(canvas: Field, s: Surface) -> Field:
     """The light, the air and the tint that lie over either landscape."""
     grey = canvas.mean(axis=1, keepdims=True)
-    haze = column(table["haze"])[:, None]
-    canvas = mix(canvas, 0.35 * grey + 0.30, 0.15 + 0.65 * haze)
-    canvas *= colour_along(_CASTS, table["cast"]) * column(0.72 + 0.42 * table["light"])[:, None]
+    canvas = mix(canvas, 0.35 * grey + 0.30, 0.15 + 0.65 * s["haze"][:, None])
+    canvas *= colour_along(_CASTS, s["cast"]) * (0.72 + 0.42 * s["light"])[:, None]
     return canvas
 
 
-def _forest(table: _Table, x: Field, y: Field) -> Field:
+def _forest(s: Surface) -> Field:
     """A wood: light between the leaves, three ranks of trunks, undergrowth, a littered floor and grass in front."""
-    seeds = table["scene_seed"]
-    air, leaf, shade, bark, soil = (colour_along(knots, table["season"]) for knots in _FOREST.values())
-    pixel = 1.0 / x.shape[-1]
-    floor = column(0.72 - 0.28 * table["horizon"])
+    air, leaf, shade, bark, soil = (colour_along(knots, s["season"]) for knots in _FOREST.values())
+    floor = 0.72 - 0.28 * s["horizon"]
 
     # Behind everything: foliage far away, with the light coming through around one place.
-    places = uniform(seeds, 1, 4)
-    foliage = noise(seeds, 10, x, y, (5, 5), 3)
-    sun_x, sun_y = column(places[:, 0]), column(0.1 + 0.35 * places[:, 1])
-    glow = np.exp(-5.0 * ((x - sun_x) ** 2 + (y - sun_y) ** 2)) * column(0.45 + 0.5 * table["light"])
+    sun_x, sun_y = s.chance(1, 2)
+    foliage = s.noise(10, (5, 5), 3)
+    glow = np.exp(-5.0 * ((s.u - sun_x) ** 2 + (s.v - (0.1 + 0.35 * sun_y)) ** 2)) * (0.45 + 0.5 * s["light"])
     canvas = mix(shade, leaf, ramp(foliage, 0.22, 0.75)[:, None])
     paint(canvas, air, np.clip(0.22 + 0.75 * glow + 0.5 * (foliage - 0.5), 0.0, 0.92))
 
-    paint(canvas, mix(bark, air, 0.52), 0.85 * _trunks(seeds, 20, x, y, 6, 0.010, floor + 0.01, pixel)[0])
-    paint(canvas, mix(leaf, air, 0.25) * (0.55 + 0.6 * foliage[:, None]), _canopy(seeds, 30, x, y, 0.16))
-    cover, side = _trunks(seeds, 21, x, y, 4, 0.021, floor + 0.05, pixel)
+    paint(canvas, mix(bark, air, 0.52), 0.85 * _trunks(s, 20, 6, 0.010, floor + 0.01)[0])
+    paint(canvas, mix(leaf, air, 0.25) * (0.55 + 0.6 * foliage[:, None]), _canopy(s, 30, 0.16))
+    cover, side = _trunks(s, 21, 4, 0.021, floor + 0.05)
     paint(canvas, mix(bark, air, 0.20) * (1.05 - 0.35 * side)[:, None], cover)
 
     # The floor: bushes along its edge, litter that gets coarser towards us, patches of sun.
-    bushes = floor - 0.10 * noise(seeds, 40, x, np.zeros_like(floor), (9, 1)) + 0.03
-    paint(canvas, mix(shade, leaf, 0.25 + 0.45 * foliage[:, None]), coverage(bushes - y, pixel))
-    near = np.clip((y - floor) / (1.0 - floor), 0.0, 1.0)
-    litter = noise(seeds, 41, x, np.sqrt(near), (7, 9), 2)
+    bushes = floor - 0.10 * s.noise(40, (9, 1), v=np.zeros_like(floor)) + 0.03
+    paint(canvas, mix(shade, leaf, 0.25 + 0.45 * foliage[:, None]), s.cover(bushes - s.v))
+    near = np.clip((s.v - floor) / (1.0 - floor), 0.0, 1.0)
+    litter = s.noise(41, (7, 9), 2, v=np.sqrt(near))
     ground = mix(mix(soil, leaf, 0.25), soil, near[:, None]) * (0.62 + 0.75 * litter - 0.12 * near)[:, None]
-    paint(canvas, ground, coverage(floor + 0.012 - y, 0.03))
-    dapple = ramp(noise(seeds, 42, x, np.sqrt(near), (5, 6)), 0.55, 0.8) * near
-    paint(canvas, air, dapple * column(0.10 + 0.38 * table["light"]))
+    paint(canvas, ground, coverage(floor + 0.012 - s.v, 0.03))
+    dapple = ramp(s.noise(42, (5, 6), v=np.sqrt(near)), 0.55, 0.8) * near
+    paint(canvas, air, dapple * (0.10 + 0.38 * s["light"]))
 
-    cover, side = _trunks(seeds, 22, x, y, 2, 0.052, floor + 0.16, pixel)
-    furrows = noise(seeds, 43, x, y, (26, 5))
+    cover, side = _trunks(s, 22, 2, 0.052, floor + 0.16)
+    furrows = s.noise(43, (26, 5))
     paint(canvas, bark * (1.15 - 0.75 * side + 0.45 * (furrows - 0.5))[:, None], cover)
-    paint(canvas, mix(shade, leaf, 0.15 + 0.75 * foliage[:, None]), _canopy(seeds, 31, x, y, 0.07))
+    paint(canvas, mix(shade, leaf, 0.15 + 0.75 * foliage[:, None]), _canopy(s, 31, 0.07))
     for rank, (height, tone) in enumerate(((0.16, 0.45), (0.09, 0.8))):
-        blades = noise(seeds, 50 + rank, x + 0.06 * (1.0 - y), np.zeros_like(y), (34, 1))
+        blades = s.noise(50 + rank, (34, 1), u=s.u + 0.06 * (1.0 - s.v), v=np.zeros_like(s.v))
         tips = 1.0 - height * (0.25 + blades)
-        paint(canvas, mix(shade, leaf, tone) * (1.25 - 2.2 * (1.0 - y))[:, None], coverage(tips - y, pixel))
-    return _finish(canvas, table)
+        paint(canvas, mix(shade, leaf, tone) * (1.25 - 2.2 * (1.0 - s.v))[:, None], s.cover(tips - s.v))
+    return _finish(canvas, s)
 
 
-def _trunks(
-    seeds: np.ndarray, stream: int, x: Field, y: Field, count: int, width: float, base: Field, pixel: float
-) -> tuple[Field, Field]:
+def _trunks(s: Surface, stream: int, count: int, width: float, base: Field) -> tuple[Field, Field]:
     """One rank of `count` trunks of about `width`: their coverage, and 0 (lit side) to 1 (far side) across each."""
-    chance = uniform(seeds, stream, 4 * count).reshape(-1, count, 4)
-    cover = np.zeros((len(seeds), *np.broadcast_shapes(x.shape, y.shape)[1:]), np.float32)
+    chance = s.chance(stream, 4 * count)
+    cover = np.zeros((len(s.seeds), s.v.shape[1], s.u.shape[2]), np.float32)
     side = np.zeros_like(cover)
-    foot = np.maximum(y - base + 0.12, 0.0)
+    foot = np.maximum(s.v - base + 0.12, 0.0)
     for i in range(count):
-        place = column((i + 0.1 + 0.8 * chance[:, i, 0]) / count)
-        half = column(width * (0.6 + 0.9 * chance[:, i, 1]))
-        across = x - place - column(0.24 * chance[:, i, 2] - 0.12) * (0.7 - y)
-        girth = half * (1.0 + 5.0 * foot * foot) * (0.8 + 0.25 * y)
-        trunk = coverage(np.abs(across) - girth, pixel)
-        trunk *= coverage(y - base - 0.04 * column(chance[:, i, 3]), pixel)
+        shift, wide, lean, low = chance[4 * i : 4 * i + 4]
+        place = (i + 0.1 + 0.8 * shift) / count
+        half = width * (0.6 + 0.9 * wide)
+        across = s.u - place - (0.24 * lean - 0.12) * (0.7 - s.v)
+        girth = half * (1.0 + 5.0 * foot * foot) * (0.8 + 0.25 * s.v)
+        trunk = s.cover(np.abs(across) - girth)
+        trunk *= s.cover(s.v - base - 0.04 * low)
         side += trunk * (np.clip(0.5 + 0.5 * across / girth, 0.0, 1.0) - side)
         np.maximum(cover, trunk, out=cover)
     return cover, side
 
 
-def _canopy(seeds: np.ndarray, stream: int, x: Field, y: Field, depth: float) -> Field:
+def _canopy(s: Surface, stream: int, depth: float) -> Field:
     """Leaves that hang in from the top, about `depth` low, thinning out downwards."""
-    leaves = noise(seeds, stream, x, y, (6, 6), 3)
-    return ramp(leaves + 1.4 * (depth - y), 0.46, 0.56)
+    leaves = s.noise(stream, (6, 6), 3)
+    return ramp(leaves + 1.4 * (depth - s.v), 0.46, 0.56)
 
 
-def _water(table: _Table, x: Field, y: Field) -> Field:
+def _water(s: Surface) -> Field:
     """A lake or sea: sky with clouds, a far shore, waves in perspective, the sky's reflection, glints, a near bank."""
-    seeds = table["scene_seed"]
-    sky, zenith, shallow, deep, shore = (colour_along(knots, table["season"]) for knots in _WATER.values())
-    pixel = 1.0 / x.shape[-1]
-    horizon = column(0.46 - 0.34 * table["horizon"])
-    places = uniform(seeds, 1, 4)
-    sun_x = column(places[:, 0])
+    sky, zenith, shallow, deep, shore = (colour_along(knots, s["season"]) for knots in _WATER.values())
+    horizon = 0.46 - 0.34 * s["horizon"]
+    sun_x, rough, tilt, bank = s.chance(1, 4)
 
     # The sky, brightest at the sun and the horizon.
-    height = np.clip((horizon - y) / horizon, 0.0, 1.0)
-    cumulus = noise(seeds, 60, x, y * 1.6, (4, 7), 3)
-    canvas = mix(sky, zenith, (0.85 * height)[:, None]).repeat(x.shape[-1], axis=-1)
+    height = np.clip((horizon - s.v) / horizon, 0.0, 1.0)
+    cumulus = s.noise(60, (4, 7), 3, v=s.v * 1.6)
+    canvas = mix(sky, zenith, (0.85 * height)[:, None]).repeat(s.u.shape[-1], axis=-1)
     paint(canvas, rgb((0.97, 0.96, 0.94)), 0.75 * ramp(cumulus, 0.48, 0.78))
-    glow = np.exp(-14.0 * (x - sun_x) ** 2) * column(0.25 + 0.6 * table["light"])
+    glow = np.exp(-14.0 * (s.u - sun_x) ** 2) * (0.25 + 0.6 * s["light"])
     paint(canvas, rgb((1.0, 0.97, 0.88)), 0.55 * glow * (1.0 - height))
 
     # Hills on the far shore, the farther the paler.
     for rank, (rise, tone) in enumerate(((0.13, 0.55), (0.07, 0.15))):
-        hills = noise(seeds, 61 + rank, x, np.zeros_like(horizon), (4 + 5 * rank, 1))
-        top = horizon - rise * np.maximum(hills - 0.25 * column(places[:, 1]), 0.0)
-        paint(canvas, mix(shore, sky, tone), coverage(top - y, pixel))
+        hills = s.noise(61 + rank, (4 + 5 * rank, 1), v=np.zeros_like(horizon))
+        top = horizon - rise * np.maximum(hills - 0.25 * rough, 0.0)
+        paint(canvas, mix(shore, sky, tone), s.cover(top - s.v))
 
     # The water: mirror of sky and shore far away, its own colour near to us.
-    near = np.clip((y - horizon) / (1.0 - horizon), 0.0, 1.0)
+    near = np.clip((s.v - horizon) / (1.0 - horizon), 0.0, 1.0)
     surface = mix(mix(shallow, sky, 0.45), shallow, ramp(near, 0.0, 0.35)[:, None])
     surface = mix(surface, deep, (0.25 + 0.6 * near)[:, None])
-    crest = _waves(seeds, x, near)
+    crest = _waves(s, near)
     surface = surface * (1.0 + 0.42 * crest)[:, None]
     paint(surface, shore * 0.9, 0.6 * ramp(near + 0.05 * crest, 0.14, 0.0))
     paint(surface, mix(sky, rgb((1.0, 1.0, 1.0)), 0.35), 0.55 * ramp(crest, 0.25, 0.95) * (1.0 - 0.5 * near))
     sparkle = ramp(crest + 0.9 * glow * (1.1 - near), 0.85, 1.25)
     paint(surface, rgb((1.0, 0.98, 0.92)), 0.9 * sparkle)
-    paint(canvas, surface, coverage(horizon - y, pixel))
+    paint(canvas, surface, s.cover(horizon - s.v))
 
     # In half of the scenes a sandy bank with a line of foam runs into the foreground.
-    tilt = column(places[:, 2] - 0.5)
-    edge = 0.96 + column(0.55 * (places[:, 3] > 0.5)) * -0.12 + 0.25 * tilt * (x - 0.5)
-    edge = edge + 0.05 * noise(seeds, 63, x, np.zeros_like(horizon), (6, 1))
+    edge = 0.96 + column(0.55 * (bank > 0.5)) * -0.12 + 0.25 * (tilt - 0.5) * (s.u - 0.5)
+    edge = edge + 0.05 * s.noise(63, (6, 1), v=np.zeros_like(horizon))
     sand = mix(shore, rgb((0.78, 0.70, 0.54)), 0.7) * (0.75 + 0.5 * cumulus)[:, None]
-    paint(canvas, sand, coverage(edge - y, pixel))
-    paint(canvas, rgb((0.95, 0.97, 0.97)), 0.7 * np.clip(1.0 - np.abs(y - edge) / 0.016, 0.0, 1.0))
-    return _finish(canvas, table)
+    paint(canvas, sand, s.cover(edge - s.v))
+    paint(canvas, rgb((0.95, 0.97, 0.97)), 0.7 * np.clip(1.0 - np.abs(s.v - edge) / 0.016, 0.0, 1.0))
+    return _finish(canvas, s)
 
 
-def _waves(seeds: np.ndarray, x: Field, near: Field) -> Field:
+def _waves(s: Surface, near: Field) -> Field:
     """The height of the waves in about [-1, 1]: rows that close up and calm down towards the horizon."""
-    chance = uniform(seeds, 64, 9)
+    chance = s.chance(64, 9)
     depth = 1.0 / (near + 0.28)
-    wander = noise(seeds, 65, x, near[:, :, :1], (7, 9)) - 0.5
-    total = np.zeros(np.broadcast_shapes(x.shape, near.shape), np.float32)
+    wander = s.noise(65, (7, 9), v=near[:, :, :1]) - 0.5
+    total = np.zeros(np.broadcast_shapes(s.u.shape, near.shape), np.float32)
     for i, rows in enumerate((17.0, 31.0, 53.0)):
-        rate = column(rows * (0.8 + 0.5 * chance[:, i]))
-        slant = column((chance[:, 3 + i] - 0.5) * (6.0 + 5.0 * i)) * (0.5 + near)
-        phase = column(6.2832 * chance[:, 6 + i]) + rate * depth + slant * (x - 0.5)
+        rate = rows * (0.8 + 0.5 * chance[i])
+        slant = (chance[3 + i] - 0.5) * (6.0 + 5.0 * i) * (0.5 + near)
+        phase = 6.2832 * chance[6 + i] + rate * depth + slant * (s.u - 0.5)
         # Rows closer together than about two pixels of a small picture would only flicker: let them fade.
         calm = 1.0 / (1.0 + (0.012 * rate * depth * depth) ** 2)
         total += np.sin(phase + (3.0 + 1.5 * i) * wander) * ((0.85 - 0.12 * i) * calm)

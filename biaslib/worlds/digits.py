@@ -51,15 +51,13 @@ class Digits(DrawnWorld):
     of a 28-pixel image; the corners stay sharp), `worn` (0: no corner, 1 to 3: that one is grey whatever it was, and
     its value can only be guessed).
 
-    The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
+    The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does. A `BiaslibError` is
+    raised for an assignment that is no whole number >= 0, or a corner that would touch the digit.
 
     Args:
         assignment: which random five of the ten classes are group 1.
         corner: side of a corner, in pixels of a 28-pixel image; the paper's is one pixel.
         scans: handwritten originals to use; None for scikit-learn's 1,797 of 8 x 8 pixels.
-
-    Raises:
-        BiaslibError: an assignment that is no whole number >= 0, or a corner that would touch the digit.
     """
 
     name = "digits"
@@ -90,7 +88,8 @@ class Digits(DrawnWorld):
         """Draws n rows: half of them of group 1, the classes of a group equally often.
 
         The corners' counts are exact to the nearest four images of a group. The same seed with another strength gives
-        the same scans; with another blur only that column changes.
+        the same scans; with another blur only that column changes. A `BiaslibError` is raised for an argument out of
+        range.
 
         Args:
             n: number of rows, >= 1; a scan is used again where there are more rows of its class than scans.
@@ -99,9 +98,6 @@ class Digits(DrawnWorld):
             split: which scans to draw from.
             blur: of all rows, in [0, 100].
             worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
-
-        Raises:
-            BiaslibError: an argument out of range.
         """
         table = self._plain(n, strength, seed, split, blur, worn)
         rng = np.random.default_rng([seed, 1])
@@ -125,10 +121,7 @@ class Digits(DrawnWorld):
         """Draws n rows whose corners are each skewed to a group of their own, independently of each other.
 
         `shares` holds for each corner the share of group 1 among the images where it is white, in [0, 1]; the other
-        arguments are those of `factors`.
-
-        Raises:
-            BiaslibError: an argument out of range.
+        arguments are those of `factors`. A `BiaslibError` is raised for an argument out of range.
         """
         if len(shares) != len(CORNERS) or not all(0 <= share <= 1 for share in shares):
             raise BiaslibError(f"shares holds one number in [0, 1] for each of {', '.join(CORNERS)}, not {shares!r}.")
@@ -200,8 +193,7 @@ def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:
 def scans_of(train: Samples, test: Samples) -> Scans:
     """Scans from a data set of digits, such as MNIST: grey pictures with the label `digit`.
 
-    Raises:
-        BiaslibError: where the pictures differ in size, there is no such label, or a class is missing.
+    A `BiaslibError` is raised where the pictures differ in size, there is no such label, or a class is missing.
     """
     if train.images.shape[1:] != test.images.shape[1:]:
         raise BiaslibError(

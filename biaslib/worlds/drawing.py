@@ -70,12 +70,16 @@ class Frame:
         """Takes the coordinates of the pixels across the thing (u) and downwards (v)."""
         self.u, self.v = u, v
 
+    def turned(self, middle: Point, angle: Number) -> "Frame":
+        """The same pixels in a frame around `middle` that is turned by `angle` (radians, clockwise on the screen)."""
+        cos, sin = np.cos(angle), np.sin(angle)
+        dx, dy = self.u - middle[0], self.v - middle[1]
+        return Frame(dx * cos + dy * sin, dy * cos - dx * sin)
+
     def ellipse(self, centre: Point, radii: Point, angle: Field) -> Field:
         """An ellipse turned by `angle` (radians, clockwise on the screen); exact on the edge, close near it."""
-        cos, sin = np.cos(angle), np.sin(angle)
-        dx, dy = self.u - centre[0], self.v - centre[1]
-        u = (dx * cos + dy * sin) / radii[0]
-        v = (dy * cos - dx * sin) / radii[1]
+        turned = self.turned(centre, angle)
+        u, v = turned.u / radii[0], turned.v / radii[1]
         k = np.sqrt(u * u + v * v)
         u /= radii[0]
         v /= radii[1]

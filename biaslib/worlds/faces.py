@@ -141,7 +141,8 @@ class Faces(DrawnWorld):
         """Draws n rows as every world does: half of them with wavy hair.
 
         The correlation of target and cue is the strength. Those of the other attributes are as CelebA's at the default
-        strength and grow in proportion to it, each until one clan always or never has the attribute.
+        strength and grow in proportion to it, each until one clan always or never has the attribute. A `BiaslibError`
+        is raised for an argument out of range.
 
         Args:
             n: number of rows, >= 1.
@@ -149,9 +150,6 @@ class Faces(DrawnWorld):
             seed: >= 0.
             confounder: whether the eye shadow ties Blond_Hair to the clan; else it is as frequent and independent.
             detail: in [0, 1]; also takes up to .8 of the pose away.
-
-        Raises:
-            BiaslibError: an argument out of range.
         """
         check_draw(n, strength, seed)
         if not isinstance(detail, Real) or not 0 <= detail <= 1:

@@ -8,7 +8,7 @@ import pandas as pd
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch
+from biaslib.worlds.sketch import Place, Sketch, Surface
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
@@ -80,7 +80,7 @@ class Fruits(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        canvas = np.ascontiguousarray(behind_fruits(table, x, y).transpose(0, 2, 3, 1))
+        canvas = np.ascontiguousarray(behind_fruits(Surface(table, x, y)).transpose(0, 2, 3, 1))
         _lay_fruits(table, canvas, region_index, size)
         return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
 
@@ -124,9 +124,8 @@ def _grain(s: Sketch, u: Field, v: Field, rate: float) -> Field:
 
 def _blade(s: Sketch, foot: tuple[float, float], angle: float | Field, long: float, wide: float, green: Field) -> None:
     """A leaf from its foot outwards, with a rib; one half lies in the shade."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    du, dv = s.u - foot[0], s.v - foot[1]
-    along, across = (du * cos + dv * sin) / long, dv * cos - du * sin
+    leaf = s.turned(foot, angle)
+    along, across = leaf.u / long, leaf.v
     reach = np.clip(along, 0.0, 1.0)
     outline = np.abs(across) - 3.4 * wide * reach * (1.0 - reach) * (1.2 - 0.5 * reach)
     outline = np.where((along < 0) | (along > 1), np.maximum(outline, np.abs(along - reach) * long), outline)
@@ -162,10 +161,9 @@ def _banana(s: Sketch) -> None:
     skin = s.pick([(0.96, 0.80, 0.22), (0.94, 0.74, 0.24), (0.76, 0.78, 0.28), (0.90, 0.66, 0.22)])
     for back in (True, False):
         turn = (0.30 + 0.16 * open_) if back else 0.0 * open_ - 0.06
-        cos, sin = np.cos(turn), np.sin(turn)
         # Both grow from the stalk at the upper left.
-        du, dv = s.u + 0.80, s.v + 0.34
-        u, v = du * cos + dv * sin - 0.84, dv * cos - du * sin + 0.04
+        own = s.turned((-0.80, -0.34), turn)
+        u, v = own.u - 0.84, own.v + 0.04
         reach, angle = np.hypot(u, v + 0.95), np.arctan2(u, v + 0.95)
         part = np.clip(1.0 - (angle * (1 / 0.86)) ** 2, 0.0, 1.0)
         thick = 0.04 + 0.225 * np.sqrt(part) * (0.90 + 0.10 * angle)
@@ -213,15 +211,19 @@ def _corn(s: Sketch) -> None:
 
 def _husk(s: Sketch, foot: tuple[float, float], angle: Field, long: float, wide: float, green: Field) -> None:
     """A long husk with parallel veins, from its foot to its tip."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    du, dv = s.u - foot[0], s.v - foot[1]
-    along, across = (du * cos + dv * sin) / long, dv * cos - du * sin
+    leaf = s.turned(foot, angle)
+    along, across = leaf.u / long, leaf.v
     reach = np.clip(along, 0.0, 1.0)
     half = wide * np.sqrt(np.clip(1.0 - reach, 0.0, 1.0)) * (0.55 + 0.9 * reach)
     outline = np.where(along < 0, np.hypot(along * long, across) - 0.55 * wide, np.abs(across) - half)
     outline = np.where(along > 1, np.hypot((along - 1) * long, across), outline)
     s.tint(0.40 * ramp(outline, 0.09, 0.0), green * 0.2)
-    light = 0.86 + 0.22 * reach + 0.09 * np.sin(across * 95.0) - 0.30 * np.clip(across / wide, -1, 1) * np.sign(cos)
+    light = (
+        0.86
+        + 0.22 * reach
+        + 0.09 * np.sin(across * 95.0)
+        - 0.30 * np.clip(across / wide, -1, 1) * np.sign(np.cos(angle))
+    )
     s.lay(outline, green * light[:, None])
 
 

@@ -10,7 +10,7 @@ from biaslib.worlds import pet_drawing, rooms
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8
 from biaslib.worlds.pet_drawing import FEET, extent
-from biaslib.worlds.sketch import Place, Sketch, Upright
+from biaslib.worlds.sketch import Place, Sketch, Surface, Upright
 
 _WHITE, _INK = rgb((0.97, 0.97, 0.95)), rgb((0.10, 0.10, 0.12))
 _BOLD = [
@@ -29,9 +29,8 @@ def _finish(s: Sketch, round_: Field, gleam: float) -> None:
 
 def _turned(s: Sketch) -> tuple[Field, Field]:
     """Coordinates on the ball, turned by a random angle."""
-    angle = 6.2832 * s.chance(1)[0]
-    cos, sin = np.cos(angle), np.sin(angle)
-    return s.u * cos + s.v * sin, s.v * cos - s.u * sin
+    own = s.turned((0.0, 0.0), 6.2832 * s.chance(1)[0])
+    return own.u, own.v
 
 
 def _beach(s: Sketch) -> None:
@@ -164,7 +163,7 @@ class Pets(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        scene = rooms.draw(table, x, y)
+        scene = rooms.draw(Surface(table, x, y))
         layout, with_ball = _layout(table), np.flatnonzero(table["ball"])
         low, high = layout.animal.x - layout.reach[0], layout.animal.x + layout.reach[1]
         ground = layout.animal.y + FEET * layout.animal.scale

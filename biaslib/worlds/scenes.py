@@ -10,8 +10,8 @@ import pandas as pd
 from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch
+from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, to_uint8, uniform
+from biaslib.worlds.sketch import Place, Sketch, Surface
 from biaslib.worlds.things import THINGS
 
 _Dial = Literal["strength", "singles", "pairs", "triples"]
@@ -90,13 +90,10 @@ class Scenes(DrawnWorld):
     * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
     None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
-    is empty where the thing is absent; `table` is the rest.
+    is empty where the thing is absent; `table` is the rest. A `BiaslibError` is raised for another number of makers.
 
     Args:
         groups: number of makers, 2 or 3.
-
-    Raises:
-        BiaslibError: another number of makers.
     """
 
     name = "scenes"
@@ -132,8 +129,8 @@ class Scenes(DrawnWorld):
 
         The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
         says nothing of a third. The other sets are drawn at random from the formula of `Association`. The same seed
-        with other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows
-        as possible.
+        with other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows as
+        possible. A `BiaslibError` is raised for an argument out of range.
 
         Args:
             n: number of rows, >= 1.
@@ -143,9 +140,6 @@ class Scenes(DrawnWorld):
             pairs: the dial of the pairs, likewise.
             triples: the dial of the triple, likewise.
             robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: drawn from .12 to .5.
-
-        Raises:
-            BiaslibError: an argument out of range.
         """
         check_draw(n, strength, seed)
         dials = {"strength": strength}
@@ -172,9 +166,8 @@ class Scenes(DrawnWorld):
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
-        canvas = np.empty((len(region_index), size, size, 3), np.float32)
-        for top, rows in rows_of_each(table["table_top"], TABLE_TOPS):
-            canvas[rows] = top(table["table_seed"][rows], table["table_tone"][rows], x, y).transpose(0, 2, 3, 1)
+        tops = Surface({"scene_seed": table["table_seed"], "tone": table["table_tone"]}, x, y)
+        canvas = np.ascontiguousarray(tops.drawn(table["table_top"], TABLE_TOPS).transpose(0, 2, 3, 1))
         places, robot = _layout(table["layout_seed"], table["robot_size"])
         for name, (draw, scale) in THINGS.items():
             rows = np.flatnonzero(table[name])

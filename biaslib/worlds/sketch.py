@@ -1,17 +1,19 @@
-"""What things are drawn on, each in its own frame: a sketch that is laid on a picture, or a sheet of the picture.
+"""What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face.
 
 A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
 1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
-A sheet is a whole picture, or a window of it, in a face's coordinates; its layers are laid down one by one.
+A surface is a whole picture. A sheet is one too, or a window of it, in a face's coordinates; its layers are laid down
+one by one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, uniform
+from biaslib.worlds import drawing
+from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, rows_of_each, uniform
 
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
@@ -54,9 +56,9 @@ class Sketch(Frame):
         scale = column(place.scale)
         dx = (self._columns + np.float32(0.5) - middle[0][:, None]).astype(np.float32)[:, None, :] / (size * scale)
         dy = (self._rows + np.float32(0.5) - middle[1][:, None]).astype(np.float32)[:, :, None] / (size * scale)
-        cos, sin = np.cos(column(place.angle)), np.sin(column(place.angle))
-        self.u = dx * cos + dy * sin
-        self.v = dy * cos - dx * sin
+        super().__init__(dx, dy)
+        turned = self.turned((0.0, 0.0), column(place.angle))
+        self.u, self.v = turned.u, turned.v
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
         # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
@@ -176,6 +178,61 @@ class Upright(Sketch):
         return np.zeros_like(self._cover)
 
 
+class Surface(Frame):
+    """Whole pictures of the rows of a table, for what fills them: walls and floors, landscapes, cloths.
+
+    Attributes:
+        table: the columns, each (n,).
+        seeds: (n,) its column `scene_seed`.
+        u: coordinate of the pixels from left to right, (1, 1, W).
+        v: the same downwards, (1, H, 1).
+        pixel: side of a pixel.
+    """
+
+    def __init__(self, table: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
+        """Takes the coordinates of `drawing.grid`."""
+        super().__init__(x, y)
+        self.table, self.seeds = table, table["scene_seed"]
+        self.pixel: Number = 1.0 / x.shape[-1]
+
+    def __getitem__(self, name: str) -> Field:
+        """A column, (n, 1, 1)."""
+        return column(self.table[name])
+
+    def take(self, rows: np.ndarray) -> "Surface":
+        """The chosen rows."""
+        return Surface({name: values[rows] for name, values in self.table.items()}, self.u, self.v)
+
+    def drawn(self, kinds: np.ndarray, things: Sequence[Callable[["Surface"], Field]]) -> Field:
+        """What the thing of each row's kind draws on it, (n, 3, H, W)."""
+        canvas = np.empty((len(kinds), 3, self.v.shape[1], self.u.shape[2]), np.float32)
+        for thing, rows in rows_of_each(kinds, things):
+            canvas[rows] = thing(self.take(rows))
+        return canvas
+
+    def chance(self, stream: int, count: int) -> list[Field]:
+        """Random numbers in [0, 1) of the rows' own, each (n, 1, 1)."""
+        return [column(values) for values in uniform(self.seeds, stream, count).T]
+
+    def number_of(self, cells: Field, stream: int, count: int) -> Field:
+        """The random number, of `count` in [0, 1), of the whole cell that each pixel is in, (n, H, W)."""
+        own = uniform(self.seeds, stream, count)
+        index = np.floor(cells).astype(np.intp).reshape(len(cells), -1)
+        index = np.broadcast_to(index, (len(own), index.shape[1]))
+        return np.take_along_axis(own, index, axis=1).reshape(len(own), *cells.shape[1:])
+
+    def noise(
+        self, stream: int, cells: tuple[int, int], octaves: int = 1, *, u: Field | None = None, v: Field | None = None
+    ) -> Field:
+        """A texture, (n, H, W), as `drawing.noise` makes it; elsewhere than at the pixels where `u` or `v` is given."""
+        across, down = self.u if u is None else u, self.v if v is None else v
+        return drawing.noise(self.seeds, stream, across, down, cells, octaves)
+
+    def cover(self, distance: Field) -> Field:
+        """How much of each pixel lies inside."""
+        return coverage(distance, self.pixel)
+
+
 FACE_REGIONS: tuple[str, ...] = (
     "skin", "nose", "eyeglasses", "eyes", "eyebrows", "ears", "mouth", "hair", "hat", "earrings", "necklace", "neck",
     "cloth", "background",
@@ -202,9 +259,8 @@ class Sheet(Frame):
         """Finds the face's coordinates from the columns `x`, `y`, `scale` and `roll` (middle, unit, turn)."""
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
-        dx, dy = (x - column(table["x"])) / unit, (y - column(table["y"])) / unit
-        cos, sin = np.cos(angle), np.sin(angle)
-        return cls(table, 1.0 / (size * unit), dx * cos + dy * sin, dy * cos - dx * sin, canvas, region_index)
+        own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
+        return cls(table, 1.0 / (size * unit), own.u, own.v, canvas, region_index)
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""

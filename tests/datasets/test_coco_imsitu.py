@@ -46,7 +46,7 @@ def test_verbs_are_counted_by_gender(root):
     assert table.to_numpy().sum() == 60
     # i % 5 <= 1 is a man, i % 3 == 0 is cooking: of every 15 images 0 and 6 are both, four times over
     assert table.loc["cooking"].tolist() == [8, 12]
-    assert coco_imsitu.imsitu_verbs() == ["cooking", "driving", "shaving"]
+    assert coco_imsitu._verbs() == ["cooking", "driving", "shaving"]
 
 
 def test_ratios_keep_their_order(root):
@@ -59,7 +59,7 @@ def test_ratios_keep_their_order(root):
 
 def test_missing_files_name_source_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    for call in (coco_imsitu.coco_objects, lambda: coco_imsitu.gender_ratios("COCO"), coco_imsitu.imsitu_verbs):
+    for call in (coco_imsitu.coco_objects, lambda: coco_imsitu.gender_ratios("COCO"), coco_imsitu._verbs):
         with pytest.raises(BiaslibError, match=r"is missing.*Balanced-Datasets.*coco-imsitu/"):
             call()
 

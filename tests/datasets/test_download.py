@@ -12,7 +12,7 @@ import pytest
 
 from biaslib import datasets
 from biaslib.datasets import registry
-from biaslib.datasets.download import unpack
+from biaslib.datasets.download import _unpack
 from biaslib.errors import BiaslibError
 
 
@@ -266,16 +266,16 @@ def everything_below(folder):
 
 
 def test_zip_and_tar_give_the_same_tree(tmp_path):
-    unpack(zip_of(tmp_path / "a.zip", **{"top/x.txt": b"1", "top/sub/y.txt": b"2"}), tmp_path / "zip")
+    _unpack(zip_of(tmp_path / "a.zip", **{"top/x.txt": b"1", "top/sub/y.txt": b"2"}), tmp_path / "zip")
     members = [("top/x.txt", tarfile.REGTYPE, b"1"), ("top/sub/y.txt", tarfile.REGTYPE, b"2")]
-    unpack(tar_of(tmp_path / "a.tar.gz", *members), tmp_path / "tar")
+    _unpack(tar_of(tmp_path / "a.tar.gz", *members), tmp_path / "tar")
     assert everything_below(tmp_path / "zip") == everything_below(tmp_path / "tar") == ["top/sub/y.txt", "top/x.txt"]
     assert (tmp_path / "tar/top/sub/y.txt").read_bytes() == b"2"
 
 
 def test_strip_drops_leading_folders_and_what_lies_above_them(tmp_path):
     archive = zip_of(tmp_path / "a.zip", **{"top/x.txt": b"1", "notes.txt": b"0"})
-    unpack(archive, tmp_path / "out", strip=1)
+    _unpack(archive, tmp_path / "out", strip=1)
     assert everything_below(tmp_path / "out") == ["x.txt"]
 
 
@@ -289,7 +289,7 @@ def test_names_that_leave_the_folder_are_refused(tmp_path, name):
     ]
     for archive in archives:
         with pytest.raises(BiaslibError, match="outside its folder"):
-            unpack(archive, hold / "out")
+            _unpack(archive, hold / "out")
     assert everything_below(hold) == []  # not even the harmless member was written
     assert not (tmp_path / "evil.txt").exists()
 
@@ -307,7 +307,7 @@ def test_names_that_leave_the_folder_are_refused(tmp_path, name):
 def test_links_and_devices_in_a_tar_are_refused(tmp_path, kind, target):
     archive = tar_of(tmp_path / "a.tar.gz", ("good.txt", tarfile.REGTYPE, b"1"), ("way_out", kind, target))
     with pytest.raises(BiaslibError, match="link or a device, 'way_out'"):
-        unpack(archive, tmp_path / "out")
+        _unpack(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -317,7 +317,7 @@ def test_symbolic_link_in_a_zip_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(info, "/etc")
     with pytest.raises(BiaslibError, match="link or a device"):
-        unpack(tmp_path / "a.zip", tmp_path / "out")
+        _unpack(tmp_path / "a.zip", tmp_path / "out")
 
 
 def test_truncated_and_foreign_files_are_named(tmp_path):
@@ -325,9 +325,9 @@ def test_truncated_and_foreign_files_are_named(tmp_path):
     (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "page.zip").write_text("<html>Please log in</html>")
     with pytest.raises(BiaslibError, match=r"cut\.tar\.gz"):
-        unpack(tmp_path / "cut.tar.gz", tmp_path / "out")
+        _unpack(tmp_path / "cut.tar.gz", tmp_path / "out")
     with pytest.raises(BiaslibError, match=r"page\.zip is neither a zip nor a tar"):
-        unpack(tmp_path / "page.zip", tmp_path / "out")
+        _unpack(tmp_path / "page.zip", tmp_path / "out")
 
 
 def test_a_flipped_byte_is_found_in_every_kind_of_archive(tmp_path):
@@ -346,8 +346,8 @@ def test_a_flipped_byte_is_found_in_every_kind_of_archive(tmp_path):
 
 def refused(archive, place, folder):
     content = bytearray(archive.read_bytes())
-    unpack(archive, folder / "whole")
+    _unpack(archive, folder / "whole")
     content[place] ^= 255
     archive.write_bytes(content)
     with pytest.raises(BiaslibError, match=f"{archive.name} is damaged"):
-        unpack(archive, folder / "out")
+        _unpack(archive, folder / "out")

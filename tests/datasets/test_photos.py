@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from biaslib import datasets
-from biaslib.datasets import fruits, pets, pictures
-from biaslib.datasets.fruits import SCENES
+from biaslib.datasets import photos, pictures
+from biaslib.datasets.photos import SCENES
 from biaslib.errors import BiaslibError
 from tests import layouts
 
@@ -19,7 +19,7 @@ def test_pets_come_with_their_own_labels_and_outlines(tmp_path):
     seen = 0
     for split in SPLITS:
         loaded = datasets.load("pets", split, size=40, root=tmp_path)
-        names = [name for name in table["image"] if pictures.part(name, pets._SPLITS) == split]
+        names = [name for name in table["image"] if pictures.part(name, photos._PET_SPLITS) == split]
         rows = table.set_index("image").loc[names]
         assert loaded.labels["cat"].tolist() == (rows["species"] == 1).tolist()
         assert loaded.labels["breed"].tolist() == rows["breed"].tolist()
@@ -37,7 +37,7 @@ def test_a_part_of_the_pets_loads_in_the_same_splits_with_a_warning(tmp_path):
     layouts.pets(tmp_path)
     whole = datasets.load("pets", "train", size=16, root=tmp_path)
     names = [path.stem for path in sorted((tmp_path / "oxford-iiit-pet/images").iterdir())]
-    gone = [name for name in names if pictures.part(name, pets._SPLITS) == "train"][:3]
+    gone = [name for name in names if pictures.part(name, photos._PET_SPLITS) == "train"][:3]
     for name in gone:
         (tmp_path / f"oxford-iiit-pet/images/{name}.jpg").unlink()
     with pytest.warns(datasets.DatasetWarning, match=rf"{len(whole) - 3} of the {len(whole)} pictures of train"):
@@ -60,7 +60,7 @@ def test_a_part_of_the_pets_loads_in_the_same_splits_with_a_warning(tmp_path):
 def test_damaged_pet_files_are_named(tmp_path, file, content, message):
     layouts.pets(tmp_path)
     (tmp_path / "oxford-iiit-pet" / file).write_text(content)
-    split = pictures.part("Bengal_2", pets._SPLITS)
+    split = pictures.part("Bengal_2", photos._PET_SPLITS)
     with pytest.raises(BiaslibError, match=message):
         datasets.load("pets", split, size=16, root=tmp_path)
 
@@ -104,7 +104,7 @@ def test_a_fruit_that_is_missing_has_a_stand_in_or_is_named(tmp_path):
         folder = tmp_path / "fruits-360" / part
         (folder / "Walnut 1").rename(folder / "Lemon Meyer 1")
     with pytest.warns(datasets.DatasetWarning, match="Lemon for corn stand in"):
-        assert fruits.kinds(tmp_path)["corn"] == "Lemon"
+        assert photos.kinds(tmp_path)["corn"] == "Lemon"
     with pytest.warns(datasets.DatasetWarning, match="Lemon for corn"):
         assert (datasets.load("fruits360", "train", size=20, root=tmp_path).labels["fruit"] == 2).any()
     (tmp_path / "fruits-360/Training/Banana 1").rename(tmp_path / "fruits-360/Training/Date 1")
@@ -125,7 +125,7 @@ def test_further_apples_are_apples(tmp_path):
 
 
 def test_an_all_white_picture_has_no_fruit():
-    assert not fruits._fruit_region(np.full((30, 30, 3), 255, np.uint8)).any()
+    assert not photos._fruit_region(np.full((30, 30, 3), 255, np.uint8)).any()
 
 
 def test_scenes_by_their_kinds(tmp_path):
@@ -147,10 +147,10 @@ def test_what_is_missing_and_what_is_unknown_is_named(tmp_path, name):
 
 def test_splits_follow_the_shares_and_the_name_alone():
     names = [f"Bengal_{i}" for i in range(4000)]
-    parts = [pictures.part(name, pets._SPLITS) for name in names]
-    for split, share in pets._SPLITS.items():
+    parts = [pictures.part(name, photos._PET_SPLITS) for name in names]
+    for split, share in photos._PET_SPLITS.items():
         assert parts.count(split) / 4000 == pytest.approx(share, abs=0.03)
-    assert pictures.part(names[0], pets._SPLITS) == parts[0]
+    assert pictures.part(names[0], photos._PET_SPLITS) == parts[0]
 
 
 def test_a_folder_without_pictures_for_the_split_is_named(tmp_path):

@@ -8,8 +8,9 @@ from biaslib import worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import backdrops
 from biaslib.worlds.base import validated
-from biaslib.worlds.drawing import column, grid
+from biaslib.worlds.drawing import grid
 from biaslib.worlds.fruits import _ATTRIBUTES, _FRUIT, _FRUITS, _SCENE, APPLE, NAMES, _lay_fruits
+from biaslib.worlds.sketch import Surface
 
 WORLD = worlds.get("fruits")
 TABLE = WORLD.factors(30, strength=0.0, seed=7)
@@ -121,8 +122,8 @@ def test_one_to_three_fruits_are_drawn():
 
 
 def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
-    x, y = grid(96)
-    distance, along, _, number = backdrops._scatter(np.arange(4), 3, x, y, 6.0, 0.25, (0.0, 6.28))
+    s = Surface({"scene_seed": np.arange(4)}, *grid(96))
+    distance, along, _, number = backdrops._scatter(s, 3, 6.0, 0.25, (0.0, 6.28))
     inside = distance < 0
     assert 0.15 < inside.mean() < 0.45
     assert (np.abs(along[inside]) <= 1).all()
@@ -132,13 +133,13 @@ def test_leaves_of_a_layer_do_not_touch_each_other_and_cover_a_part_of_it():
 
 
 def test_every_background_differs_and_dishes_lie_on_it():
-    x, y = grid(48)
-    seeds, tone = np.arange(3), np.full(3, 0.5, np.float32)
-    drawn = [draw(seeds, tone, x, y) for draw in (*backdrops.BACKDROPS, backdrops._apple_tree)]
+    half = np.full(3, 0.5, np.float32)
+    s = Surface({"scene_seed": np.arange(3), "tone": half, "dish": np.arange(3), "x": half, "y": half}, *grid(48))
+    drawn = [draw(s) for draw in (*backdrops.BACKDROPS, backdrops._apple_tree)]
     for a, b in itertools.combinations(drawn, 2):
         assert np.abs(a - b).mean() > 0.02
     canvas = drawn[0].copy()
-    backdrops._lay_dish(canvas, seeds, np.array([0, 1, 2]), (column([0.5] * 3), column([0.5] * 3)), x, y)
+    backdrops._lay_dish(canvas, s)
     changed = (canvas != drawn[0]).any(axis=1).mean(axis=(1, 2))
     assert changed[0] == 0
     assert (changed[1:] > 0.3).all()

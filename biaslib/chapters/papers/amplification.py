@@ -142,7 +142,7 @@ def _of_one_model(
 
 def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     """Amplification of the released ResNet-50s for both groupings, with intervals over models; see `compute`."""
-    train, test = published.training_labels(), published.annotated_labels()
+    train, test = published.annotated_labels("training"), published.annotated_labels()
     predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
     values, single, images = [], [], []
     for grouping in get_args(_Grouping):

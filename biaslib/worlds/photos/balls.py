@@ -45,7 +45,8 @@ def places(
     """A ball for every picture: its size, and a place at random among all those at which it is free.
 
     A row depends on the seed, its number and its own mask. The wanted size is drawn evenly from `radius`; where there
-    is less room, the ball is as large as it can be.
+    is less room, the ball is as large as it can be. A `BiaslibError` is raised for masks that are not bool, or numbers
+    out of range.
 
     Args:
         occupied: (N, S, S) bool, where no ball may be.
@@ -57,9 +58,6 @@ def places(
     Returns:
         a row a picture: `ball_kind` (as the column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size`
         (its radius; shares of the side), `ball_seed` (colours, turn). x, y and size are NaN where there is no room.
-
-    Raises:
-        BiaslibError: for masks that are not bool, or numbers out of range.
     """
     occupied = np.asarray(occupied)
     if occupied.ndim != 3 or occupied.dtype != np.bool_:
@@ -76,10 +74,8 @@ def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, flo
 
     Plain is where the mean gradient of the brightness under the ball is smallest. A guess, not a promise: the chapter
     on planted biases counts how often such a place touches an outlined animal. A row is as `places` gives it and
-    depends on the seed, its number and its own picture.
-
-    Raises:
-        BiaslibError: for pictures that are not square, or numbers out of range.
+    depends on the seed, its number and its own picture. A `BiaslibError` is raised for pictures that are not square, or
+    numbers out of range.
     """
     size = check_square(images)
     _check(radius, GAP, FLOOR, seed)
@@ -98,15 +94,10 @@ def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, flo
 def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Draws a ball in every picture (N, S, S, 3) uint8, with the picture's brightness and a soft shadow under it.
 
-    The table has a row a picture, as `places` gives it. No shadow falls on what to keep, (N, S, S) bool.
-
-    Returns:
-        the pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from
-        the ball's middle no pixel changes.
-
-    Raises:
-        BiaslibError: for pictures that are not square, a missing or impossible column (NaN: there was no room), or a
-            ball that is not wholly inside its picture.
+    The table has a row a picture, as `places` gives it. No shadow falls on what to keep, (N, S, S) bool. Returns the
+    pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from the ball's
+    middle no pixel changes. A `BiaslibError` is raised for pictures that are not square, a missing or impossible column
+    (NaN: there was no room), or a ball that is not wholly inside its picture.
     """
     size = check_square(images)
     values = validated(table, _COLUMNS)
@@ -140,6 +131,9 @@ def insert_balls(
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects.
 
+    A `BiaslibError` is raised where the mask is missing, `where` does not fit, or a photo that should get a ball has no
+    room for one: how many, and which.
+
     Args:
         samples: square photos with a mask of the object (`masks_of_boxes` makes masks from boxes).
         where: (N,) which photos get a ball.
@@ -150,10 +144,6 @@ def insert_balls(
     Returns:
         the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
         (exact; empty where there is none) and `background` (neither object nor ball).
-
-    Raises:
-        BiaslibError: where the mask is missing, `where` does not fit, or a photo that should get a ball has no room
-            for one: how many, and which.
     """
     where = np.asarray(where)
     if where.shape != (len(samples),) or where.dtype != np.bool_:

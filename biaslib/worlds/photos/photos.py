@@ -11,7 +11,7 @@ from PIL import Image
 from scipy import ndimage
 
 from biaslib import datasets
-from biaslib.datasets.fruits import SCENES
+from biaslib.datasets.photos import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors, validated
@@ -70,14 +70,13 @@ class PetPhotos(DrawnWorld):
     ) -> None:
         """Finds a place for a ball in every photo of the split.
 
+        A `BiaslibError` is raised as `datasets.load` and `photos.places` do.
+
         Args:
             split: "train", "val" or "test"; no photo is in two. The test has outlined photos only; the others mix both
                 sources, as the paper does.
             root: folder of all datasets.
             radius: see `photos.places`.
-
-        Raises:
-            BiaslibError: as `datasets.load` and `photos.places` do.
         """
         sources = _PETS[: 1 if split == "test" else None]
         self._split, self._root = split, root
@@ -204,10 +203,8 @@ def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
 def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
     """Boxes (N, 4) as masks (N, size, size) bool of square pictures: every pixel that the box touches.
 
-    A box is left, top, right, bottom as shares of the picture's sides.
-
-    Raises:
-        BiaslibError: for another shape, or a box that is empty, NaN or not inside its picture.
+    A box is left, top, right, bottom as shares of the picture's sides. A `BiaslibError` is raised for another shape, or
+    a box that is empty, NaN or not inside its picture.
     """
     boxes = np.asarray(boxes, float)
     if boxes.ndim != 2 or boxes.shape[1] != 4:
@@ -246,15 +243,10 @@ def paste(
 
     A row of the table holds `x`, `y` (where the middle of the cut-out's box comes to lie) and `scale` (half the longer
     side of that box before it is turned), in shares of the side of the background; `turn` (clockwise, in radians);
-    `mirror` (1: left and right change places).
-
-    Returns:
-        the pictures (N, S, S, 3) uint8, and (N, S, S) bool where the cut-out covers more than half of a pixel. Where
-        it covers less, and in its shadow, the background is seen through it; elsewhere not a pixel differs from it.
-
-    Raises:
-        BiaslibError: for parts that do not fit each other, an empty mask, or a cut-out that is not wholly inside its
-            background.
+    `mirror` (1: left and right change places). Returns the pictures (N, S, S, 3) uint8, and (N, S, S) bool where the
+    cut-out covers more than half of a pixel. Where it covers less, and in its shadow, the background is seen through
+    it; elsewhere not a pixel differs from it. A `BiaslibError` is raised for parts that do not fit each other, an empty
+    mask, or a cut-out that is not wholly inside its background.
     """
     size = balls.check_square(backgrounds)
     if masks.shape != pictures.shape[:3] or masks.dtype != np.bool_:

@@ -1,0 +1,196 @@
+"""Photos of one thing each, for Schaaf et al. (2021).
+
+Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on which they can be pasted. Oxford-IIIT Pet
+(Parkhi et al. 2012) are cats and dogs with their outlines, Kaggle's have none.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import ndimage
+
+from biaslib.datasets import pictures, registry
+from biaslib.samples import Samples
+
+# The five kinds of Schaaf et al. (2021) in the order of the generated world `fruits`, each with the first word of the
+# folders that hold it ("Apple Braeburn 1"), and with what stands in for it in a copy that lacks it: the fruit that is
+# nearest to it in colour.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "apple": ("Apple",),
+    "banana": ("Banana",),
+    "corn": ("Corn", "Lemon"),
+    "peach": ("Peach", "Orange"),
+    "pineapple": ("Pineapple",),
+}
+SCENES = ("buildings", "forest", "glacier", "mountain", "sea", "street")
+_PARTS = {"train": ("Training", "extra_apples/train"), "test": ("Test", "extra_apples/test")}
+_WHITE = 228  # a pixel is as good as white from this brightness of its darkest colour on
+_SPECKS = 2  # pixels; what is thinner than twice this (the spit that turns the fruit) is not fruit
+# Of the pictures, by their names. The authors' halves know no validation set, and their notes encourage others to draw
+# their own; most is for the test, because outlines are needed for measuring and not for training.
+_PET_SPLITS = {"train": 0.3, "val": 0.1, "test": 0.6}
+
+_GROUND = 2  # the trimaps: 1 animal, 2 ground, 3 not classified: a band along the outline
+
+
+def load_fruits(split: str, *, size: int, root: Path) -> Samples:
+    """Five kinds of fruits in the official layout, fruits-360/Training and Test, a folder a variety.
+
+    "val" is a fifth of the official training pictures, by their names. All splits are views of the same turning fruits:
+    other pictures, not other fruits. The originals are of 100 pixels. Returns label `fruit` (int8), its place in
+    `KINDS`; mask `fruit`, by `_fruit_region`. Varieties of a kind are together; further apples in extra_apples/train
+    and test are taken with them.
+
+    Warns:
+        DatasetWarning: which fruit stands in for one that is not in this copy.
+    """
+    dataset = registry.get("fruits-360")
+    pictures.check_split("Fruits 360", split)
+    parts = _PARTS["test" if split == "test" else "train"]
+    files: list[Path] = []
+    fruit: list[int] = []
+    for number, word in enumerate(kinds(root).values()):
+        folders = [folder for part in parts for folder in _folders(root, part, word)]
+        if not folders:
+            dataset.require(root / "fruits-360" / parts[0] / f"{word} 1")
+        found = [file for folder in folders for file in pictures.of_split(dataset, folder, split)]
+        files += found
+        fruit += [number] * len(found)
+    images = pictures.photos(dataset, files, size=size)
+    mask = pictures.regions(dataset, files, _fruit_region, size=size, mode="RGB")
+    return Samples(images, pd.DataFrame({"fruit": np.array(fruit, np.int8)}), {"fruit": mask})
+
+
+def load_scenes(split: str, *, size: int, root: Path) -> Samples:
+    """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
+
+    Returns label `kind` (int8), its place in `SCENES`; no masks.
+    """
+    pictures.check_split("Intel's scenes", split)
+    folder = root / "intel-scenes" / ("test" if split == "test" else "train")
+    images, kind = _of_kinds(registry.get("intel-scenes"), folder, SCENES, split, size=size)
+    return Samples(images, pd.DataFrame({"kind": kind}))
+
+
+def load_pets(split: str, *, size: int, root: Path) -> Samples:
+    """Oxford-IIIT Pet in its official layout, oxford-iiit-pet/images and annotations.
+
+    The splits are 30, 10 and 60 % of annotations/list.txt, by the pictures' names, so that a picture is in the same
+    split in every copy, whole or not. Returns the split's pictures that are in the folder, in the order of the list;
+    labels `cat` (bool; else a dog) and `breed` (int, 1 to 37, the list's class); mask `animal`: all that the trimap
+    does not call ground, that is with the band along the outline in which its authors leave it open.
+
+    Warns:
+        DatasetWarning: how many pictures of the split are not in the folder.
+    """
+    dataset = registry.get("oxford-iiit-pet")
+    table = _here(dataset, split, root)
+    folder = root / "oxford-iiit-pet"
+    images = pictures.photos(dataset, [folder / "images" / f"{name}.jpg" for name in table["image"]], size=size)
+    trimaps = [folder / "annotations" / "trimaps" / f"{name}.png" for name in table["image"]]
+    animal = pictures.regions(dataset, trimaps, _animal, size=size)
+    labels = pd.DataFrame({"cat": table["species"] == 1, "breed": table["breed"].astype(np.int8)})
+    return Samples(images=images, labels=labels.reset_index(drop=True), masks={"animal": animal})
+
+
+def load_cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
+    """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
+
+    Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
+    """
+    pictures.check_split("cat-and-dog", split)
+    folder = root / "cat-and-dog" / ("test_set" if split == "test" else "training_set")
+    images, kind = _of_kinds(registry.get("cat-and-dog"), folder, ("cats", "dogs"), split, size=size)
+    return Samples(images, pd.DataFrame({"cat": kind == 0}))
+
+
+def kinds(root: Path) -> dict[str, str]:
+    """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
+
+    Where another fruit stands in for one that is not there, a `DatasetWarning` says which; where neither is there, a
+    `BiaslibError` is raised.
+    """
+    dataset = registry.get("fruits-360")
+    dataset.require(root / "fruits-360" / "Training")
+    found = {}
+    for kind, words in KINDS.items():
+        there = [word for word in words if _folders(root, "Training", word)]
+        if not there:
+            dataset.require(root / "fruits-360" / "Training" / f"{words[0]} 1")
+        found[kind] = (there or words)[0]
+    stand_ins = [f"{there} for {kind}" for kind, there in found.items() if there != KINDS[kind][0]]
+    if stand_ins:
+        warnings.warn(
+            f"{dataset.title}: this copy has not all of the five fruits; {', '.join(stand_ins)} stand in.",
+            registry.DatasetWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def _fruit_region(picture: np.ndarray) -> np.ndarray:
+    """What is fruit in a picture before white.
+
+    White that is connected to the border is ground; holes (highlights) are filled; what is as thin as the spit on
+    which the fruit turns is taken off; the outermost pixel, in which fruit and white are mixed, is left out.
+    """
+    pale = np.pad(picture.min(axis=-1) >= _WHITE, 1, constant_values=True)
+    connected = ndimage.label(pale)[0]
+    thing = ndimage.binary_fill_holes((connected != connected[0, 0])[1:-1, 1:-1])
+    thing = ndimage.binary_opening(thing, iterations=_SPECKS)
+    pieces, count = ndimage.label(thing)
+    if count > 1:
+        thing = pieces == 1 + np.argmax(ndimage.sum_labels(thing, pieces, np.arange(1, count + 1)))
+    return ndimage.binary_erosion(thing)
+
+
+def _folders(root: Path, part: str, word: str) -> list[Path]:
+    folder = root / "fruits-360" / part
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name.split(" ")[0] == word)
+
+
+def _of_kinds(
+    dataset: registry.Dataset, folder: Path, kinds: Sequence[str], split: str, *, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pictures of a folder a kind, (N, size, size, 3) uint8, and the number of each one's kind, (N,) int8."""
+    files = [file for kind in kinds for file in pictures.of_split(dataset, folder / kind, split)]
+    number = np.array([kinds.index(file.parent.name) for file in files], np.int8)
+    return pictures.photos(dataset, files, size=size), number
+
+
+def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
+    pictures.check_split("Oxford-IIIT Pet", split, list(_PET_SPLITS))
+    folder = root / "oxford-iiit-pet"
+    table = _list(dataset, dataset.require(folder / "annotations" / "list.txt"))
+    table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
+    images = dataset.require(folder / "images")
+    here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
+    found = table[table["image"].isin(here)]
+    if not len(found):
+        dataset.require(images / f"{next(iter(table['image']), 'Abyssinian_1')}.jpg")
+        raise dataset.damaged(folder / "annotations" / "list.txt", f"it lists no picture of {split}")
+    pictures.warn_of_a_part(dataset, len(found), len(table), images, split)
+    return found
+
+
+def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
+    """Lines of "image class species breed" after some that begin with #."""
+    try:
+        table = pd.read_csv(
+            path, sep=" ", comment="#", header=None, names=["image", "breed", "species", "number"], dtype={"image": str}
+        )
+        fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
+    except (ValueError, TypeError) as error:
+        raise dataset.damaged(path, f"it is no list of pictures: {error}") from error
+    if not fine:
+        raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
+    return table
+
+
+def _animal(trimap: np.ndarray) -> np.ndarray:
+    return trimap != _GROUND
