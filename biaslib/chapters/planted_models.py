@@ -4,7 +4,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,11 @@ from biaslib.worlds.photos import boxes_of_masks, masks_of_boxes
 _Arrays = dict[str, np.ndarray]
 
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
+# strengths of unbiased images; the paper's cats and dogs have no ball at all, its fruits are on all backgrounds
+REFERENCES: Final[dict[str, dict[str, float | None]]] = {
+    "random": {"pets": 0.0, "fruits": 0.0},
+    "paper": {"pets": None, "fruits": 0.0},
+}
 # what the paper's toolbox computed under the name of the last one
 TOOLBOX: Final = "ε-LRP, toolbox"
 _WITH_TOOLBOX: Final = METHODS | {
@@ -132,6 +137,11 @@ class PlantedSetup(Setup):
         photos = None if self.source == "generated" else split
         return Drawn(world=self.use_case, images=images, strength=strength, size=self.size, seed=seed, photos=photos)
 
+    @property
+    def trained_on(self) -> str:
+        """What a full bias is called on the pages, and everything else."""
+        return "biased" if self.strength == 1.0 else "unbiased"
+
     def truth(self, samples: Samples) -> np.ndarray:
         """(N,) class of each image."""
         return samples.labels[USE_CASES[self.use_case].world.target].to_numpy(int)
@@ -147,6 +157,25 @@ def grid(
         for strength in strengths
         for number in range(count)
     ]
+
+
+def biased_and_unbiased(
+    use_cases: Sequence[str], images: Sequence[int], epochs: Sequence[int],
+    *, architectures: Sequence[str], reference: str, models: int, **options: Any,
+) -> list[PlantedSetup]:  # fmt: skip
+    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`."""
+    if reference not in REFERENCES or models < 2 or not len(use_cases) == len(images) == len(epochs):
+        raise BiaslibError(
+            "reference is random or paper, models at least 2, and every use case has its training_images and epochs."
+        )
+    return [
+        setup
+        for use_case, number, passes in zip(use_cases, images, epochs, strict=True)
+        for setup in grid(
+            PlantedSetup(use_case=use_case, images=number, epochs=passes, **options),
+            architectures=architectures, strengths=[1.0, REFERENCES[reference][use_case]], count=models,
+        )
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

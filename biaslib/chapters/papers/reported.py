@@ -17,30 +17,14 @@ from biaslib.datasets import published
 _Tables = Mapping[str, pd.DataFrame]
 
 
-def accuracies() -> pd.DataFrame:
-    """Table 1 of Schaaf et al. (2021) on models with a planted bias.
+def printed(name: str) -> pd.DataFrame:
+    """A table of a paper as printed, by its file in data/published/ without ".csv".
 
-    Columns use_case, network, trained and tested ("biased" or "unbiased" images), accuracy in [0, 1].
+    Of Schaaf et al. (2021), one network a cell and no intervals: "schaaf-accuracy" (Table 1), "schaaf-p-values" (Tables
+    2 and 4: Welch's test over images, two decimals, not corrected; 0.00 stands for p < 0.005), "schaaf-aopc" (Tables 3
+    and 5; classes "all" for the random order, which the paper does not split) and "schaaf-set-up".
     """
-    return _printed("schaaf-accuracy")
-
-
-def p_values() -> pd.DataFrame:
-    """Tables 2 and 4 of Schaaf et al.: p of Welch's test between one biased and one unbiased network.
-
-    Columns use_case, network, object, method, measure ("rma" or "rra") and p, printed with two decimals, not corrected;
-    0.00 stands for p < 0.005.
-    """
-    return _printed("schaaf-p-values")
-
-
-def aopc() -> pd.DataFrame:
-    """Tables 3 and 5 of Schaaf et al.: probability lost on average over 100 perturbation steps, two decimals.
-
-    One network a cell, correct predictions only, no intervals. Columns use_case, network, trained, method, classes
-    ("Cat" and "Dog"; "Apple" and "Rest"; "all" for the random order, which the paper does not split) and aopc.
-    """
-    return _printed("schaaf-aopc")
+    return published.read(f"{name}.csv").drop(columns="where")
 
 
 def family(network: str) -> str | None:
@@ -49,11 +33,11 @@ def family(network: str) -> str | None:
 
 
 def not_rejected(object_: str, measure: str) -> tuple[int, int]:
-    """In how many of the tests of `p_values` the change of an object is not significant, and how many there are.
+    """In how many of the paper's tests the change of an object is not significant, and how many there are.
 
     A test is not significant where p is above the paper's level; there are two networks by four methods.
     """
-    table = p_values()
+    table = printed("schaaf-p-values")
     p = table[(table["object"] == object_) & (table["measure"] == measure)]["p"]
     return int((p > _set_up()["level"]).sum()), len(p)
 
@@ -79,7 +63,7 @@ def celeba_amplification() -> pd.DataFrame:
     One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
     (half of its width) and printed, such as "0.587 ± 0.017".
     """
-    table = _printed("amplification-celeba")
+    table = printed("amplification-celeba")
     pairs = zip(table["value"], table["interval"], strict=True)
     return table.assign(printed=[f"{value:.3f}\u00a0±\u00a0{half:.3f}".replace("-", "−") for value, half in pairs])
 
@@ -125,12 +109,8 @@ def sentences(tables: _Tables) -> pd.DataFrame:
     return table.assign(files=[text.format_map(numbers) for text in table["files"]])
 
 
-def _printed(name: str) -> pd.DataFrame:
-    return published.read(f"{name}.csv").drop(columns="where")
-
-
 def _set_up() -> pd.Series:
-    return _printed("schaaf-set-up").set_index("quantity")["value"]
+    return printed("schaaf-set-up").set_index("quantity")["value"]
 
 
 def _rows(table: pd.DataFrame, *key: str) -> dict[str, dict[Any, Any]]:
