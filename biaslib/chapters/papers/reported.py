@@ -33,20 +33,14 @@ def family(network: str) -> str | None:
 
 
 def not_rejected(object_: str, measure: str) -> tuple[int, int]:
-    """In how many of the paper's tests the change of an object is not significant, and how many there are.
-
-    A test is not significant where p is above the paper's level; there are two networks by four methods.
-    """
+    """In how many of the paper's tests the change of an object is not significant at its level, and of how many."""
     table = printed("schaaf-p-values")
     p = table[(table["object"] == object_) & (table["measure"] == measure)]["p"]
     return int((p > _set_up()["level"]).sum()), len(p)
 
 
 def images_a_test() -> dict[str, int]:
-    """How many images of one object there are in each use case of Schaaf et al., which is what a test is about.
-
-    The paper leaves out those that a network is wrong about, and does not say how many they are.
-    """
+    """Images of one object, which a test is about, by use case; the paper leaves out some wrong ones."""
     set_up = _set_up()
     return {name: int(set_up[f"{name}: images"] // set_up[f"{name}: classes"]) for name in ("pets", "fruits")}
 
@@ -54,14 +48,12 @@ def images_a_test() -> dict[str, int]:
 def celeba_amplification() -> pd.DataFrame:
     """The values of CelebA that Zhao, Andrews and Xiang (2023) released, multiplied by 100, with 95 % intervals.
 
-    They stand in `metrics/results_celeba.txt` of the authors' repository: ResNet-50s trained on balanced data, three
-    hair colours as groups, 23 attributes. Their sets are whole label sets of training images ("observed"; "observed 2+"
-    without single attributes). The undirected values of single attributes cannot be compared with ours: the released
-    code counts each hair colour twice, once for the faces with it and once for those without, and divides the absolute
-    sum by these six rows instead of by the 23 attributes. The mAP averages over the hair colours too.
-
-    One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
-    (half of its width) and printed, such as "0.587 ± 0.017".
+    From `metrics/results_celeba.txt` of their repository: ResNet-50s trained on balanced data, three hair colours as
+    groups, 23 attributes; sets are whole label sets of training images ("observed"; "observed 2+" without single ones).
+    Undirected values of single attributes cannot be compared with ours: the released code counts each hair colour
+    twice, for the faces with it and without, and divides the absolute sum by these six rows, not by the 23 attributes.
+    The mAP averages over hair colours too. One row a value: kind ("mAP" or a kind of amplification), sets, sign, value,
+    interval (half of its width) and printed, such as "0.587 ± 0.017".
     """
     table = printed("amplification-celeba")
     pairs = zip(table["value"], table["interval"], strict=True)
@@ -71,11 +63,10 @@ def celeba_amplification() -> pd.DataFrame:
 def quoted(tables: _Tables) -> pd.DataFrame:
     """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number.
 
-    From the tables of `attention_iou.compute`: place (section), number (what it is), paper, paper_sd and decimals (as
-    printed), released (from the authors' score tables; NaN where they hold none), recomputed (from predictions, or by a
-    test on released scores; NaN where neither is possible), sd, low and high of the value that was found, difference
-    (found minus paper) and agrees: "yes" (equal when rounded as the paper rounds), "cut" (equal when cut off instead of
-    rounded), "no".
+    From the tables of `attention_iou.compute`: place, number (what it is), paper, paper_sd and decimals as printed,
+    released (from the authors' score tables), recomputed (from predictions, or by a test on released scores), NaN where
+    there is none; sd, low and high of the value found, difference (found minus paper) and agrees: "yes" (equal when
+    rounded), "cut" (equal when cut off instead), "no".
     """
     rows = {
         "attributes": _rows(tables["attributes"], "attribute"),
@@ -100,9 +91,9 @@ def quoted(tables: _Tables) -> pd.DataFrame:
 def sentences(tables: _Tables) -> pd.DataFrame:
     """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
 
-    The words stand in attention-iou-sentences.csv; numbers in braces are filled in from the tables. One row a sentence:
-    place, says (in the paper's words or close to them), files (what the files show, with its numbers) and verdict
-    ("holds", "holds in part", "does not hold", "cannot be checked").
+    Numbers in braces of attention-iou-sentences.csv are filled in from the tables. One row a sentence: place, says (in
+    the paper's words or close), files (what these show) and verdict ("holds", "holds in part", "does not hold", "cannot
+    be checked").
     """
     table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
     numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}
