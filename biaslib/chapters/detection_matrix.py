@@ -35,14 +35,8 @@ def detection_matrix(
 ) -> Figure:
     """Rows of metrics, blocks of worlds, columns of strengths: the fuller a square, the surer the bias is noticed.
 
-    Over each block an image without its cue and with it; the first row is the truth that metrics are tried against; the
-    column of strength 0 holds false positives.
-
-    Args:
-        powers: of `verdicts.powers`, for one architecture a world; one audited model is shown.
-        false_positives: of `verdicts.false_positive_counts`, likewise.
-        effects: world, strength and effect (mean true effect).
-        images: test images that the auditor has.
+    Over each block an image without its cue and with it; the first row is the truth; strength 0 holds false positives.
+    The tables: `verdicts.powers` and `false_positive_counts` for one architecture a world; world, strength and effect.
     """
     shown = [world for world in PLACES if world in set(powers["world"])]
     strengths = [0.0, *sorted(powers["strength"].unique())]

@@ -37,11 +37,8 @@ class _CueLogits:
 
     def logits(self, strength: float | None) -> np.ndarray:
         """(N, classes), of the test images at a strength of the bias; None: without the cue."""
-        if strength is None:
-            return self.without
         data = self.setup.data("test", len(self.truth), strength=strength, seed=self.seed)
-        cued = data.table()[data.get_world().cue].to_numpy(bool)
-        return np.where(cued[:, None], self.with_cue, self.without)
+        return np.where(data.table()[data.get_world().cue].to_numpy(bool)[:, None], self.with_cue, self.without)
 
     def correct(self, strength: float | None) -> np.ndarray:
         """(N,) whether the likeliest class is the true one, at a strength of the bias."""
@@ -79,10 +76,10 @@ class _Curves:
     """What destroying n images in several orders does to one model; NaN for wrong answers."""
 
     setup: PlantedSetup
-    favoured: np.ndarray  # (n,) whether the image is one of the class that the cue was planted with
+    favoured: np.ndarray  # (n,) whether the image is of the class with the cue
     correct: np.ndarray  # (n,) whether the model is right about it
     orders: dict[str, np.ndarray]  # of `_ORDERS` -> (n, steps + 1) score of the explained class; NaN for no cue's mask
-    cue_regions: np.ndarray  # (n,) how many regions the cue touches; 0 for images without it
+    cue_regions: np.ndarray  # (n,) how many regions the cue touches
 
     def fall_without_cue(self) -> np.ndarray:
         """(n,) how far the score has fallen when just the cue's mask is destroyed; NaN where steps do not suffice."""
@@ -104,12 +101,9 @@ class _Exchanges:
 
     def fall(self, part: str) -> np.ndarray:
         """(N,) how far the score of the true class falls without its "object", "cue" or "everything" but noise."""
-        rows = np.arange(len(self.truth))
-        if part == "everything":
-            left = self.noise.mean(axis=0)[self.truth]
-        else:
-            left = {"object": self.other_object, "cue": self.other_cue}[part][rows, self.truth]
-        return np.asarray(self.original[rows, self.truth] - left)
+        noise = np.broadcast_to(self.noise.mean(axis=0), self.original.shape)
+        left = {"object": self.other_object, "cue": self.other_cue, "everything": noise}[part]
+        return np.asarray((self.original - left)[np.arange(len(self.truth)), self.truth])
 
 
 def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int = TEST_SEED) -> list[_CueLogits]:
@@ -123,9 +117,8 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
     """Perturbation curves for a model's own maps, a random order and the true masks, on the first images of a kind."""
     planted_models.maps(setups, evaluation)
     results = _curves.many([(setup, evaluation, destruction) for setup in setups])
-    named = ("favoured", "correct", "cue_regions")
     return [
-        _Curves(setup, orders={order: arrays[order] for order in _ORDERS}, **{name: arrays[name] for name in named})
+        _Curves(setup, arrays["favoured"], arrays["correct"], {o: arrays[o] for o in _ORDERS}, arrays["cue_regions"])
         for setup, arrays in zip(setups, results, strict=True)
     ]
 
@@ -147,12 +140,9 @@ def exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Sa
     target, cue = table[world.target].to_numpy(), table[world.cue].to_numpy()
     shift = np.random.default_rng([evaluation.seed, 1]).integers(1, classes, len(table))
     other = ((target.astype(int) + shift) % classes).astype(target.dtype)
-    tables = {
-        "original": table,
-        "other_object": table.assign(**{world.target: other}),
-        "other_cue": table.assign(**{world.cue: (1 - cue.astype(int)).astype(cue.dtype)}),
-    }
-    return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
+    other_cue = (1 - cue.astype(int)).astype(cue.dtype)
+    edits = {"original": {}, "other_object": {world.target: other}, "other_cue": {world.cue: other_cue}}
+    return {name: world.render(table.assign(**edit), size=setup.size) for name, edit in edits.items()}
 
 
 @stored("planted-answers")
@@ -160,11 +150,8 @@ def _cue_logits(setup: PlantedSetup, images: int, seed: int) -> dict[str, np.nda
     model = load(setup.recipe)
     data = setup.data("test", images, strength=0.0, seed=seed)
     with_cue, without = _cued(data, 1), _cued(data, 0)
-    return {
-        "truth": setup.truth(without),
-        "with_cue": training.predict(model, with_cue.images),
-        "without": training.predict(model, without.images),
-    }
+    answers = {name: training.predict(model, s.images) for name, s in (("with_cue", with_cue), ("without", without))}
+    return {"truth": setup.truth(without), **answers}
 
 
 @functools.lru_cache(maxsize=2)
@@ -179,45 +166,31 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
     samples, maps = evaluation.samples(setup), planted_models.maps([setup], evaluation)[0]
     truth, favoured = maps["truth"], maps["truth"] == case.favoured
     rows = np.concatenate([np.flatnonzero(kind)[: destruction.images] for kind in (favoured, ~favoured)])
-    correct = maps["logits"][rows].argmax(axis=1) == truth[rows]
+    pictures, correct = samples.images[rows], maps["logits"][rows].argmax(axis=1) == truth[rows]
     model = load(setup.recipe)
     model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
-    height, width = samples.images.shape[1:3]
-    relevance: dict[str, np.ndarray | None] = {
-        method: metrics.upsample_maps(maps[method][rows], height, width) for method in METHODS
-    }
+    size = samples.images.shape[1:3]
+    relevance: dict[str, np.ndarray | None] = {m: metrics.upsample_maps(maps[m][rows], *size) for m in METHODS}
     relevance[RANDOM] = None
     relevance[OBJECT] = np.asarray(samples.masks[case.world.regions[0]])[rows].astype(np.float32)
-    relevance[CUE] = cue = _cue_masks(setup, samples, rows)
-    touched = [_regions_touched(mask > 0, destruction.region) for mask in cue]
-    arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array(touched)}
+    there = samples.labels[case.world.cue].to_numpy(bool)[rows, None, None]
+    place = np.asarray(samples.masks["ball" if "ball" in case.world.regions else "background"])[rows]
+    relevance[CUE] = cue = (place & there).astype(np.float32)
+    tiles = [np.unique(np.argwhere(mask) // destruction.region, axis=0) for mask in cue]  # that the cue touches
+    arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array([len(one) for one in tiles])}
     for order in _ORDERS:
         wanted = relevance[order]
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
         if destroyed.any():
             arrays[order][destroyed] = metrics.perturbation_curves(
-                predict, samples.images[rows[destroyed]], None if wanted is None else wanted[destroyed],
-                truth[rows[destroyed]], steps=destruction.steps, region=destruction.region,
-                repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed,
+                predict, pictures[destroyed], None if wanted is None else wanted[destroyed], truth[rows][destroyed],
+                steps=destruction.steps, region=destruction.region, repeats=destruction.repeats,
+                value_range=destruction.noise, seed=destruction.seed,
             )  # fmt: skip
     return arrays
-
-
-def _cue_masks(setup: PlantedSetup, samples: Samples, rows: np.ndarray) -> np.ndarray:
-    """Where the cue is, float32; nowhere in images without it."""
-    world = USE_CASES[setup.use_case].world
-    there = samples.labels[world.cue].to_numpy(bool)[rows]
-    region = "ball" if "ball" in world.regions else "background"
-    return np.asarray(samples.masks[region])[rows].astype(np.float32) * there[:, None, None]
-
-
-def _regions_touched(mask: np.ndarray, region: int) -> int:
-    """How many square tiles, counted from the upper left, a mask touches."""
-    rows, columns = np.nonzero(mask)
-    return len(set(zip(rows // region, columns // region, strict=True)))
 
 
 @stored("planted-exchanges")

@@ -4,7 +4,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,11 @@ from biaslib.worlds.photos import boxes_of_masks, masks_of_boxes
 _Arrays = dict[str, np.ndarray]
 
 TEST_SEED: Final = 10_000  # of test images, above every seed of training images
+# strengths of unbiased images; the paper's cats and dogs have no ball at all, its fruits are on all backgrounds
+REFERENCES: Final[dict[str, dict[str, float | None]]] = {
+    "random": {"pets": 0.0, "fruits": 0.0},
+    "paper": {"pets": None, "fruits": 0.0},
+}
 # what the paper's toolbox computed under the name of the last one
 TOOLBOX: Final = "ε-LRP, toolbox"
 _WITH_TOOLBOX: Final = METHODS | {
@@ -67,47 +72,30 @@ USE_CASES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedSetup(Setup):
-    """One model and the images it is trained on; the defaults are those of the book's quick runs.
+    """One model and the images it is trained on; what is not said here is as `TrainingConfig` has it."""
 
-    What is not said here is as `TrainingConfig` has it.
-
-    Attributes:
-        use_case: "pets" (a ball beside every cat: a small object) or "fruits" (apples on apple trees: a background).
-        source: of the images: "generated" or "photos" (see `worlds.photos`).
-        weights: None, "imagenet", or a file or folder, from the folder of all data sets on.
-        frozen: how many of the first convolutions keep the weights they start with.
-        strength: of the bias, in [0, 1]: at 1 as in the paper's biased images, at 0 the cue lies beside half of every
-            class. None: no image has the cue, as in the paper's unbiased cats and dogs.
-        seed: of the images, the initial weights and the order.
-        images: for training.
-        validation: how many images the epoch is chosen by, of the same strength; 0 keeps the last epoch.
-        patience: stop after so many epochs without a better validation loss; None never stops.
-    """
-
-    use_case: str = "pets"
-    source: str = "generated"
+    use_case: str = "pets"  # a ball beside every cat: a small object; or "fruits": apples on apple trees, a background
+    source: str = "generated"  # or "photos", see `worlds.photos`
     architecture: str = "small_mobilenet"
-    weights: str | None = None
-    frozen: int = 0
+    weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
+    frozen: int = 0  # how many of the first convolutions keep the weights they start with
+    # of the bias: at 0 the cue lies beside half of every class; None: no image has it
     strength: float | None = 1.0
-    seed: int = 0
-    images: int = 3000
+    seed: int = 0  # of the images, the initial weights and the order
+    images: int = 3000  # for training
     size: int = 64
     epochs: int = 6
     batch: int = 32
     optimiser: str = "adamw"
     learning_rate: float = 1e-2
-    momentum: float = 0.0
     schedule: str = "one_cycle"
-    validation: int = 0
-    patience: int | None = None
+    validation: int = 0  # images that the epoch is chosen by; 0 keeps the last
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
-        if self.use_case not in USE_CASES:
-            raise BiaslibError(f"use_case must be {' or '.join(USE_CASES)}, not {self.use_case!r}.")
-        if self.source not in ("generated", "photos"):
-            raise BiaslibError(f"source must be generated or photos, not {self.source!r}.")
+        for name, allowed in (("use_case", tuple(USE_CASES)), ("source", ("generated", "photos"))):
+            if getattr(self, name) not in allowed:
+                raise BiaslibError(f"{name} must be {' or '.join(allowed)}, not {getattr(self, name)!r}.")
         if self.seed >= TEST_SEED:
             raise BiaslibError(f"seed must be below {TEST_SEED:,}, where those of test images begin, not {self.seed}.")
 
@@ -117,20 +105,23 @@ class PlantedSetup(Setup):
         config = TrainingConfig(
             architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=self.weights,
             frozen=self.frozen, epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, momentum=self.momentum, schedule=self.schedule, precision="float32",
-            keep="best" if self.validation else "last", patience=self.patience, seed=self.seed,
+            learning_rate=self.learning_rate, momentum=0.0, schedule=self.schedule, precision="float32",
+            keep="best" if self.validation else "last", seed=self.seed,
         )  # fmt: skip
-        chosen_by = None
-        if self.validation:
-            # generated validation images share no seed with training or test images
-            chosen_by = self.data("val", self.validation, strength=self.strength, seed=TEST_SEED - 1 - self.seed)
-        data = self.data("train", self.images, strength=self.strength, seed=self.seed)
-        return replace(target_of_world(data, config), validation=chosen_by)
+        recipe = target_of_world(self.data("train", self.images, strength=self.strength, seed=self.seed), config)
+        # generated validation images share no seed with training or test images
+        chosen_by = self.data("val", self.validation, strength=self.strength, seed=TEST_SEED - 1 - self.seed)
+        return replace(recipe, validation=chosen_by) if self.validation else recipe
 
     def data(self, split: str, images: int, *, strength: float | None, seed: int) -> Drawn:
         """Images of the model's size; photos of a split ("train", "val" or "test") differ, drawn ones by seed alone."""
         photos = None if self.source == "generated" else split
         return Drawn(world=self.use_case, images=images, strength=strength, size=self.size, seed=seed, photos=photos)
+
+    @property
+    def trained_on(self) -> str:
+        """What a full bias is called on the pages, and everything else."""
+        return "biased" if self.strength == 1.0 else "unbiased"
 
     def truth(self, samples: Samples) -> np.ndarray:
         """(N,) class of each image."""
@@ -147,6 +138,25 @@ def grid(
         for strength in strengths
         for number in range(count)
     ]
+
+
+def biased_and_unbiased(
+    use_cases: Sequence[str], images: Sequence[int], epochs: Sequence[int],
+    *, architectures: Sequence[str], reference: str, models: int, **options: Any,
+) -> list[PlantedSetup]:  # fmt: skip
+    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`."""
+    if reference not in REFERENCES or models < 2 or not len(use_cases) == len(images) == len(epochs):
+        raise BiaslibError(
+            "reference is random or paper, models at least 2, and every use case has its training_images and epochs."
+        )
+    return [
+        setup
+        for use_case, number, passes in zip(use_cases, images, epochs, strict=True)
+        for setup in grid(
+            PlantedSetup(use_case=use_case, images=number, epochs=passes, **options),
+            architectures=architectures, strengths=[1.0, REFERENCES[reference][use_case]], count=models,
+        )
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,18 +187,15 @@ class Outline:
 
 
 def maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages) -> list[_Arrays]:
-    """Every method's map of every image, as the method gives it: (N, h, w) float32 under the method's name.
-
-    Beside them `logits` (N, classes), `truth` (N,) and `explained` (N,), the class that the maps explain.
-    """
+    """Every method's maps, (N, h, w) float32; `logits` (N, classes), `truth` (N,), `explained` (N,): their class."""
     train.many([setup.recipe for setup in setups])
     return _maps.many([(setup, evaluation) for setup in setups])
 
 
 def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *, plain: int) -> list[_Arrays]:
-    """The maps that the paper does not have: by the methods of `LIBRARY`, and by all on so many images without the cue.
+    """The maps that the paper does not have: by `LIBRARY`, and by all methods on so many images without the cue.
 
-    The latter have "plain: " before their method's name; beside them `plain truth` and `plain answers`, (plain,).
+    The latter are called "plain: " and the method; beside them `plain truth` and `plain answers`, (plain,).
     """
     return _further_maps.many([(setup, evaluation, plain) for setup in setups])
 
@@ -196,9 +203,8 @@ def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *
 def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
     """Relevance mass and rank accuracy, a row for each model, image, object and method.
 
-    Columns: `model` (its place among the set-ups), `image`, `object` (an image has those of its own class), `method`,
-    `rma`, `rra` (NaN for a map that is 0 everywhere), `area` (the object's share of the image, which is what a map that
-    knows nothing scores) and `correct` (whether the model is right).
+    `model` is its place among the set-ups, `rma` and `rra` are NaN for a map that is 0 everywhere, `area` is the
+    object's share of the image, which a map that knows nothing scores, `correct` whether the model is right.
     """
     maps(setups, evaluation)
     tables = _scores.many([(setup, evaluation, outline) for setup in setups])
@@ -231,9 +237,8 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
     if not right.any():
         return float("nan"), float("nan")
     fine = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:])
-    measures = metrics.relevance_mass_accuracy, metrics.relevance_rank_accuracy
-    mass, rank = (_mean(measure(fine, masks[right])) for measure in measures)
-    return mass, rank
+    mass = metrics.relevance_mass_accuracy(fine, masks[right])
+    return _mean(mass), _mean(metrics.relevance_rank_accuracy(fine, masks[right]))
 
 
 def stand_ins(source: str) -> dict[str, str]:
@@ -242,9 +247,8 @@ def stand_ins(source: str) -> dict[str, str]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
-        there = photos.kinds(registry.root())
-    missing = {kind: word for kind, word in there.items() if word != photos.KINDS[kind][0]}
-    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in missing.items()}
+        there = photos.kinds(registry.root()).items()
+    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
 
 
 def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
@@ -253,31 +257,26 @@ def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
 
 
 def _likeness(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Attention-IoU of two models' maps (N, h, w) on a grid of 8 x 8, which every method's have: (N,) in [0, 1]."""
+    """(N,) Attention-IoU of two models' maps on a grid of 8 x 8, which every method's have."""
     return np.asarray(metrics.attention_iou(pooled(maps, 8), pooled(others, 8)))
 
 
 def reference_likeness(
-    maps: np.ndarray,
-    predicted: np.ndarray,
-    reference_maps: Sequence[np.ndarray],
-    reference_predicted: Sequence[np.ndarray],
+    maps: np.ndarray, predicted: np.ndarray, references: Sequence[np.ndarray], reference_predicted: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Mean likeness of one model's maps to each reference model's, over images to which both give the same answer.
 
-    A map explains an answer: those of two different answers may differ with nothing amiss. Each model has (N, h, w)
-    maps of the same images and (N,) classes that these explain. (m,) in [0, 1]; NaN where no answer is the same.
+    Each model has (N, h, w) maps and the (N,) classes they explain. (m,) in [0, 1]; NaN where no answer is the same.
     """
-    pairs = zip(reference_maps, reference_predicted, strict=True)
+    pairs = zip(references, reference_predicted, strict=True)
     return np.array([_mean(np.where(predicted == other, _likeness(maps, theirs), np.nan)) for theirs, other in pairs])
 
 
 def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
     """Which unbiased models the rule reports for their likeness when each is audited with all others as references.
 
-    The others' values are their likeness among themselves: an odd model that was left in them would lower its limit.
-    `pairs` (m, m): the likeness of each model to each; the diagonal and NaN are left out. (m,) bool. Fewer than four
-    models are refused: an audit would leave one pair, with no spread.
+    The others' values are their likeness among themselves: an odd model left in them would lower its own limit. `pairs`
+    (m, m): of each model to each; the diagonal and NaN are left out. (m,) bool. Fewer than four leave no spread.
     """
     if len(pairs) < 4:
         raise BiaslibError(f"false alarms of likeness need at least 4 twins, not {len(pairs)}.")
@@ -325,19 +324,14 @@ def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mappi
 @stored("planted-scores")
 def _scores(setup: PlantedSetup, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
     """The rows of one model."""
-    made = _maps(setup, evaluation)
+    made, tables = _maps(setup, evaluation), []
     correct = made["logits"].argmax(axis=1) == made["truth"]
-    tables = []
     for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), outline).items():
         for method in _WITH_TOOLBOX:
             fine = _enlarged(made[method][rows], masks.shape[1:], cells=outline.cells)
-            scored = {
-                "image": rows, "object": name, "method": method,
-                "rma": metrics.relevance_mass_accuracy(fine, masks),
-                "rra": metrics.relevance_rank_accuracy(fine, masks),
-                "area": masks.mean(axis=(1, 2)), "correct": correct[rows],
-            }  # fmt: skip
-            tables.append(pd.DataFrame(scored))
+            mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)
+            scored = {"image": rows, "object": name, "method": method, "rma": mass, "rra": rank}
+            tables.append(pd.DataFrame(scored | {"area": masks.mean(axis=(1, 2)), "correct": correct[rows]}))
     return pd.concat(tables, ignore_index=True)
 
 

@@ -1,8 +1,7 @@
 """Would a person agree? Ratings of pairs of images, and what they say of a direction (Denton et al. 2019, section 4.4).
 
-A *trial* shows an image and the same image moved along a direction, and asks of one attribute whether the moved image
-has less of it, as much, or more. Ratings are rows of a plain table, one an answer; answers of drawn raters carry names
-that no person can take.
+A *trial* shows an image and the same one moved along a direction, and asks whether it has less of an attribute, as much
+or more. Ratings are rows of a plain table; drawn raters have names that no person can take.
 """
 
 import io
@@ -28,10 +27,9 @@ _SIDE: Final = 256  # of the pictures in the form, in pixels
 
 
 def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -> pd.DataFrame:
-    """All questions about all pairs, in an order and with sides of their own for every seed, such as one a rater.
+    """All questions (what is moved -> attributes asked about) about all pairs, in an order of its own for every seed.
 
-    The questions are what images are moved along -> the attributes that raters are asked about. One row a trial:
-    `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the left.
+    One row a trial: `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the left.
     """
     asked = [(moved, attribute) for moved, attributes in questions.items() for attribute in attributes]
     rows = [(*question, pair) for question in asked for pair in range(pairs)]
@@ -43,17 +41,12 @@ def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -
 
 
 def read(path: Path | str) -> pd.DataFrame:
-    """The ratings in a CSV file, with the columns `rater`, `moved`, `asked`, `pair`, `swapped` and `answer`.
-
-    `answer` is -1, 0 or 1: the moved image has less of the attribute, as much, or more, wherever it was shown.
-    """
-    file = Path(path)
+    """The ratings in a CSV file; `answer` is -1, 0 or 1: the moved image has less, as much, or more, wherever shown."""
+    file, words = Path(path), dict.fromkeys(("rater", "moved", "asked"), str)
     if not file.is_file():
         raise BiaslibError(f"There is no file {file}: rate some pairs first, or give the right path.")
     try:
-        table = pd.read_csv(
-            file, dtype={"rater": str, "moved": str, "asked": str}, keep_default_na=False, na_values=[""]
-        )
+        table = pd.read_csv(file, dtype=words, keep_default_na=False, na_values=[""])
     except (ValueError, UnicodeDecodeError) as error:
         raise BiaslibError(f"{file.name} is no table of ratings: {error}") from error
     return _checked(table, file.name)
@@ -64,9 +57,9 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
 
     $$S(\mathrm{Perceive}_{a'} \circ G, d_a) = \mathbb{E}_z\big[\mathrm{Perceive}_{a'}(G(z), G(z + d_a))\big]$$
 
-    Indexed by `moved` and `asked`, in their order of appearance: `change`, the mean answer, in [-1, 1]; `noticed`, the
-    paper's other option, the share of answers that see any difference, in [0, 1]; both with intervals over raters and
-    pairs (NaN ends with one of either); and the numbers of `raters`, `pairs` and `answers`.
+    Indexed by `moved` and `asked`, as they appear: `change`, the mean answer, in [-1, 1]; `noticed`, the paper's other
+    option, the share of answers that see any difference; both with intervals over raters and pairs (NaN ends with one
+    of either).
     """
     table = _checked(ratings, "the table of ratings")
     if table.empty:
@@ -75,16 +68,12 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
     for key, answers in table.groupby(["moved", "asked"], sort=False):
         grid = answers.pivot_table(index="rater", columns="pair", values="answer").to_numpy(float)
         noticed = np.where(np.isnan(grid), np.nan, grid != 0)
-        rows[key] = {
-            "change": crossed_interval(grid, confidence=confidence, seed=seed, bounds=(-1, 1)),
-            "noticed": crossed_interval(noticed, confidence=confidence, seed=seed, bounds=(0, 1)),
-            "raters": grid.shape[0],
-            "pairs": grid.shape[1],
-            "answers": len(answers),
-        }
-    result = pd.DataFrame.from_dict(rows, orient="index")
-    result.index = pd.MultiIndex.from_tuples(list(rows), names=["moved", "asked"])
-    return result
+        rows[key] = (
+            crossed_interval(grid, confidence=confidence, seed=seed, bounds=(-1, 1)),
+            crossed_interval(noticed, confidence=confidence, seed=seed, bounds=(0, 1)),
+        )
+    index = pd.MultiIndex.from_tuples(list(rows), names=["moved", "asked"])
+    return pd.DataFrame(list(rows.values()), index=index, columns=["change", "noticed"])
 
 
 def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
@@ -112,9 +101,9 @@ def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
 def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 0.05) -> pd.DataFrame:
     """Ratings that nobody gave, to try a study before it is made: **they say nothing about people**.
 
-    A drawn rater sees the change with noise, answers "more" or "less" where it exceeds a threshold of their own, and
-    presses any button in a share of `lapses`. They are called "synthetic-1" and so on. `changes` has one row a trial:
-    `moved`, `asked`, `pair` and `change`, how much of the attribute is truly gained.
+    A drawn rater, "synthetic-1" and so on, sees the change with noise, answers "more" or "less" beyond a threshold of
+    their own, and presses any button in a share of `lapses`. `changes` has one row a trial: `moved`, `asked`, `pair`
+    and `change`, how much of the attribute is truly gained.
     """
     rng = np.random.default_rng(seed)
     tables = []
@@ -131,9 +120,8 @@ def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 
 
 
 def explained(changes: Sequence[Interval], *, attribute: Interval, target: Interval, margin: float) -> str:
-    """What ratings say of changes of the score along a direction (Denton et al. 2019, section 4.4).
+    """What ratings of the attribute and of the target say of changes of the score (Denton et al. 2019, section 4.4).
 
-    Raters see the attribute that the direction is named after, and the target that classifiers tell, such as the smile.
     "no change" where no kind of classifier's score is shown to change; "smile seen" where the target is seen to change;
     "not seen" where the attribute is not seen to come; "classifier" where it is and the target moves by less than the
     margin; else "unsure". Undefined intervals show nothing.
@@ -148,10 +136,7 @@ def explained(changes: Sequence[Interval], *, attribute: Interval, target: Inter
 
 
 class Session:
-    """One rater's way through a plan of `trials`; the answers are in a CSV file, so that it can go on any day.
-
-    Other raters may share the file. A number is a better name than one that tells who it is.
-    """
+    """One rater's way through a plan of `trials`, to go on with any day; raters may share the file of answers."""
 
     def __init__(self, plan: pd.DataFrame, *, rater: str, path: Path | str) -> None:
         if not rater.strip() or rater.startswith(_SYNTHETIC):
@@ -188,10 +173,7 @@ class Session:
 
 
 def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
-    """A form for a live notebook: two faces, a question and three buttons; an `ipywidgets.VBox`.
-
-    The pictures are what is moved -> (pairs, 2, H, W, 3) uint8, each pair the image and the moved one.
-    """
+    """A form for a live notebook, an `ipywidgets.VBox`; pictures: what is moved -> (pairs, 2, H, W, 3) uint8."""
     import ipywidgets as widgets  # takes a moment, and only a live notebook needs it
 
     for moved, last in session.plan.groupby("moved")["pair"].max().items():

@@ -56,7 +56,7 @@ def test_perceived_by_hand():
     found = perceived(grid([[1, 1, 0], [1, -1, 0]])).loc[("Eyeglasses", "Smiling")]
     assert found["change"].estimate == pytest.approx(2 / 6)
     assert found["noticed"].estimate == pytest.approx(4 / 6)
-    assert (found["raters"], found["pairs"], found["answers"]) == (2, 3, 6)
+    assert found["change"].n == 6
     assert -1 <= found["change"].low < found["change"].estimate < found["change"].high <= 1
 
 
@@ -79,7 +79,7 @@ def test_a_pair_that_a_rater_skipped_is_left_out_and_not_counted_as_no_change():
     table = grid([[1, 1], [1, 1]]).iloc[:3]
     found = perceived(table).iloc[0]
     assert found["change"].estimate == 1
-    assert (found["answers"], found["change"].undefined) == (3, 1)
+    assert (found["change"].n, found["change"].undefined) == (3, 1)
 
 
 def test_one_rater_has_no_interval():

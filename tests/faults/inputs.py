@@ -258,7 +258,7 @@ def _unpacked(folder: Path, given_archive: tuple[str, list[tuple[str, str, bytes
     if form == "torn":
         file.write_bytes(file.read_bytes()[:-9])
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
-    download.unpack(file, folder / "unpacked")
+    download._unpack(file, folder / "unpacked")
 
 
 def _call() -> st.SearchStrategy[Callable[[], Any]]:

@@ -17,30 +17,14 @@ from biaslib.datasets import published
 _Tables = Mapping[str, pd.DataFrame]
 
 
-def accuracies() -> pd.DataFrame:
-    """Table 1 of Schaaf et al. (2021) on models with a planted bias.
+def printed(name: str) -> pd.DataFrame:
+    """A table of a paper as printed, by its file in data/published/ without ".csv".
 
-    Columns use_case, network, trained and tested ("biased" or "unbiased" images), accuracy in [0, 1].
+    Of Schaaf et al. (2021), one network a cell and no intervals: "schaaf-accuracy" (Table 1), "schaaf-p-values" (Tables
+    2 and 4: Welch's test over images, two decimals, not corrected; 0.00 stands for p < 0.005), "schaaf-aopc" (Tables 3
+    and 5; classes "all" for the random order, which the paper does not split) and "schaaf-set-up".
     """
-    return _printed("schaaf-accuracy")
-
-
-def p_values() -> pd.DataFrame:
-    """Tables 2 and 4 of Schaaf et al.: p of Welch's test between one biased and one unbiased network.
-
-    Columns use_case, network, object, method, measure ("rma" or "rra") and p, printed with two decimals, not corrected;
-    0.00 stands for p < 0.005.
-    """
-    return _printed("schaaf-p-values")
-
-
-def aopc() -> pd.DataFrame:
-    """Tables 3 and 5 of Schaaf et al.: probability lost on average over 100 perturbation steps, two decimals.
-
-    One network a cell, correct predictions only, no intervals. Columns use_case, network, trained, method, classes
-    ("Cat" and "Dog"; "Apple" and "Rest"; "all" for the random order, which the paper does not split) and aopc.
-    """
-    return _printed("schaaf-aopc")
+    return published.read(f"{name}.csv").drop(columns="where")
 
 
 def family(network: str) -> str | None:
@@ -49,20 +33,14 @@ def family(network: str) -> str | None:
 
 
 def not_rejected(object_: str, measure: str) -> tuple[int, int]:
-    """In how many of the tests of `p_values` the change of an object is not significant, and how many there are.
-
-    A test is not significant where p is above the paper's level; there are two networks by four methods.
-    """
-    table = p_values()
+    """In how many of the paper's tests the change of an object is not significant at its level, and of how many."""
+    table = printed("schaaf-p-values")
     p = table[(table["object"] == object_) & (table["measure"] == measure)]["p"]
     return int((p > _set_up()["level"]).sum()), len(p)
 
 
 def images_a_test() -> dict[str, int]:
-    """How many images of one object there are in each use case of Schaaf et al., which is what a test is about.
-
-    The paper leaves out those that a network is wrong about, and does not say how many they are.
-    """
+    """Images of one object, which a test is about, by use case; the paper leaves out some wrong ones."""
     set_up = _set_up()
     return {name: int(set_up[f"{name}: images"] // set_up[f"{name}: classes"]) for name in ("pets", "fruits")}
 
@@ -70,16 +48,14 @@ def images_a_test() -> dict[str, int]:
 def celeba_amplification() -> pd.DataFrame:
     """The values of CelebA that Zhao, Andrews and Xiang (2023) released, multiplied by 100, with 95 % intervals.
 
-    They stand in `metrics/results_celeba.txt` of the authors' repository: ResNet-50s trained on balanced data, three
-    hair colours as groups, 23 attributes. Their sets are whole label sets of training images ("observed"; "observed 2+"
-    without single attributes). The undirected values of single attributes cannot be compared with ours: the released
-    code counts each hair colour twice, once for the faces with it and once for those without, and divides the absolute
-    sum by these six rows instead of by the 23 attributes. The mAP averages over the hair colours too.
-
-    One row a value: kind ("mAP", with empty sets and sign, or a kind of amplification), sets, sign, value, interval
-    (half of its width) and printed, such as "0.587 ± 0.017".
+    From `metrics/results_celeba.txt` of their repository: ResNet-50s trained on balanced data, three hair colours as
+    groups, 23 attributes; sets are whole label sets of training images ("observed"; "observed 2+" without single ones).
+    Undirected values of single attributes cannot be compared with ours: the released code counts each hair colour
+    twice, for the faces with it and without, and divides the absolute sum by these six rows, not by the 23 attributes.
+    The mAP averages over hair colours too. One row a value: kind ("mAP" or a kind of amplification), sets, sign, value,
+    interval (half of its width) and printed, such as "0.587 ± 0.017".
     """
-    table = _printed("amplification-celeba")
+    table = printed("amplification-celeba")
     pairs = zip(table["value"], table["interval"], strict=True)
     return table.assign(printed=[f"{value:.3f}\u00a0±\u00a0{half:.3f}".replace("-", "−") for value, half in pairs])
 
@@ -87,11 +63,10 @@ def celeba_amplification() -> pd.DataFrame:
 def quoted(tables: _Tables) -> pd.DataFrame:
     """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number.
 
-    From the tables of `attention_iou.compute`: place (section), number (what it is), paper, paper_sd and decimals (as
-    printed), released (from the authors' score tables; NaN where they hold none), recomputed (from predictions, or by a
-    test on released scores; NaN where neither is possible), sd, low and high of the value that was found, difference
-    (found minus paper) and agrees: "yes" (equal when rounded as the paper rounds), "cut" (equal when cut off instead of
-    rounded), "no".
+    From the tables of `attention_iou.compute`: place, number (what it is), paper, paper_sd and decimals as printed,
+    released (from the authors' score tables), recomputed (from predictions, or by a test on released scores), NaN where
+    there is none; sd, low and high of the value found, difference (found minus paper) and agrees: "yes" (equal when
+    rounded), "cut" (equal when cut off instead), "no".
     """
     rows = {
         "attributes": _rows(tables["attributes"], "attribute"),
@@ -116,21 +91,17 @@ def quoted(tables: _Tables) -> pd.DataFrame:
 def sentences(tables: _Tables) -> pd.DataFrame:
     """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
 
-    The words stand in attention-iou-sentences.csv; numbers in braces are filled in from the tables. One row a sentence:
-    place, says (in the paper's words or close to them), files (what the files show, with its numbers) and verdict
-    ("holds", "holds in part", "does not hold", "cannot be checked").
+    Numbers in braces of attention-iou-sentences.csv are filled in from the tables. One row a sentence: place, says (in
+    the paper's words or close), files (what these show) and verdict ("holds", "holds in part", "does not hold", "cannot
+    be checked").
     """
     table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
     numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}
     return table.assign(files=[text.format_map(numbers) for text in table["files"]])
 
 
-def _printed(name: str) -> pd.DataFrame:
-    return published.read(f"{name}.csv").drop(columns="where")
-
-
 def _set_up() -> pd.Series:
-    return _printed("schaaf-set-up").set_index("quantity")["value"]
+    return printed("schaaf-set-up").set_index("quantity")["value"]
 
 
 def _rows(table: pd.DataFrame, *key: str) -> dict[str, dict[Any, Any]]:

@@ -8,7 +8,7 @@ from biaslib.chapters.perturbation import RANDOM
 
 
 def test_table_1_is_whole_and_biased_networks_lose_what_the_paper_says():
-    table = reported.accuracies()
+    table = reported.printed("schaaf-accuracy")
     assert len(table) == 16
     assert not table.duplicated(["use_case", "network", "trained", "tested"]).any()
     wide = table.pivot_table("accuracy", ["use_case", "network", "trained"], "tested")
@@ -17,7 +17,7 @@ def test_table_1_is_whole_and_biased_networks_lose_what_the_paper_says():
 
 
 def test_p_values_are_those_of_tables_2_and_4():
-    table = reported.p_values()
+    table = reported.printed("schaaf-p-values")
     assert table.groupby("use_case").size().to_dict() == {"fruits": 80, "pets": 48}
     assert not table.duplicated(list(table.columns[:-1])).any()
     balls = table[table["object"] == "Ball"]
@@ -38,7 +38,7 @@ def test_networks_are_set_beside_those_they_are_named_after_and_no_others():
 
 
 def test_cells_of_tables_3_and_5_read_off_the_page():
-    table = reported.aopc().set_index(["use_case", "network", "trained", "method", "classes"])["aopc"]
+    table = reported.printed("schaaf-aopc").set_index(["use_case", "network", "trained", "method", "classes"])["aopc"]
     assert table["pets", "EfficientNet", "biased", "Integrated gradients", "Cat"] == 0.72
     assert table["pets", "MobileNet", "biased", "Score-CAM", "Dog"] == 0.13
     assert table["pets", "EfficientNet", "unbiased", "Grad-CAM", "Dog"] == 0.35
@@ -49,7 +49,7 @@ def test_cells_of_tables_3_and_5_read_off_the_page():
 
 
 def test_every_cell_is_there_under_the_words_of_the_page():
-    table = reported.aopc()
+    table = reported.printed("schaaf-aopc")
     assert len(table) == 2 * 4 * 9
     assert set(table["method"]) == {*METHODS, RANDOM}
     assert table.groupby("use_case")["classes"].unique().map(set).to_dict() == {
