@@ -123,8 +123,8 @@ class EvaluationFaces:
         """The faces with their labels, and with masks of the 14 regions but for CelebA's."""
         if self.source == "generated":
             return _rendered(self, size)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", datasets.DatasetWarning)  # `attention_of` gives it, once
+        # `attention_of` gives the warning, once
+        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):
             everyone = datasets.load(self.source, "test", size=size)
         return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
 
@@ -260,10 +260,9 @@ def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) ->
 
 @stored("attribute-effects")
 def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
-    size = experiments[0].size
     effect = causal_effect(
-        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause, size=size,
-        as_drawn=_as_drawn(experiments, evaluation),
+        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause,
+        size=experiments[0].size, as_drawn=_as_drawn(experiments, evaluation),
     )  # fmt: skip
     return np.moveaxis(np.asarray(effect, np.float32), 2, 1)
 
