@@ -123,8 +123,7 @@ class EvaluationFaces:
         """The faces with their labels, and with masks of the 14 regions but for CelebA's."""
         if self.source == "generated":
             return _rendered(self, size)
-        # `attention_of` gives the warning, once
-        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):
+        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):  # `_pictures` gives it, once
             everyone = datasets.load(self.source, "test", size=size)
         return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
 
