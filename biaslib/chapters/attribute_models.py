@@ -13,12 +13,12 @@ from torch import nn
 from biaslib import attribution, datasets, models, training
 from biaslib.datasets import celeba
 from biaslib.errors import BiaslibError
-from biaslib.metrics import attention_iou, causal_effect, mask_score, normalized_average_precision, worst_group_accuracy
+from biaslib.metrics import attention_iou, causal_effect, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.correlation import matthews_correlation
 from biaslib.mitigation.resampling import Subset
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
-from biaslib.statistics import Interval, crossed_interval, interval
+from biaslib.statistics import crossed_interval, interval
 from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
@@ -55,9 +55,9 @@ class Experiment(Setup):
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.source not in _SOURCES:
             raise BiaslibError(f"source must be {' or '.join(_SOURCES)}, not {self.source!r}.")
-        asked = {*self.attributes, self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair)}
-        _, known = _SOURCES[self.source]
-        if unknown := sorted(name for name in asked if name and name not in known):
+        known = _SOURCES[self.source][1]
+        asked = {*self.attributes, self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair)} - {None}
+        if unknown := sorted(asked - set(known)):
             raise BiaslibError(f"{self.source} has no attribute {', '.join(unknown)}: it has {', '.join(known)}.")
 
     @property
@@ -97,10 +97,7 @@ class Experiment(Setup):
 
 
 def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
-    """The models, in this order, trained side by side where the store lacks them.
-
-    Raises where CelebA's files are missing or damaged, and warns of what is known to be wrong with it.
-    """
+    """The models, in this order, trained side by side where the store lacks them."""
     return load_many([experiment.recipe for experiment in experiments])
 
 
@@ -114,10 +111,6 @@ class EvaluationFaces:
     detail: float = 0.0  # of the generated world
     seed: int = 1_000_000  # of the generated faces
 
-    def __post_init__(self) -> None:
-        if self.source not in ("generated", "celeba", "celebamask-pairs"):
-            raise BiaslibError(f"source must be generated, celeba or celebamask-pairs, not {self.source!r}.")
-
     def factors(self) -> pd.DataFrame:
         """The table of the generated faces."""
         if self.source != "generated":
@@ -130,8 +123,7 @@ class EvaluationFaces:
         """The faces with their labels, and with masks of the 14 regions but for CelebA's."""
         if self.source == "generated":
             return _rendered(self, size)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", datasets.DatasetWarning)  # `attention_of` gives it, once
+        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):  # `_pictures` gives it, once
             everyone = datasets.load(self.source, "test", size=size)
         return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
 
@@ -159,27 +151,18 @@ class Attention:
 
     @property
     def scores(self) -> np.ndarray:
-        """(N, T) heatmap scores: Attention-IoU of each attribute's map with the group's; NaN where a map is empty."""
+        """(N, T) Attention-IoU of each attribute's map with the group's; NaN where a map is empty."""
         return attention_iou(self.maps, self.maps[:, [self.of(self.experiment.group)]])
-
-    def mask_scores(self, region: np.ndarray) -> np.ndarray:
-        """(N, T) mask scores of a region (N, H, W); NaN where the region or the map is empty."""
-        return np.stack([mask_score(self.maps[:, at], region) for at in range(len(self.attributes))], axis=1)
 
     def average_map(self, attribute: str, rows: np.ndarray | None = None) -> np.ndarray:
         """(h, w) mean of the maps of an attribute, each as shares, over the rows given by (N,) bool; sums to 1."""
-        maps = self.maps[:, self.of(attribute)]
-        maps = maps if rows is None else maps[rows]
-        totals = maps.sum((1, 2), keepdims=True)
-        shares = maps[totals[:, 0, 0] > 0] / totals[totals[:, 0, 0] > 0]
-        return shares.mean(0) if len(shares) else np.full(maps.shape[1:], np.nan)
+        maps = self.maps[slice(None) if rows is None else rows, self.of(attribute)]
+        maps = maps[maps.any((1, 2))]
+        return (maps / maps.sum((1, 2), keepdims=True)).mean(0) if len(maps) else np.full(maps.shape[1:], np.nan)
 
 
 def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[Attention]:
-    """What each model says of the same faces and where it looks; models are trained where the store lacks them.
-
-    Raises and warns as `trained` does.
-    """
+    """What each model says of the same faces and where it looks; models are trained where the store lacks them."""
     train.many([experiment.recipe for experiment in experiments])
     pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
     results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
@@ -193,10 +176,10 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 def effects(
     experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """The true causal effect of each cause, a binary column of the world's table, on every answer of each model.
+    """True effects on every answer of each model: for each cause, a binary column of the table, (models, N, T).
 
-    For each cause (models, N, T) in [-1, 1]: the probability for generated faces drawn with it less that for the same
-    faces drawn without it. The models are of one size and have the same T outputs.
+    In [-1, 1]: the probability for generated faces drawn with the cause less that for the same faces without it. The
+    models are of one size and have the same T outputs.
     """
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
@@ -208,17 +191,11 @@ def effects(
 def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame:
     """Every measure of the paper's Figures 2, 3 and 10, a row an attribute (Serianni et al. 2025).
 
-    Columns with 95 % intervals (`statistics.Interval`), all but the first over models:
-
-    * `score`: heatmap score with the group's map, in [0, 1]; over models and faces;
-    * `mcc`: correlation of its predictions with those of the group, in [-1, 1], and `absolute_mcc`: the distance of the
-      models' mean from 0;
-    * `worst_group_accuracy`: of attribute x group, as annotated; each model's own worst group;
-    * `average_precision`: AP_N with the mean number of positives of all annotated attributes;
-    * `balanced_accuracy`: mean of the accuracies on faces with and without it, as annotated.
-
-    Counts: `models`; `maps` with a score; `constant`: models with one answer for every face. NaN: score and
-    correlations of the group with itself; what needs a label where the faces have none, or all the same.
+    Columns with 95 % intervals: `score`, the heatmap score with the group's map, over models and faces; over models,
+    `mcc` of its predictions with those of the group, `absolute_mcc` (the distance of the mean from 0),
+    `worst_group_accuracy` of attribute x group (each model's own), `average_precision` (AP_N with the mean number of
+    positives) and `balanced_accuracy`. Counts: `models`; `maps` with a score; `constant`, models with one answer for
+    every face. NaN: the group with itself; what needs a label where the faces have none, or all the same.
     """
     first, group = attended[0], attended[0].experiment.group
     if any(model.attributes != first.attributes or not model.labels.equals(first.labels) for model in attended):
@@ -229,31 +206,24 @@ def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFra
     positives = [first.labels[name].sum() for name in first.attributes if name in first.labels]
     n_positive = float(np.mean(positives)) if np.any(positives) else np.nan
 
-    def over_models(values: np.ndarray, low: float = 0.0) -> Interval:
-        return interval(values, seed=seed, bounds=(low, 1.0))
-
-    rows = []
+    over_models = functools.partial(interval, seed=seed, bounds=(0.0, 1.0))
+    rows = {}
     for at, name in enumerate(first.attributes):
         predicted, itself = logits[..., at] > 0, name == group
         score = np.full(scores.shape[:2], np.nan) if itself else scores[..., at]
         mcc = np.full(len(attended), np.nan) if itself else matthews_correlation(predicted, of_group)
         side = -1.0 if np.nansum(mcc) < 0 else 1.0
-        worst, precision, balanced = _against_labels(first, name, logits[..., at], n_positive)
-        rows.append(
-            {
-                "attribute": name,
-                "score": crossed_interval(score, seed=seed, bounds=(0.0, 1.0)),
-                "mcc": over_models(mcc, -1.0),
-                "absolute_mcc": over_models(side * mcc),
-                "worst_group_accuracy": over_models(worst),
-                "average_precision": over_models(precision),
-                "balanced_accuracy": over_models(balanced),
-                "models": len(attended),
-                "maps": int(np.isfinite(score).sum()),
-                "constant": int((predicted == predicted[:, :1]).all(axis=1).sum()),
-            }
-        )
-    return pd.DataFrame(rows).set_index("attribute")
+        against_labels = _against_labels(first, name, logits[..., at], n_positive)
+        rows[name] = {
+            "score": crossed_interval(score, seed=seed, bounds=(0.0, 1.0)),
+            "mcc": over_models(mcc, bounds=(-1.0, 1.0)),
+            "absolute_mcc": over_models(side * mcc),
+            **{measure: over_models(values) for measure, values in against_labels.items()},
+            "models": len(attended),
+            "maps": int(np.isfinite(score).sum()),
+            "constant": int((predicted == predicted[:, :1]).all(axis=1).sum()),
+        }
+    return pd.DataFrame(list(rows.values()), index=pd.Index(rows, name="attribute"))
 
 
 def where_drawn(
@@ -261,25 +231,19 @@ def where_drawn(
 ) -> np.ndarray:
     """How much each pixel changes when a face is drawn with an attribute and without it, all else the same.
 
-    A model that looks nowhere else would attend to this. For N rows of `worlds.faces` and A binary columns (N, A, h, w)
-    float32 in [0, 1]: the absolute change, averaged over the colours and over the cells of a grid with so many along a
-    side, as coarse as a model's maps; None leaves single pixels.
+    For N rows of `worlds.faces` and A binary columns (N, A, h, w) float32 in [0, 1]: the absolute change, averaged over
+    the colours and the cells of a grid with so many a side, as coarse as a model's maps; None leaves single pixels.
     """
-
-    def drawn(table: pd.DataFrame) -> np.ndarray:
-        return Faces().render(table, size=size, regions=()).images.astype(np.float32)
-
-    cells = size if grid is None else grid
-    if cells < 1 or size % cells:
+    cells = grid or size
+    if size % cells:
         raise BiaslibError(f"grid must divide the size, {size}, into equal cells; {grid} does not.")
-    for name in attributes:
+    changes = np.empty((len(factors), len(attributes), cells, cells), np.float32)
+    as_they_are = Faces().render(factors, size=size, regions=()).images.astype(np.float32)
+    for at, name in enumerate(attributes):
         if name not in factors or not factors[name].isin((0, 1)).all():
             raise BiaslibError(f"{name!r} is no binary column of the table: take one of {', '.join(Faces.attributes)}.")
-    changes = np.empty((len(factors), len(attributes), cells, cells), np.float32)
-    as_they_are = drawn(factors)  # with an attribute where they have it, without it where they have not
-    for at, name in enumerate(attributes):
-        values = factors[name].to_numpy()
-        change = np.abs(drawn(factors.assign(**{name: (values == 0).astype(values.dtype)})) - as_they_are)
+        flipped = factors.assign(**{name: (factors[name] == 0).astype(factors[name].dtype)})
+        change = np.abs(Faces().render(flipped, size=size, regions=()).images - as_they_are)
         in_cells = (change.mean(axis=-1) / 255).reshape(-1, cells, size // cells, cells, size // cells)
         changes[:, at] = in_cells.mean((2, 4))
     return changes
@@ -295,10 +259,9 @@ def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) ->
 
 @stored("attribute-effects")
 def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
-    size = experiments[0].size
     effect = causal_effect(
-        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause, size=size,
-        as_drawn=_as_drawn(experiments, evaluation),
+        functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause,
+        size=experiments[0].size, as_drawn=_as_drawn(experiments, evaluation),
     )  # fmt: skip
     return np.moveaxis(np.asarray(effect, np.float32), 2, 1)
 
@@ -328,18 +291,15 @@ def _pictures(evaluation: EvaluationFaces, size: int) -> str:
     return fingerprint.of_value((samples.images, samples.labels))
 
 
-def _against_labels(
-    model: Attention, name: str, logits: np.ndarray, n_positive: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _against_labels(model: Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:
     """Worst-group accuracy, AP_N and balanced accuracy of each model (models,); NaN where labels do not tell."""
-    nothing = np.full(len(logits), np.nan)
-    group = model.experiment.group
-    if name not in model.labels or group not in model.labels:
-        return nothing, nothing, nothing
-    truth, member = model.labels[name].to_numpy(bool), model.labels[group].to_numpy(bool)
-    correct = (logits > 0) == truth
-    worst = worst_group_accuracy(correct, 2 * truth + member)
-    if truth.all() or not truth.any():
-        return worst, nothing, nothing
-    precision = normalized_average_precision(truth, logits, n_positive)
-    return worst, precision, (correct[:, truth].mean(axis=1) + correct[:, ~truth].mean(axis=1)) / 2
+    nothing, group = np.full(len(logits), np.nan), model.experiment.group
+    measures = dict.fromkeys(("worst_group_accuracy", "average_precision", "balanced_accuracy"), nothing)
+    if name in model.labels and group in model.labels:
+        truth, member = model.labels[name].to_numpy(bool), model.labels[group].to_numpy(bool)
+        correct = (logits > 0) == truth
+        measures["worst_group_accuracy"] = worst_group_accuracy(correct, 2 * truth + member)
+        if 0 < truth.sum() < len(truth):
+            measures["average_precision"] = normalized_average_precision(truth, logits, n_positive)
+            measures["balanced_accuracy"] = (correct[:, truth].mean(axis=1) + correct[:, ~truth].mean(axis=1)) / 2
+    return measures

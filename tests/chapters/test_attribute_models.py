@@ -23,7 +23,7 @@ from biaslib.chapters.attribute_models import (
 )
 from biaslib.datasets.celeba import ATTRIBUTES, REGIONS
 from biaslib.errors import BiaslibError
-from biaslib.metrics import attention_iou, mask_score
+from biaslib.metrics import attention_iou
 from biaslib.store import fingerprint
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests import layouts
@@ -180,16 +180,12 @@ def test_maps_and_answers_are_the_models():
     np.testing.assert_array_equal(found.predicted["Clan"], found.logits[:, 1] > 0)
 
 
-def test_scores_compare_with_the_group_and_with_regions():
+def test_scores_compare_with_the_group():
     maps = np.random.default_rng(0).random((4, 3, 4, 4)).astype(np.float32)
     found = made(maps)
     for attribute in range(3):
         np.testing.assert_allclose(found.scores[:, attribute], attention_iou(maps[:, attribute], maps[:, 1]))
     np.testing.assert_allclose(found.scores[:, found.of("Clan")], 1, rtol=1e-6)
-    region = np.zeros((4, 8, 8), bool)
-    region[:3, :4] = True
-    np.testing.assert_allclose(found.mask_scores(region)[:, 2], mask_score(maps[:, 2], region))
-    assert np.isnan(found.mask_scores(region)[3]).all()  # the region is absent
 
 
 def test_an_average_map_counts_every_image_alike_and_leaves_empty_maps_out():
@@ -232,8 +228,6 @@ def test_faces_with_masks_are_asked_about_without_labels(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_asked():
-    with pytest.raises(BiaslibError, match="source must be generated, celeba or celebamask-pairs, not 'imagenet'"):
-        EvaluationFaces(source="imagenet")
     with pytest.raises(BiaslibError, match="Only generated faces have factors, not those of celeba"):
         EvaluationFaces(source="celeba").factors()
     with pytest.raises(BiaslibError, match="one size with the same outputs"):
