@@ -1,0 +1,80 @@
+"""Classifiers of drawn birds, trained along the dial of the background's bias, and what pages measure of each."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from torch import nn
+
+from biaslib import attribution, training, worlds
+from biaslib.metrics import causal_effect, mask_score, worst_group_accuracy
+from biaslib.models import to_tensor
+from biaslib.recipes import Drawn, Recipe, load, target_of_world, train
+from biaslib.samples import Samples
+from biaslib.store import stored
+from biaslib.training import TrainingConfig
+
+_WORLD = worlds.get("birds")
+
+
+def recipe(bias: float, number: int = 0, *, images: int, size: int = 64, seed: int = 0, **config: Any) -> Recipe:
+    """Of one model: `bias` is the share of its training birds in their usual place, `config` is `TrainingConfig`'s."""
+    seed = 1000 * seed + number
+    data = Drawn(world=_WORLD.name, strength=round(2 * bias - 1, 6), images=images, size=size, seed=seed)
+    return target_of_world(data, TrainingConfig(seed=seed, **config))
+
+
+def probability(model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N,): how probable a waterbird is to a model."""
+    logits = training.predict(model, images)
+    return np.asarray(expit(logits[:, 1] - logits[:, 0]))
+
+
+def explained(model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N, h, w): Grad-CAM of each predicted class."""
+    predicted = (probability(model, images) > 0.5).astype(int)
+    return attribution.grad_cam(model, to_tensor(images, model=model), predicted[:, None])[:, 0].numpy()
+
+
+@functools.lru_cache(maxsize=2)
+def balanced(n: int, size: int = 64, seed: int = 0) -> tuple[pd.DataFrame, Samples]:
+    """The factors and the pictures of test birds whose place says nothing."""
+    factors = _WORLD.factors(n, strength=0.0, seed=10_000 + seed)
+    return factors, _WORLD.render(factors, size=size)
+
+
+def measured(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """What models say of the same balanced test birds, where they look, and what the background does to them.
+
+    For M models and N images `probability` of a waterbird (M, N), `maps` (M, N, h, w) of the predicted class, the mask
+    scores `bird` and `background` (M, N), the causal `effect` of the background (M, N), the accuracy of the `worst`
+    group (M,), and that on new images like a model's `own` (M,).
+    """
+    train.many(recipes)
+    parts = _measured.many([(recipe, test_images, seed) for recipe in recipes])
+    return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+@stored("bird-measures")
+def _measured(recipe: Recipe, test_images: int, seed: int) -> dict[str, np.ndarray]:
+    model, data = load(recipe), recipe.data
+    assert isinstance(data, Drawn)
+    size = data.size
+    factors, test = balanced(test_images, size, seed)
+    waterbird, place = (test.labels[name].to_numpy(bool) for name in (_WORLD.target, _WORLD.cue))
+    answers, maps = probability(model, test.images), explained(model, test.images)
+    effect = causal_effect(functools.partial(probability, model), _WORLD, factors, cue=_WORLD.cue, size=size)
+    own = replace(data, images=test_images // 2, seed=20_000 + seed).samples()
+    own_answers = probability(model, own.images) > 0.5
+    return {
+        "probability": answers,
+        "maps": maps,
+        **{region: mask_score(maps, test.masks[region]) for region in ("bird", "background")},
+        "effect": np.asarray(effect),
+        "worst": np.asarray(worst_group_accuracy((answers > 0.5) == waterbird, waterbird * 2 + place)),
+        "own": np.array(np.mean(own_answers == own.labels[_WORLD.target].to_numpy(bool))),
+    }
