@@ -49,7 +49,7 @@ def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value
 
 
 def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options: Any) -> Figure:
-    """A dot with its interval for every row, which has the interval in `value`; in their order, as `figures.dot_plot`."""
+    """`figures.dot_plot` of rows that have an interval in `value`, in their order."""
     ends: dict[str, Any] = {"value": "value", "low": "low", "high": "high", "n": "n", "sort": False}
     return figures.dot_plot(unpacked(rows), label=label, **ends, **options)
 
