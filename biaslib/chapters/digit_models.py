@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,25 @@ _OUTPUTS = (*CORNERS, "group")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Corners:
-    """Images of the world of digits, as `DigitSetup` describes them; what a model is trained or tested on."""
+class _Shown:
+    """What images of digits look like."""
 
-    source: str
-    assignment: int
-    corner: int
-    images: int
+    source: str = "scikit-learn"  # of the handwritten originals; or "mnist"
+    assignment: int = 0  # of the ten classes to two groups
+    strength: float = 0.0  # skew of the left corners' pair, in [0, 1]; ignored where corners lean
+    shares: tuple[float, ...] = ()  # where not empty, how much each corner leans to group 1
+    blur: float = 0.0  # of the digits, in pixels of 28
+    worn: float = 0.0  # share of images with a grey corner
+    corner: int = 3  # side of a corner, in pixels of 28
+    images: int = 2400  # for training
+    seed: int = 0  # of the images, the initial weights and the order
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Corners(_Shown):
+    """Images of the world of digits; what a model is trained or tested on."""
+
     split: Split
-    strength: float
-    shares: tuple[float, ...]
-    blur: float
-    worn: float
-    seed: int
 
     def world(self) -> Digits:
         """The world of this source and assignment."""
@@ -59,30 +65,20 @@ class _Corners:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DigitSetup(Setup):
+class DigitSetup(_Shown, Setup):
     """One model and the data it is trained and tested on."""
 
-    source: str = "scikit-learn"  # of the handwritten originals; or "mnist"
-    assignment: int = 0  # of the ten classes to two groups
-    strength: float = 0.0  # skew of the left corners' pair, in [0, 1]; ignored where corners lean
-    shares: tuple[float, ...] = ()  # where not empty, how much each corner leans to group 1
-    blur: float = 0.0  # of the digits, in pixels of 28
-    worn: float = 0.0  # share of images with a grey corner
-    corner: int = 3  # side of a corner, in pixels of 28
-    images: int = 2400  # for training
     test_images: int = 1200
-    seed: int = 0  # of the images, the initial weights and the order
     epochs: int = 8
     batch: int = 64
     learning_rate: float = 0.02  # of SGD with momentum 0.9; it falls along a cosine
 
     def data(self, split: Split) -> _Corners:
         """The images of training or test; test images have the same skew and other scans."""
-        n, seed = (self.images, self.seed) if split == "train" else (self.test_images, self.seed + 10_000)
-        return _Corners(
-            source=self.source, assignment=self.assignment, corner=self.corner, images=n, split=split,
-            strength=self.strength, shares=self.shares, blur=self.blur, worn=self.worn, seed=seed,
-        )  # fmt: skip
+        shown = {field.name: getattr(self, field.name) for field in fields(_Shown)}
+        if split == "test":
+            shown |= {"images": self.test_images, "seed": self.seed + 10_000}
+        return _Corners(split=split, **shown)
 
     @property
     def recipe(self) -> Recipe:

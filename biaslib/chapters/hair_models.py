@@ -81,24 +81,15 @@ def hair_outcomes(setups: Sequence[HairSetup]) -> list[HairOutcome]:
 
     An attribute is predicted above the logit at which as many validation images are predicted to have it as are
     labelled; of the groups the likeliest.
-
-    Raises:
-        BiaslibError: where CelebA's files are missing or damaged.
-
-    Warns:
-        DatasetWarning: as `datasets.load` does.
     """
     train.many([setup.recipe for setup in setups])
     outcomes = []
     for arrays in _hair_answers.many(setups):
-        labels = {part: arrays[part] for part in ("train", "validation", "test")}
-        thresholds = calibrated_thresholds(labels["validation"][:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
-        logits = arrays["test_logits"]
+        validation, logits = arrays["validation"], arrays["test_logits"]
+        thresholds = calibrated_thresholds(validation[:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
         predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), HAIR_ATTRIBUTES)
-        shown, test = (
-            Labels(labels[part][:, :_WIDTH], labels[part][:, _WIDTH], HAIR_ATTRIBUTES) for part in ("train", "test")
-        )
-        outcomes.append(HairOutcome(shown, test, predicted, logits, len(labels["validation"])))
+        shown, test = (Labels(arrays[k][:, :_WIDTH], arrays[k][:, _WIDTH], HAIR_ATTRIBUTES) for k in ("train", "test"))
+        outcomes.append(HairOutcome(shown, test, predicted, logits, len(validation)))
     return outcomes
 
 

@@ -35,15 +35,11 @@ RULES: Final[dict[str, tuple[Training, str]]] = {
     "sum of probabilities": ("domain_independent", "sum_of_probabilities"),
     "sum of logits": ("domain_independent", "sum_of_logits"),
 }
-MEASURES: Final[dict[str, dict[str, Any]]] = {
+# one by one as Zhao et al. 2017, all sets as Zhao et al. 2023
+_MEASURES: Final[dict[str, dict[str, Any]]] = {
     "singles, signed": {"max_size": 1, "absolute": False},
-    "singles, sizes": {"max_size": 1},
     "all sets, sizes": {},
-    "sets of 2 and more, signed": {"min_size": 2, "absolute": False},
-    "sets of 2 and more, sizes": {"min_size": 2},
 }
-# those with unrelated errors and no errors beside them: one by one as Zhao et al. 2017, all sets as Zhao et al. 2023
-_COMPARED: Final = ("singles, signed", "all sets, sizes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class _Decisions:
     """What a method predicts for the test images."""
 
     outcome: Outcome  # of the model it reads
@@ -69,7 +65,7 @@ class Decisions:
     met: float  # share of RBA's constraints that hold; NaN for other methods
 
 
-def decisions(setting: Setting) -> Decisions:
+def _decisions(setting: Setting) -> _Decisions:
     """The method's predictions.
 
     Adversarial and domain-independent models do not predict the maker: it is the original model's answer, but for the
@@ -80,7 +76,7 @@ def decisions(setting: Setting) -> Decisions:
     if setting.method == "RBA":
         changed = outcome.constrained()
         labels = Labels(changed.attributes, changed.groups, OBJECTS)
-        return Decisions(outcome, labels, outcome.object_scores()[1], float(changed.met.mean()))
+        return _Decisions(outcome, labels, outcome.object_scores()[1], float(changed.met.mean()))
     read, makers = outcome, None  # the outcome as the rule sees it
     if setting.method == "DomInd":
         makers = outcome.test.groups
@@ -88,19 +84,18 @@ def decisions(setting: Setting) -> Decisions:
         makers = original.maker_scores().argmax(axis=1)
         read = _with_predicted_makers(outcome, original)
     labels = read.predicted(groups=makers, rule=rule)
-    return Decisions(outcome, labels, read.object_scores(rule=rule)[1], np.nan)
+    return _Decisions(outcome, labels, read.object_scores(rule=rule)[1], np.nan)
 
 
 def measured(settings: list[Setting]) -> pd.DataFrame:
     """Everything that is measured of each method and model, through the store.
 
-    Columns method, makers and seed, and one row a setting, kind, measure (`MEASURES`) and reference ("own": the labels
-    of the rows that the model was trained on; "original": those before any resampling) with amplification x 100: value,
-    unrelated (the mean over draws of independent errors, drawn object by object) and no_errors (that of the test labels
-    themselves), both for the signed singles and all sets with "own" only and not for `RULES`, of which nothing else is
-    measured; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets (mAP*; NaN
-    for RBA, which changes decisions and no scores, mAP* also for `RULES`), f1 (mean over objects), maker (share of
-    right makers), probe, adversary, met, all in [0, 1], and images (number of training rows).
+    Columns method, makers and seed, and one row a setting, kind, measure and reference ("own": the labels of the rows
+    that the model was trained on; "original": those before any resampling) with amplification x 100: value, unrelated
+    (the mean over draws of independent errors) and no_errors (of the test labels themselves), both with "own" only and
+    not for `RULES`; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets
+    (mAP*; NaN for RBA, which changes no scores, mAP* also for `RULES`), f1 (mean over objects), probe, adversary, met,
+    all in [0, 1], and images (number of training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
@@ -113,28 +108,26 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
 
 def cells(setting: Setting) -> pd.DataFrame:
     """The undirected change of every set, from the original training labels: the counted cells of `table(None)`."""
-    decided = decisions(setting)
+    decided = _decisions(setting)
     table = bias_amplification(decided.outcome.original, decided.outcome.test, decided.predicted).table(None)
     return table[table["positive"]].assign(method=setting.method, seed=setting.original.seed)
 
 
 @stored("scenes-mitigation")
 def _measured(setting: Setting) -> pd.DataFrame:
-    decided = decisions(setting)
+    decided = _decisions(setting)
     outcome, test = decided.outcome, decided.outcome.test
     seeds = [[outcome.setup.seed, draw] for draw in range(setting.draws)]
     errors = [
         permutation_baseline(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
     ]
     rows: list[tuple] = []
-    main = setting.method in METHODS
-    measures = {name: options for name, options in MEASURES.items() if main or name in _COMPARED}
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
         for kind in get_args(Kind):
-            for measure, options in measures.items():
+            for measure, options in _MEASURES.items():
                 value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
                 unrelated, no_errors = np.nan, np.nan
-                if reference == "own" and main and measure in _COMPARED:
+                if reference == "own" and setting.method in METHODS:
                     drawn = [bias_amplification(train, test, other, kind=kind, **options).mean for other in errors]
                     unrelated = 100 * float(np.mean(drawn))
                     no_errors = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
@@ -143,14 +136,13 @@ def _measured(setting: Setting) -> pd.DataFrame:
         if len(outcome.train) == len(outcome.original):  # nothing was resampled: the same once more
             rows += [(*row[:2], "original", row[3], np.nan, np.nan, *row[6:]) for row in rows]
             break
-    rows += [
-        ("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in _quality(setting, decided).items()
-    ]
+    quality = _quality(setting, decided)
+    rows += [("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in quality.items()]
     columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _quality(setting: Setting, decided: Decisions) -> dict[str, float]:
+def _quality(setting: Setting, decided: _Decisions) -> dict[str, float]:
     outcome = decided.outcome
     ranked, sets = setting.method != "RBA", setting.method in METHODS
     truth, trained = outcome.test.attributes, outcome.original.attributes
@@ -158,7 +150,6 @@ def _quality(setting: Setting, decided: Decisions) -> dict[str, float]:
         "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
         "map_sets": set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
         "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
-        "maker": float((decided.predicted.groups == outcome.test.groups).mean()),
         "probe": outcome.probe,
         "adversary": outcome.adversary,
         "met": decided.met,
@@ -168,10 +159,11 @@ def _quality(setting: Setting, decided: Decisions) -> dict[str, float]:
 
 def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
     """As if the makers that the original model predicts were the true ones: all that the conditional rule sees."""
-    width = len(OBJECTS)
-    makers = original.validation_logits[:, width:].argmax(axis=1)
-    return replace(
-        outcome,
-        validation=Labels(outcome.validation.attributes, makers, OBJECTS),
-        test=Labels(outcome.test.attributes, original.maker_scores().argmax(axis=1), OBJECTS),
+    validation, test = (
+        replace(labels, groups=logits[:, len(OBJECTS) :].argmax(axis=1))
+        for labels, logits in (
+            (outcome.validation, original.validation_logits),
+            (outcome.test, original.test_logits),
+        )
     )
+    return replace(outcome, validation=validation, test=test)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from biaslib import figures
 from biaslib.book import recorded
@@ -45,6 +46,12 @@ def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value
         **{column: [span.estimate for span in spans]},
         **{part: [getattr(span, part) for span in spans] for part in ("low", "high", "n")},
     )
+
+
+def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options: Any) -> Figure:
+    """`figures.dot_plot` of rows that have an interval in `value`, in their order."""
+    ends: dict[str, Any] = {"value": "value", "low": "low", "high": "high", "n": "n", "sort": False}
+    return figures.dot_plot(unpacked(rows), label=label, **ends, **options)
 
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:

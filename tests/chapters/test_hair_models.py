@@ -112,21 +112,15 @@ def test_the_tables_of_amplification(hair, monkeypatch):
     assert joint.loc[("undirected", "all", "absolute"), "perfect"] > 0
     assert (joint["low"] <= joint["value"]).all()
     quality = tables["joint_quality"].set_index("what")
-    assert quality.index.tolist() == ["mAP", *HAIR]
+    assert quality.index.tolist() == ["mAP"]
     assert quality["value"].between(0, 1).all()
-    found = hair_outcomes([QUICK_HAIR])[0]
-    right = found.predicted.groups == found.test.groups
-    by_colour = [right[found.test.groups == colour].mean() for colour in range(3)]
-    other = hair_outcomes([replace(QUICK_HAIR, seed=1)])[0]
-    right = other.predicted.groups == other.test.groups
-    expected = [(a + right[found.test.groups == c].mean()) / 2 for c, a in enumerate(by_colour)]
-    assert quality.loc[list(HAIR), "value"].tolist() == pytest.approx(expected)
+    models = hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
     precision = [
         mean_average_precision(
             np.column_stack([model.test.attributes, np.eye(3)[model.test.groups]]),
             np.column_stack([model.logits[:, :23], scipy.special.softmax(model.logits[:, 23:], axis=1)]),
         ).mean
-        for model in (found, other)
+        for model in models
     ]  # over the hair colours too, as the released code has it
     assert quality.loc["mAP", "value"] == pytest.approx(np.mean(precision), abs=1e-6)
     assert tables["joint_images"]["images"].tolist() == [28, 28, 28]

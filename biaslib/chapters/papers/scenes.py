@@ -119,25 +119,22 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
 def _ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and as counted in the released labels.
 
-    Columns corpus ("COCO", "imSitu"), item, training, before, after; counted (in imSitu's training labels; NaN for
-    COCO, whose were not released) and right (in the labels of the development images: what predictions without an error
-    would give), with n_right, their number.
+    Columns corpus ("COCO", "imSitu"), item, training, before, after, and right (in the labels of the development
+    images: what predictions without an error would give).
     """
     images = coco_imsitu.coco_labels("val")
     names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
     right = pd.DataFrame(
-        [(name, 1 - images.loc[images[name], "group"].mean(), images[name].sum()) for name in names],
-        columns=["object", "right", "n_right"],
+        [(name, 1 - images.loc[images[name], "group"].mean()) for name in names], columns=["item", "right"]
     )
-    objects = coco_imsitu.gender_ratios("COCO").merge(right, on="object", how="left").rename(columns={"object": "item"})
-    counts = coco_imsitu.imsitu_verb_by_gender("train")
-    development = coco_imsitu.imsitu_verb_by_gender("val")
-    n_right = development["man"] + development["woman"]
-    counted = counts["man"] / (counts["man"] + counts["woman"])
-    shares = counts[["verb"]].assign(counted=counted, right=development["man"] / n_right, n_right=n_right)
-    verbs = coco_imsitu.gender_ratios("imSitu").merge(shares, on="verb", how="left").rename(columns={"verb": "item"})
-    table = pd.concat([objects.assign(corpus="COCO", counted=np.nan), verbs.assign(corpus="imSitu")], ignore_index=True)
-    return table[["corpus", "item", "training", "before", "after", "counted", "right", "n_right"]]
+    development = coco_imsitu.imsitu_verb_by_gender("val").rename(columns={"verb": "item"})
+    development["right"] = development["man"] / (development["man"] + development["woman"])
+    tables = []
+    of_coco, of_imsitu = coco_imsitu.gender_ratios("COCO"), coco_imsitu.gender_ratios("imSitu")
+    for corpus, ratios, shares in (("COCO", of_coco, right), ("imSitu", of_imsitu, development)):
+        named = ratios.rename(columns={"object": "item", "verb": "item"}).assign(corpus=corpus)
+        tables.append(named.merge(shares, on="item", how="left"))
+    return pd.concat(tables, ignore_index=True)[["corpus", "item", "training", "before", "after", "right"]]
 
 
 def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
