@@ -1,8 +1,7 @@
 """The blind audit, a game for a class: unnamed models, the cues they may lean on, guesses and their score."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,11 +35,10 @@ _CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }  # fmt: skip
 NONE: Final = "none of them"
-EDITED: Final = 200  # balanced images that each candidate is put into and taken out of
+_EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """What a player writes down before an envelope is opened."""
 
     cue: str  # one of the world's candidates, or `NONE`
@@ -135,7 +133,7 @@ def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
 def _probabilities(trial: Trial) -> np.ndarray:
     """(candidates, images, 2) probability of the target with little and with much of each."""
     model, factors = recipes.load(trial.recipe), balanced(trial)
-    table = factors.head(EDITED)
+    table = factors.head(_EDITED)
     probabilities = []
     for column in _CANDIDATES[trial.world].values():
         values = table[column].to_numpy()
