@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import recipes, training
-from biaslib.dial.measuring import Measured, balanced, pictures, probability
+from biaslib.dial.measuring import Measured, balanced, probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
 from biaslib.metrics.correlation import matthews_correlation
