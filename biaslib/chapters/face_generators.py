@@ -121,11 +121,7 @@ def train(setup: GeneratorSetup) -> _State:
 
 
 def load(generator: str | GeneratorSetup) -> FaceGenerator:
-    """A generator with its encoder: one that comes with the book, by its name, or one to be trained.
-
-    Raises:
-        BiaslibError: where there is none of this name, it cannot be read, or its set-up has changed since.
-    """
+    """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
     if isinstance(generator, str):
         return _read(generator)[0]
     return _restored(generator, _trained(generator))

@@ -77,24 +77,16 @@ def testable_attributes(
 ) -> pd.Series:
     """Which attributes generators can be asked about: more than `TESTABLE_FROM` with every one of them.
 
-    Args:
-        accuracy: of the linear classifier of codes: a row an attribute, a column a generator; NaN where none was
-            fitted.
-        judged: balanced accuracy of the attribute classifiers on rendered faces.
-        drawn: a row an attribute, a column a generator: share of its faces in which the classifiers see the attribute.
-        rendered: the same of rendered faces; none can be asked about that is never seen in these.
+    A row an attribute: `accuracy` of the linear classifier of codes (NaN: none was fitted) and share of faces `drawn`
+    in which the attribute classifiers see it, a column a generator; `judged`, their balanced accuracy on rendered
+    faces, and the share of `rendered` faces in which they see it.
     """
     often = drawn.div(rendered.where(rendered > 0), axis=0).min(axis=1) >= TESTABLE_FROM["drawn"]
     return (accuracy.min(axis=1, skipna=False) > TESTABLE_FROM["accuracy"]) & (judged > TESTABLE_FROM["judged"]) & often
 
 
 class NuisanceRegressor:
-    """Reads factors that no label tells from images: a linear regression on the pixels, fitted on rendered faces.
-
-    Args:
-        size: of the images, in pixels.
-        count: rendered faces, of which a fifth are left out of the fit for R².
-    """
+    """Reads factors that no label tells from images: a linear regression on the pixels of so many rendered faces."""
 
     def __init__(self, size: int = 32, *, count: int = 6000) -> None:
         fit = _regression(size, count)
@@ -117,22 +109,15 @@ class NuisanceRegressor:
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """All that codes and their labels depend on.
+    """All that codes and their labels depend on."""
 
-    Attributes:
-        generator: the name of one that comes with the book, or one to be trained.
-        classifiers: that label generated faces; encoded ones have labels of their own.
-        way: "encoded", rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2), or
-            "generated", faces of random codes with the classifiers' labels.
-        count: how many.
-        seed: of the faces or codes.
-    """
-
-    generator: str | GeneratorSetup
-    classifiers: Sequence[Experiment]
+    generator: str | GeneratorSetup  # the name of one that comes with the book, or one to be trained
+    classifiers: Sequence[Experiment]  # that label generated faces; encoded ones have labels of their own
+    # "encoded": rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2);
+    # "generated": faces of random codes with the classifiers' labels
     way: str
     count: int
-    seed: int = 0
+    seed: int = 0  # of the faces or codes
 
     def __post_init__(self) -> None:
         if self.way not in ("encoded", "generated"):
@@ -199,12 +184,10 @@ def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogo
 
 
 def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, Interval]:
-    """How much directions change what they are named after, and how much the others of these attributes.
+    """How much directions change what they are named after, how much the others, and the second over the first.
 
-    `changes` (A, A, N): along the direction of attribute a, the change of each attribute b on N codes. The mean over
-    attributes of the mean change of the own one; the mean over all pairs of the absolute mean change of another one;
-    and the second over the first, so that a shorter way is not taken for a cleaner one (NaN where the first is not
-    positive). With 95 % intervals over codes.
+    `changes` (A, A, N): along the direction of attribute a, the change of each attribute b on N codes. Means over
+    attributes and pairs of the mean changes, absolute for the others; the ratio is NaN where the first is not positive.
     """
     if changes.ndim != 3 or changes.shape[0] != changes.shape[1] or len(changes) < 2:
         raise BiaslibError(f"changes must be (A, A, N) of at least two attributes, not {changes.shape}.")
@@ -247,7 +230,7 @@ def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
 
 
 def _encoded_faces(networks: FaceGenerator, count: int, seed: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-    """Codes that the encoder gives rendered faces, the faces' true labels, and the faces."""
+    """Codes of rendered faces, the faces' true labels, and the faces."""
     table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
     images = Faces().render(table, size=networks.size, regions=()).images
     return encoded(networks.encoder, images), table[list(Faces.attributes)].astype(bool), images

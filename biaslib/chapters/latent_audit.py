@@ -38,16 +38,9 @@ _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
 def target_classifiers(
     tied_to: str, mcc: float, count: int, *, images: int = 6000, kept: int = 3000, epochs: int = 6, seed: int = 0
 ) -> list[Experiment]:
-    """Classifiers of smiles whose training faces tie smiles to another attribute, each with its own faces.
+    """So many classifiers of smiles, with which another attribute has this correlation among the training faces.
 
-    Args:
-        tied_to: the attribute.
-        mcc: its correlation with `Smiling` among the training faces; 0 for an unbiased reference model.
-        count: how many classifiers.
-        images: drawn for each, before faces are left out.
-        kept: how many are left, the same for every correlation.
-        epochs: passes over them.
-        seed: of the first classifier.
+    Each has faces of its own: of the `images` drawn, as many are `kept` at every correlation.
     """
     first = Experiment(
         attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed,
@@ -169,30 +162,20 @@ class _DirectionAuditResult:
 
 
 def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditResult]:
-    """The audits' results, in their order; generators and models are trained where the store lacks them.
-
-    Raises:
-        BiaslibError: for an unknown generator, or faces of too few kinds to fit a direction.
-    """
+    """The audits' results, in their order; generators and models are trained where the store lacks them."""
     everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
     train.many([model.recipe for models in everyone for model in models])
     return [_result(audit, arrays) for audit, arrays in zip(audits, _audited.many(audits), strict=True)]
 
 
 def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
-    """Whether directions change answers more than directions without a meaning do.
+    """Whether directions change answers, `changes` (G, A) of G generators, more than `random` ones do, (G, R).
 
     A random direction and its opposite are equally likely, so that the changes from -step to +step have mean 0 over
-    random directions; their root mean square is what chance gives. Over G generators the mean change of an attribute is
-    compared with it by Student's t with G R degrees of freedom.
+    random directions; their root mean square is what chance gives: Student's t with G R degrees of freedom.
 
-    Args:
-        changes: (G, A) mean change along each attribute's direction with each generator.
-        random: (G, R) along random directions.
-
-    Returns:
-        A row a direction: `change` (mean over generators), `chance` (its standard deviation by chance), `t`, `p`
-        two-sided, `p_holm` corrected over the directions. NaN where all random changes are 0.
+    A row a direction: `change` (mean over generators), `chance` (its standard deviation by chance), `t`, `p` two-sided,
+    `p_holm` corrected over the directions. NaN where all random changes are 0.
     """
     if len(changes) != len(random) or random.size == 0:
         raise BiaslibError(
@@ -205,32 +188,42 @@ def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame
     return pd.DataFrame({"change": mean, "chance": chance, "t": t, "p": p, "p_holm": holm(p)})
 
 
-def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
-    """The size of change that `compare_with_random` tells from chance four times in five, by shifting Student's t.
+def changes(results: Sequence[_DirectionAuditResult], rows: slice, attribute: str) -> np.ndarray:
+    """(models, codes of all generators): what `change` gives along one attribute's direction."""
+    at = results[0].audit.attributes.index(attribute)
+    return np.concatenate([result.change(rows)[:, at] for result in results], axis=1)
 
-    Args:
-        chance: one standard deviation of chance, as `compare_with_random` gives it, and the unit of the result.
-        draws: random directions of all generators together.
-        directions: of attributes, over which p-values are corrected (as the first of Holm's steps does, for all).
+
+def accusations(
+    results: Sequence[_DirectionAuditResult], rows: slice, *, step: float = STEP, margin: float
+) -> pd.DataFrame:
+    """`compare_with_random` for the classifiers in these rows: a row an attribute, with whether it is `accused`.
+
+    That is where the change is beyond chance, corrected, and at least the margin.
+    """
+    means = [
+        np.stack([result.change(rows, random=random, step=step).mean(axis=(0, 2)) for result in results])
+        for random in (False, True)
+    ]
+    table = compare_with_random(*means).set_axis(list(results[0].audit.attributes))
+    return table.assign(accused=(table["p_holm"] < 0.05) & (table["change"].abs() >= margin))
+
+
+def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
+    """The size of change that `compare_with_random` tells from `chance` four times in five, by shifting Student's t.
+
+    `draws` are the random directions of all generators, `directions` those over which p-values are corrected.
     """
     return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(0.8, draws))
 
 
 def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
-    """What the change along each direction is made of, as far as exact effects and the judged changes account for it.
+    """What the total change along each direction is made of, were answers the sum of what attributes do.
 
-    If answers were the sum of what attributes do, the change along the direction of a would be the sum over b of (how
-    much b changes, as judged) times (b's exact effect).
-
-    Args:
-        judged: a row a direction, named by its attribute; a column each attribute or factor: how much it changes.
-        effects: of each of these: the exact effect of a whole change.
-        total: the change found along each direction.
-
-    Returns:
-        A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute
-        came), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`;
-        `own + target + leaked + rest = total`.
+    The sum over b of (how much b changes, `judged`: a row a direction, a column each attribute or factor) times (b's
+    exact effect). A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the
+    attribute came), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`;
+    `own + target + leaked + rest = total`.
     """
     if missing := [name for name in judged.columns if name not in effects]:
         raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
@@ -244,10 +237,9 @@ def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total:
 
 
 def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, factors: Sequence[str]) -> pd.DataFrame:
-    """The exact effect of factors that are shares, such as the skin's tone: all faces drawn with little of it and much.
+    """The exact effect of factors that are shares, such as the skin's tone: a row a model of one output, a column each.
 
-    A row a model of one output, a column a factor of the world's table: the change of the probability for one standard
-    deviation more of the factor, taken between its quartiles.
+    The change of the probability for one standard deviation more of the factor, taken between its quartiles.
     """
     train.many([experiment.recipe for experiment in experiments])
     results = _slope.many([(tuple(experiments), evaluation, name) for name in factors])

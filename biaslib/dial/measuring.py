@@ -105,6 +105,11 @@ def measured(trials: Sequence[Trial]) -> list[Measured]:
     return [_measured(trial, arrays) for trial, arrays in zip(trials, run.many(trials), strict=True)]
 
 
+def measure(trial: Trial) -> Measured:
+    """What one model does, computed anew."""
+    return _measured(trial, run.compute(trial))
+
+
 def balanced(trial: Trial) -> pd.DataFrame:
     """The rows of the test images: those of the world without bias, the same for all its trials."""
     return _table(trial.world, trial.test_images, 0.0, _TEST_SEED)

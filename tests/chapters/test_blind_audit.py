@@ -59,11 +59,8 @@ def test_a_model_that_answers_by_a_candidate_is_seen_to(table):
     facing = table["facing"].to_numpy() > 0
     found = blind_audit.cue_dependence(model(facing)).set_index("candidate")
     row = found.loc["facing right"]
-    assert row["agree"].estimate == 1
-    assert row["oppose"].estimate == 0
     assert row["gap"].estimate == 1
-    assert row["worst"].estimate == 0
-    assert row["mcc"].estimate == 1
+    assert row["mcc"] == 1
     assert row["p_holm"] < 1e-6
     others = found.drop(index="facing right")
     assert (others["p_holm"] > 0.05).all()
@@ -77,12 +74,8 @@ def test_gaps_by_hand(table):
     wrong = truth & ~warm  # only waterbirds without a warm plumage are missed
     row = blind_audit.cue_dependence(model(truth & ~wrong)).set_index("candidate").loc["a warm plumage"]
     agree = warm == truth
-    assert row["agree"].estimate == 1
-    assert row["oppose"].estimate == pytest.approx(1 - wrong.sum() / (~agree).sum())
     assert row["gap"].estimate == pytest.approx(wrong.sum() / (~agree).sum())
     assert row["gap"].low < row["gap"].estimate < row["gap"].high
-    assert row["worst"].estimate == 0
-    assert row["worst"].n == wrong.sum()
 
 
 def test_who_is_always_right_follows_nothing(table):
@@ -93,7 +86,7 @@ def test_who_is_always_right_follows_nothing(table):
 
 def test_one_answer_for_all_has_no_correlation(table):
     found = blind_audit.cue_dependence(model(np.ones(len(table))))
-    assert all(np.isnan(value.estimate) for value in found["mcc"])
+    assert found["mcc"].isna().all()
 
 
 def test_the_score_of_a_guess():
@@ -109,14 +102,6 @@ def test_the_score_of_a_guess():
 def test_a_guess_that_is_none_is_refused(guess):
     with pytest.raises(BiaslibError, match="A guess is one of a ball beside it"):
         blind_audit.score(guess, Trial(world="pets", strength=0.5))
-
-
-def test_attention_is_of_each_region():
-    one = model(np.ones(20))
-    found = blind_audit.attention(one, ["bird", "background"])
-    assert set(found) == {"bird", "background"}
-    assert found["background"] > found["bird"]  # an even map is more like the larger region
-    assert blind_audit.attention(one, ["bird"]) == {"bird": found["bird"]}
 
 
 def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_path):

@@ -221,3 +221,18 @@ def test_a_line_up_has_a_kind_for_each_tie_and_one_for_none():
 def test_a_line_up_that_cannot_be_compared_is_refused(change, message):
     with pytest.raises(BiaslibError, match=message):
         latent_audit.line_up(**TIES | change)
+
+
+def test_accused_is_what_is_beyond_chance_and_at_least_the_margin(found):
+    everyone = slice(None)
+    table = latent_audit.accusations([found], everyone, margin=0.0)
+    means = [found.change(everyone, random=random).mean(axis=(0, 2))[None] for random in (False, True)]
+    np.testing.assert_allclose(table["p_holm"], compare_with_random(*means)["p_holm"])
+    assert list(table.index) == list(AUDIT.attributes)
+    assert (table["accused"] == (table["p_holm"] < 0.05)).all()
+    assert not latent_audit.accusations([found], everyone, margin=1.1)["accused"].any()
+
+
+def test_changes_are_of_one_attribute_and_the_codes_of_all_generators(found):
+    twice = latent_audit.changes([found, found], slice(None), "Wavy_Hair")
+    np.testing.assert_array_equal(twice, np.tile(found.change(slice(None))[:, 1], 2))

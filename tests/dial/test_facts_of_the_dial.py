@@ -41,7 +41,7 @@ def test_holm_is_not_said_to_hold_where_its_interval_reaches_far_above_the_level
     assert round(corrected.estimate, 3) == 0.125
     assert corrected.high > 0.25
     assert "Choose your metric before you look, or correct." not in page("dial")
-    assert "holm_say=" in page("dial")
+    assert "Holm's correction is not shown to bring the rate down to one in twenty here" in page("dial")
 
 
 def test_one_statistic_under_two_names_is_named(values):

@@ -84,3 +84,11 @@ def test_images_drawn_twice_count_twice(found):
     scores = one.scores[MapScore("mask score", "object")]
     assert value == pytest.approx((3 * scores[0] + scores[1]) / 4)
     assert np.isnan(METRICS["Accuracy gap"].value([one], np.flatnonzero(one.truth == one.cue))[0])
+
+
+def test_a_model_that_is_measured_anew_does_the_same(found, monkeypatch):
+    one, model = found["birds"]
+    monkeypatch.setattr(measuring.recipes, "load", lambda recipe: model)
+    again = measuring.measure(one.trial)
+    np.testing.assert_array_equal(again.probability, one.probability)
+    assert again.scores.keys() == one.scores.keys()
