@@ -56,8 +56,8 @@ class Experiment(Setup):
         if self.source not in _SOURCES:
             raise BiaslibError(f"source must be {' or '.join(_SOURCES)}, not {self.source!r}.")
         known = _SOURCES[self.source][1]
-        asked = {*self.attributes, self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair)} - {None}
-        if unknown := sorted(asked - set(known)):
+        named = (self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair))
+        if unknown := sorted({*self.attributes, *filter(None, named)} - set(known)):
             raise BiaslibError(f"{self.source} has no attribute {', '.join(unknown)}: it has {', '.join(known)}.")
 
     @property
