@@ -114,7 +114,10 @@ class Preprocessing:
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms.v2.functional import center_crop, resize
 
-        whole = resize(image, [int(self.size / self.crop)], InterpolationMode(interpolation))
+        side = int(self.size / self.crop)
+        if side * side * max(image.size) > _MOST_PIXELS**2 * min(image.size):
+            raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels are too narrow to resize")
+        whole = resize(image, [side], InterpolationMode(interpolation))
         return center_crop(whole, [self.size, self.size])
 
 

@@ -17,6 +17,8 @@ from biaslib.statistics import Interval
 
 _PAGE, VALUES = "report.html", "audit.json"
 
+_MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
@@ -69,8 +71,8 @@ class AuditOptions:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
-        if self.permutations is not None and self.permutations < 1:
-            raise BiaslibError(f"permutations must be at least 1, not {self.permutations}.")
+        if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
+            raise BiaslibError(f"permutations must be from 1 to {_MOST_PERMUTATIONS:,}, not {self.permutations}.")
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")

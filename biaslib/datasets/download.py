@@ -23,6 +23,7 @@ from biaslib.datasets.registry import Archive, Dataset, File
 from biaslib.errors import BiaslibError
 
 _CHUNK = 1 << 20
+_MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
 _DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
@@ -30,6 +31,7 @@ _DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EO
 class _Member:
     name: str
     kind: str  # "file", "folder" or "other"
+    size: int  # in bytes, unpacked
     open: Callable[[], IO[bytes] | None]
 
 
@@ -117,10 +119,10 @@ def _unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                _write([_zip_member(opened, info) for info in opened.infolist()], archive.name, into, strip)
+                _write([_zip_member(opened, info) for info in opened.infolist()], archive, into, strip)
         elif tarfile.is_tarfile(archive):
             with tarfile.open(archive) as opened_tar:
-                _write([_tar_member(opened_tar, info) for info in opened_tar.getmembers()], archive.name, into, strip)
+                _write([_tar_member(opened_tar, info) for info in opened_tar.getmembers()], archive, into, strip)
                 # what follows the last member: a compressed stream's checksum stands at its very end
                 while opened_tar.fileobj is not None and opened_tar.fileobj.read(_CHUNK):
                     pass
@@ -203,16 +205,22 @@ def _state(file: File, path: Path) -> tuple[str, str]:
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
     mode = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was made on a system without kinds
     kind = "folder" if info.is_dir() else "file" if mode in (0, stat.S_IFREG) else "other"
-    return _Member(info.orig_filename, kind, functools.partial(archive.open, info))
+    return _Member(info.orig_filename, kind, info.file_size, functools.partial(archive.open, info))
 
 
 def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
     kind = "folder" if info.isdir() else "file" if info.isreg() else "other"
-    return _Member(info.name, kind, functools.partial(archive.extractfile, info))
+    return _Member(info.name, kind, info.size, functools.partial(archive.extractfile, info))
 
 
-def _write(members: list[_Member], archive: str, into: Path, strip: int) -> None:
-    for member, target in [(member, _target(member, archive, into, strip)) for member in members]:
+def _write(members: list[_Member], archive: Path, into: Path, strip: int) -> None:
+    most = _MOST_TIMES * archive.stat().st_size + _ALWAYS
+    if sum(member.size for member in members) > most:
+        raise BiaslibError(
+            f"{archive.name} would unpack to more than {_MOST_TIMES} times its own size, which no data set does; "
+            "nothing of it was unpacked."
+        )
+    for member, target in [(member, _target(member, archive.name, into, strip)) for member in members]:
         if target is None:
             continue
         (target if member.kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ _VALIDATION = 0.2  # of the official training pictures, by their names
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 # what Pillow raises for a file that is no picture, is cut off, or is suspiciously large
 UNREADABLE: Final = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
+_MOST_PIXELS = 50_000_000  # of a picture: 150 MB in memory, and again as much for each copy of it
 _CHUNK = 256
 
 
@@ -81,7 +82,11 @@ def open_picture(file: Path) -> Image.Image:
         OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError: where it cannot be read (`UNREADABLE`), here
             or when its pixels are read.
     """
-    return Image.open(file, formats=_FORMATS)
+    picture = Image.open(file, formats=_FORMATS)
+    if picture.width * picture.height > _MOST_PIXELS:
+        picture.close()
+        raise Image.DecompressionBombError(f"it has {picture.width} x {picture.height} pixels, more than 50 million")
+    return picture
 
 
 def photos(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:

@@ -44,7 +44,7 @@ def replacing(target: Path) -> Iterator[Path]:
         os.replace(partial, target)
         _flush(target.parent)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno is not None and error.errno not in _FULL:
             raise
         raise _cannot_write(target, error) from error
     finally:
@@ -122,7 +122,8 @@ def _tidy_locks(folder: Path) -> None:
 
 
 def _cannot_write(target: Path, error: OSError) -> BiaslibError:
-    reason = _FULL.get(error.errno or 0, error.strerror)
+    # numpy says only how much of an array it could not write
+    reason = _FULL.get(error.errno or 0, error.strerror or "there is no room for all of it")
     remedy = f"free the space or mend the permissions of {target.parent}"
     return BiaslibError(f"cannot write {target}: {reason}; {remedy}. What was there is as it was.")
 
