@@ -18,7 +18,7 @@ COUNTS = Path(__file__).parents[2] / "book" / "faults.csv"
 def main() -> None:
     """Runs all parts and ends with 1 where there was a fault."""
     asked = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    asked.add_argument("--kills", type=int, default=80, help="of each kind of work")
+    asked.add_argument("--kills", type=int, default=70, help="of each kind of work")
     asked.add_argument("--files", type=int, default=1000)
     asked.add_argument("--inputs", type=int, default=1050)
     asked.add_argument("--seed", type=int, default=int(time.time()))

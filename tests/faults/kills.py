@@ -1,6 +1,7 @@
 """Long work, killed at random moments and started again: it ends with the same result and leaves nothing behind."""
 
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib import audit, datasets, recipes, store
+from biaslib.book import building, site
+from biaslib.book.project import Project
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets.celeba import ATTRIBUTES
@@ -22,6 +25,7 @@ from biaslib.gan.training import GanConfig
 from biaslib.training import TrainingConfig
 from tests import layouts
 from tests.audit import subjects
+from tests.book.conftest import write_notebook
 from tests.faults.outcome import Outcomes
 
 _RECIPE = recipes.target_of_world(
@@ -66,6 +70,33 @@ def _audit(folder: Path) -> bytes:
     return (folder / "report" / "audit.json").read_bytes()
 
 
+_PAGE = """
+import hashlib
+from biaslib import recipes, training
+recipe = recipes.target_of_world(
+    recipes.Drawn(world="birds", images=64, strength=0.5, size=32, seed=n),
+    training.TrainingConfig(architecture="small", epochs=4, batch=16, precision="float32"),
+)
+state = recipes.train(recipe)
+print(hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest())
+"""
+
+
+def _build(folder: Path) -> bytes:
+    project = Project(folder / "book-project")
+    if not (project.root / "_config.yml").exists():
+        for place in (project.notebooks, project.book):
+            place.mkdir(parents=True, exist_ok=True)
+        for name, seed in (("one", 1), ("two", 2), ("three", 3)):
+            write_notebook(project, name, _PAGE, parameters=f"n = {seed}")
+        (project.root / "_config.yml").touch()
+    site.write = lambda project: project.site / "index.html"  # only the notebooks: the pages are made in one step
+    building.build(project, jobs=2)
+    cells = [json.loads(project.page(name).read_text())["cells"] for name in project.names()]
+    printed = [output["text"] for page in cells for cell in page for output in cell.get("outputs", ())]
+    return json.dumps(printed).encode()
+
+
 @dataclass(frozen=True)
 class Work:
     """Something long: it gets a folder of its own, with an empty store in it, and gives its result as bytes."""
@@ -79,11 +110,12 @@ WORKS = (
     Work("generator and encoder", _generator),
     Work("decoding", _decoding),
     Work("audit", _audit),
+    Work("build", _build),
 )
 
 
 def campaign(folder: Path, outcomes: Outcomes, *, kills: int, seed: int) -> None:
-    """So many kills of each work; after every one to three of them a run to the end that is compared."""
+    """So many kills of each work; after every two to five of them a run to the end that is compared."""
     rng = np.random.default_rng(seed)
     for work in WORKS:
         unbroken = folder / f"{work.name}-unbroken"
@@ -95,8 +127,9 @@ def campaign(folder: Path, outcomes: Outcomes, *, kills: int, seed: int) -> None
         while done < kills:
             trial += 1
             here = folder / f"{work.name}-{trial}"
-            for _ in range(int(rng.integers(1, 4))):
+            for _ in range(int(rng.integers(2, 6))):
                 done += _killed(work, here, after=float(rng.uniform(0, length)))
+            outcomes.kills[f"kill: {work.name}"] = done
             error = _finish(work, here)
             _judge(work, here, outcomes, error=error, same=_result(here) == expected)
 

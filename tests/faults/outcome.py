@@ -15,6 +15,7 @@ class Outcomes:
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: str, kind: str, detail: str = "") -> None:
         """Counts one trial; `detail` says how to see a fault again."""
@@ -30,5 +31,5 @@ class Outcomes:
     def table(self) -> pd.DataFrame:
         """One row a part: how many trials, and how many of each kind."""
         parts = sorted({part for part, _ in self.counts})
-        rows = [{"what was done": part, "trials": self.total(part)} for part in parts]
+        rows = [{"what was done": part, "kills": self.kills[part], "trials": self.total(part)} for part in parts]
         return pd.DataFrame([row | {kind: self.counts[row["what was done"], kind] for kind in KINDS} for row in rows])
