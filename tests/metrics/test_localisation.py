@@ -149,7 +149,7 @@ def test_extreme_values_are_shares_like_others(value: float) -> None:
         (np.ones((2, 2)), np.ones((2, 2)), "masks must be bool .* not float64 .* threshold"),
         (np.ones((2, 3, 3)), np.ones((4, 3, 3), bool), r"of the masks, \(2,\) and \(4,\), do not broadcast"),
         (np.ones((0, 3, 3)), np.ones((3, 3), bool), r"at least one pixel, not float64 of shape \(0, 3, 3\)"),
-        (np.ones(3), np.ones(3, bool), r"Maps must be .* of shape \(3,\)"),
+        (np.ones(3), np.ones(3, bool), r"maps must be .* of shape \(3,\)"),
         (np.array([["a"]]), np.ones((1, 1), bool), "maps must be numbers"),
     ],
 )
