@@ -129,7 +129,7 @@ class EvaluationFaces:
 
 
 @dataclass(frozen=True)
-class Attention:
+class _Attention:
     """What one model says of N faces, and where it looks."""
 
     experiment: Experiment
@@ -161,14 +161,14 @@ class Attention:
         return (maps / maps.sum((1, 2), keepdims=True)).mean(0) if len(maps) else np.full(maps.shape[1:], np.nan)
 
 
-def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[Attention]:
+def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[_Attention]:
     """What each model says of the same faces and where it looks; models are trained where the store lacks them."""
     train.many([experiment.recipe for experiment in experiments])
     pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
     results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
     labels = {size: evaluation.samples(size=size).labels for size in pictures}
     return [
-        Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
+        _Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
         for experiment, arrays in zip(experiments, results, strict=True)
     ]
 
@@ -188,7 +188,7 @@ def effects(
     return dict(zip(causes, results, strict=True))
 
 
-def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame:
+def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFrame:
     """Every measure of the paper's Figures 2, 3 and 10, a row an attribute (Serianni et al. 2025).
 
     Columns with 95 % intervals: `score`, the heatmap score with the group's map, over models and faces; over models,
@@ -291,7 +291,7 @@ def _pictures(evaluation: EvaluationFaces, size: int) -> str:
     return fingerprint.of_value((samples.images, samples.labels))
 
 
-def _against_labels(model: Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:
+def _against_labels(model: _Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:
     """Worst-group accuracy, AP_N and balanced accuracy of each model (models,); NaN where labels do not tell."""
     nothing, group = np.full(len(logits), np.nan), model.experiment.group
     measures = dict.fromkeys(("worst_group_accuracy", "average_precision", "balanced_accuracy"), nothing)

@@ -18,7 +18,7 @@ from biaslib import models, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
-from biaslib.mitigation.adversarial import AdversarialLoss
+from biaslib.mitigation.objectives import AdversarialLoss
 from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
