@@ -176,10 +176,9 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 def effects(
     experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """True effects on every answer of each model: for each cause, a binary column of the table, (models, N, T).
+    """True effects on every answer, in [-1, 1]: for each cause, a binary column of the table, (models, N, T).
 
-    In [-1, 1]: the probability for generated faces drawn with the cause less that for the same faces without it. The
-    models are of one size and have the same T outputs.
+    The probability for generated faces drawn with the cause less that for the same faces without it.
     """
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
@@ -229,10 +228,9 @@ def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFr
 def where_drawn(
     factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
 ) -> np.ndarray:
-    """How much each pixel changes when a face is drawn with an attribute and without it, all else the same.
+    """How much each pixel changes, (N, A, h, w) in [0, 1], when a face is drawn with an attribute and without it.
 
-    For N rows of `worlds.faces` and A binary columns (N, A, h, w) float32 in [0, 1]: the absolute change, averaged over
-    the colours and the cells of a grid with so many a side, as coarse as a model's maps; None leaves single pixels.
+    The absolute change, averaged over the colours and the cells of a `grid` with so many a side; None: single pixels.
     """
     cells = grid or size
     if size % cells:

@@ -97,19 +97,12 @@ class _Grown:
 
 
 def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> _Grown:
-    """Trains a generator of such images.
+    """Trains a generator of images (N, size, size, 3) uint8, as large as the configuration's last level.
 
     A checkpoint is written after every chunk; a run that was killed and is started again with the same images and
-    configuration goes on from there and ends with the same weights.
-
-    Args:
-        images: (N, size, size, 3) uint8, as large as the configuration's last level.
-        config: everything else.
-        checkpoint: a file that the last chunk is left in, until the caller has stored the result and removes it.
-            None: a file of the store, which a finished run removes.
-
-    Raises:
-        BiaslibError: for images of another size or type, or fewer than a batch.
+    configuration goes on from there and ends with the same weights. `checkpoint` is a file that the last chunk is left
+    in, until the caller has stored the result and removes it; None: a file of the store, which a finished run removes.
+    Images of another size or type, or fewer than a batch, are a `BiaslibError`.
     """
     _check_images(images, config)
     code = fingerprint.of_code(grow)

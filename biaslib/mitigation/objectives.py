@@ -130,24 +130,15 @@ class _DomainIndependentLoss(nn.Module):
 
 
 def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.ndarray | None = None) -> np.ndarray:
-    r"""One score for each attribute from the blocks of all groups (Wang et al. 2020, section 4.2; paper B, Table 6).
+    r"""One score for each attribute (N, A), higher for more likely (Wang et al. 2020, section 4.2; paper B, Table 6).
 
-    With s the logits and $\sigma$ the sigmoid: `conditional`: $s_{g, a}$ of the image's known group;
-    `max`: $\max_g s_{g, a}$; `sum_of_probabilities`: $\frac{1}{G} \sum_g \sigma(s_{g, a})$; `sum_of_logits`:
-    $\frac{1}{G} \sum_g s_{g, a}$. Only the first one is told the group. Scores of different rules have different
-    scales: give each its own thresholds.
+    With s the `logits` (N, G A) of a model of `DomainIndependent`, group after group, and $\sigma$ the sigmoid:
+    `conditional`: $s_{g, a}$ of the image's known group, from `groups` (N,); `max`: $\max_g s_{g, a}$;
+    `sum_of_probabilities`: $\frac{1}{G} \sum_g \sigma(s_{g, a})$; `sum_of_logits`: $\frac{1}{G} \sum_g s_{g, a}$. Only
+    the first one is told the group. Scores of different rules have different scales: give each its own thresholds.
 
-    Args:
-        logits: (N, G A), group after group, as a model of `DomainIndependent` predicts them.
-        rule: one of the four.
-        n_groups: G.
-        groups: (N,) known groups; for the conditional rule only.
-
-    Returns:
-        (N, A), higher for more likely.
-
-    Raises:
-        BiaslibError: for an unknown rule, logits that are not G blocks, or groups that are missing or do not fit.
+    A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, or groups that are missing or do not
+    fit.
     """
     if rule not in _RULES:
         raise BiaslibError(f"rule must be one of {', '.join(_RULES)}, not {rule!r}.")

@@ -80,19 +80,14 @@ def fit(
     objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> nn.Module:
-    """Trains a classifier and returns it on the CPU, in evaluation mode.
+    """Trains a classifier on N images and returns it on the CPU, in evaluation mode.
+
+    Targets are (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the objective
+    takes; without one the loss is the one that the configuration names. An objective with layers of its own, such as an
+    adversary, trains them with the model. `validation` is what `keep="best"` and `patience` choose the epoch by.
 
     After every epoch a checkpoint goes to the store; a run that was killed and is started again with the same data
     and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
-
-    Args:
-        samples: N training images.
-        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the
-            objective takes.
-        config: everything else.
-        objective: what to train for; None: the loss that the configuration names. One with layers of its own, such
-            as an adversary, trains them with the model.
-        validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
 
     Raises:
         BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be

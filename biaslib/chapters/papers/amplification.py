@@ -187,10 +187,7 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 def _of_one_model(
     train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping
 ) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """What one model amplifies, on the test images for which labels and predictions give exactly one group.
-
-    The rows of `_measured`, the undirected changes of single attributes, and the number of images.
-    """
+    """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images."""
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     three = (
         _labels(train, grouping, _group_of(train, grouping) >= 0),
@@ -257,11 +254,7 @@ def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
 
 
 def _hair_outcomes(setups: Sequence[_HairSetup]) -> list[_HairOutcome]:
-    """What the models predict, in this order; trained side by side where the store lacks them.
-
-    An attribute is predicted above the logit at which as many validation images are predicted to have it as are
-    labelled; of the groups the likeliest.
-    """
+    """What the models predict, in this order: attributes at validation thresholds, and the likeliest group."""
     train.many([setup.recipe for setup in setups])
     outcomes = []
     for arrays in _hair_answers.many(setups):

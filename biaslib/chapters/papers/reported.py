@@ -91,9 +91,7 @@ def quoted(tables: _Tables) -> pd.DataFrame:
 def sentences(tables: _Tables) -> pd.DataFrame:
     """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
 
-    Numbers in braces of attention-iou-sentences.csv are filled in from the tables. One row a sentence: place, says (in
-    the paper's words or close), files (what these show) and verdict ("holds", "holds in part", "does not hold", "cannot
-    be checked").
+    One row a sentence: place, says, files (what these show, with numbers of the tables) and verdict.
     """
     table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
     numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}
