@@ -192,9 +192,8 @@ def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFr
 
     Columns with 95 % intervals: `score`, the heatmap score with the group's map, over models and faces; over models,
     `mcc` of its predictions with those of the group, `absolute_mcc` (the distance of the mean from 0),
-    `worst_group_accuracy` of attribute x group (each model's own), `average_precision` (AP_N with the mean number of
-    positives) and `balanced_accuracy`. Counts: `models`; `maps` with a score; `constant`, models with one answer for
-    every face. NaN: the group with itself; what needs a label where the faces have none, or all the same.
+    `worst_group_accuracy` of attribute x group, `average_precision` (AP_N) and `balanced_accuracy`. Counts: `models`;
+    `maps` with a score; `constant`, models with one answer for every face. NaN: the group with itself, missing labels.
     """
     first, group = attended[0], attended[0].experiment.group
     if any(model.attributes != first.attributes or not model.labels.equals(first.labels) for model in attended):

@@ -194,12 +194,7 @@ def false_positive_rates(counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Kendall's tau of each metric's risk score with the true causal effect, over models.
-
-    Returns:
-        A row a metric: `across`, over the models of all worlds together, and one column a world; Intervals, bootstrap
-        over models. NaN where a world does not have the metric.
-    """
+    """Kendall's tau of each metric's risk score with the true effect over models: `across` and by world."""
     worlds = list(table["world"].unique())
     rows = []
     for name, part in table.groupby("metric", sort=False):
