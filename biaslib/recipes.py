@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from biaslib import datasets, models, training, worlds
-from biaslib.datasets import registry
+from biaslib.datasets import photos, registry
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
@@ -30,10 +30,10 @@ _State = dict[str, torch.Tensor]
 _Options = tuple[tuple[str, Any], ...]
 
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
-# the worlds that are planted in photographs, too, the folders of the data sets these are from, and what reads them
-_PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...], str]]] = {
-    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog"), "pets"),
-    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes"), "fruits"),
+# the worlds that are planted in photographs, too, and the folders of the data sets these are from
+_PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
+    "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog")),
+    "fruits": (FruitPhotos, ("fruits-360", "intel-scenes")),
 }
 
 
@@ -96,8 +96,8 @@ class Drawn:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
         if not self.photos:
             return fingerprint.of_modules([type(worlds.get(self.world)).__module__])
-        kind, folders, loader = _PHOTOS[self.world]
-        modules = [kind.__module__, f"{datasets.__name__}.{loader}"]
+        kind, folders = _PHOTOS[self.world]
+        modules = [kind.__module__, photos.__name__]
         code = fingerprint.of_modules(modules, without=[datasets.__name__])
         return fingerprint.of_value([code, [fingerprint.of_files(registry.root() / folder) for folder in folders]])
 

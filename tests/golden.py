@@ -34,10 +34,10 @@ from biaslib.chapters import (
     attribute_models,
     digit_models,
     face_generators,
-    hair_models,
     planted_models,
     scene_models,
 )
+from biaslib.chapters.papers import amplification as real_amplification
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
@@ -104,7 +104,7 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return hair_models._hair_answers.compute(hair_models.HairSetup(epochs=1, size=16, batch=16))
+        return real_amplification._hair_answers.compute(real_amplification._HairSetup(epochs=1, size=16, batch=16))
 
 
 def scenes(training: Any) -> Values:

@@ -55,29 +55,18 @@ def run(
     on_cell: Callable[[], Any] | None = None,
     bars: Path | None = None,
 ) -> dict[str, Any]:
-    """Executes a notebook and writes it to `out` once its last cell has run.
+    """Executes a notebook and writes it to `out` (.ipynb), replaced in one step, once its last cell has run.
 
-    Args:
-        project: where the notebook lies.
-        notebook: its name.
-        out: the executed notebook (.ipynb), replaced in one step.
-        parameters: values other than the defaults; they win over the preset's.
-        preset: a name from `notebooks/presets`; None or "quick" for the notebook's own defaults.
-        key: a hash to keep with the result, by which `build` knows what it was made from.
-        threads: how many threads the numerical libraries may use, and half the number of worker processes; None
-            leaves that to them.
-        scheduler: the address of a Dask scheduler for the notebook's independent trainings.
-        on_cell: called after every code cell, for a progress bar.
-        bars: a file into which the notebook writes the progress of its longer computations.
+    `parameters` other than the defaults win over those of the `preset` (a name from `notebooks/presets`; None or
+    "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
+    was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
+    leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
+    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
 
-    Returns:
-        What the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
-        versions, recorded.
-
-    Raises:
-        BiaslibError: for a name, parameter or preset that does not exist, a preset without an entry for the notebook, a
-            value of the wrong type, or a cell that stopped with such an error.
-        PageError: where a cell stopped with any other error, or the kernel was killed.
+    Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
+    versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
+    stopped with such an error is a `BiaslibError`; a cell that stopped with any other error, or a kernel that was
+    killed, a `PageError`.
     """
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")

@@ -41,15 +41,10 @@ def data(name: str, **counts: int) -> None:
 
 
 def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
-    """The record of an earlier run, or None where there is none.
+    """The record of an earlier run of a preset, or None; without a preset of the largest scale there is.
 
-    Args:
-        notebook: the notebook's name.
-        preset: of which run; None takes the largest scale there is (paper, gpu, real, standard, quick).
-
-    Returns:
-        `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
-        `device`, `date`, `commit`, `seconds` and `versions`. A record that cannot be read is a `BiaslibError`.
+    `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
+    `device`, `date`, `commit`, `seconds` and `versions`. A record that cannot be read is a `BiaslibError`.
     """
     for candidate in (preset,) if preset else _PRESETS:
         file = _file(notebook, candidate)

@@ -129,7 +129,7 @@ class EvaluationFaces:
 
 
 @dataclass(frozen=True)
-class Attention:
+class _Attention:
     """What one model says of N faces, and where it looks."""
 
     experiment: Experiment
@@ -161,14 +161,14 @@ class Attention:
         return (maps / maps.sum((1, 2), keepdims=True)).mean(0) if len(maps) else np.full(maps.shape[1:], np.nan)
 
 
-def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[Attention]:
+def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[_Attention]:
     """What each model says of the same faces and where it looks; models are trained where the store lacks them."""
     train.many([experiment.recipe for experiment in experiments])
     pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
     results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
     labels = {size: evaluation.samples(size=size).labels for size in pictures}
     return [
-        Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
+        _Attention(experiment, experiment.outputs, labels[experiment.size], arrays["logits"], arrays["maps"])
         for experiment, arrays in zip(experiments, results, strict=True)
     ]
 
@@ -176,10 +176,9 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 def effects(
     experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """True effects on every answer of each model: for each cause, a binary column of the table, (models, N, T).
+    """True effects on every answer, in [-1, 1]: for each cause, a binary column of the table, (models, N, T).
 
-    In [-1, 1]: the probability for generated faces drawn with the cause less that for the same faces without it. The
-    models are of one size and have the same T outputs.
+    The probability for generated faces drawn with the cause less that for the same faces without it.
     """
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
@@ -188,14 +187,13 @@ def effects(
     return dict(zip(causes, results, strict=True))
 
 
-def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFrame:
+def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFrame:
     """Every measure of the paper's Figures 2, 3 and 10, a row an attribute (Serianni et al. 2025).
 
     Columns with 95 % intervals: `score`, the heatmap score with the group's map, over models and faces; over models,
     `mcc` of its predictions with those of the group, `absolute_mcc` (the distance of the mean from 0),
-    `worst_group_accuracy` of attribute x group (each model's own), `average_precision` (AP_N with the mean number of
-    positives) and `balanced_accuracy`. Counts: `models`; `maps` with a score; `constant`, models with one answer for
-    every face. NaN: the group with itself; what needs a label where the faces have none, or all the same.
+    `worst_group_accuracy` of attribute x group, `average_precision` (AP_N) and `balanced_accuracy`. Counts: `models`;
+    `maps` with a score; `constant`, models with one answer for every face. NaN: the group with itself, missing labels.
     """
     first, group = attended[0], attended[0].experiment.group
     if any(model.attributes != first.attributes or not model.labels.equals(first.labels) for model in attended):
@@ -229,10 +227,9 @@ def per_attribute(attended: Sequence[Attention], *, seed: int = 0) -> pd.DataFra
 def where_drawn(
     factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
 ) -> np.ndarray:
-    """How much each pixel changes when a face is drawn with an attribute and without it, all else the same.
+    """How much each pixel changes, (N, A, h, w) in [0, 1], when a face is drawn with an attribute and without it.
 
-    For N rows of `worlds.faces` and A binary columns (N, A, h, w) float32 in [0, 1]: the absolute change, averaged over
-    the colours and the cells of a grid with so many a side, as coarse as a model's maps; None leaves single pixels.
+    The absolute change, averaged over the colours and the cells of a `grid` with so many a side; None: single pixels.
     """
     cells = grid or size
     if size % cells:
@@ -291,7 +288,7 @@ def _pictures(evaluation: EvaluationFaces, size: int) -> str:
     return fingerprint.of_value((samples.images, samples.labels))
 
 
-def _against_labels(model: Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:
+def _against_labels(model: _Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:
     """Worst-group accuracy, AP_N and balanced accuracy of each model (models,); NaN where labels do not tell."""
     nothing, group = np.full(len(logits), np.nan), model.experiment.group
     measures = dict.fromkeys(("worst_group_accuracy", "average_precision", "balanced_accuracy"), nothing)

@@ -48,11 +48,10 @@ def balanced(n: int, size: int = 64, seed: int = 0) -> tuple[pd.DataFrame, Sampl
 
 
 def measured(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """What models say of the same balanced test birds, where they look, and what the background does to them.
+    """What M models say of the same N balanced birds, where they look, and what the background does to them.
 
-    For M models and N images `probability` of a waterbird (M, N), `maps` (M, N, h, w) of the predicted class, the mask
-    scores `bird` and `background` (M, N), the causal `effect` of the background (M, N), the accuracy of the `worst`
-    group (M,), and that on new images like a model's `own` (M,).
+    `probability` of a waterbird, mask scores `bird` and `background`, causal `effect` of the background (M, N); `maps`
+    (M, N, h, w); accuracy of the `worst` group, and on new images like a model's `own` (M,).
     """
     train.many(recipes)
     parts = _measured.many([(recipe, test_images, seed) for recipe in recipes])

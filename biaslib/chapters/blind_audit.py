@@ -59,11 +59,8 @@ def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) 
 def cue_dependence(model: Measured) -> pd.DataFrame:
     """How far the answers follow each candidate: what an auditor sees who has its labels, one forward pass an image.
 
-    On balanced images no candidate says anything of the target, so that a model that leans on none is as often right
-    where a candidate agrees with the target (both there, or neither) as where it does not.
-
-    A row a candidate: `candidate`, `gap` (the accuracy where it agrees less that where it does not, Newcombe's
-    interval), `mcc` (of answers and candidate), `p` and `p_holm` of the gap, corrected over the candidates.
+    A row a candidate: `gap` (the accuracy on balanced images where it agrees with the target less that where it does
+    not, Newcombe's interval), `mcc` (of answers and candidate), `p` and `p_holm` of the gap, over the candidates.
     """
     rows = []
     factors = balanced(model.trial)
@@ -79,11 +76,7 @@ def cue_dependence(model: Measured) -> pd.DataFrame:
 
 
 def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
-    """What is in the envelopes: for each model a table of `candidate` and `effect`, the true one on its answer.
-
-    Balanced images are drawn with little and with much of the candidate, and all else the same; the effect is the mean
-    of P(target | much) - P(target | little), an Interval over images.
-    """
+    """What is in the envelopes: for each model a table of `candidate` and `effect`, the true one on balanced images."""
     tables = []
     for trial, probabilities in zip(trials, _probabilities.many(trials), strict=True):
         effect = [interval(pair[:, 1] - pair[:, 0], bounds=(-1, 1)) for pair in probabilities]
@@ -92,10 +85,9 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
 
 
 def score(guess: Guess, trial: Trial) -> dict[str, float]:
-    """What a guess is worth: 2 points for whether the model was biased, 2 for the cue, 2 for the strength.
+    """What a guess is worth: 2 points for whether the model was biased, 2 for the cue, 2 for the strength; the `total`.
 
-    The last are 2 (1 - 2 |guess - strength|), none where it is off by a half or more. A guess of `NONE` gets all six
-    where that is true; where it is not, it gets only what the strength 0 is worth. Beside these the `total`.
+    The last are 2 (1 - 2 |guess - strength|), at least 0. A guess of `NONE` gets all six where that is true.
     """
     known = (*_CANDIDATES[trial.world], NONE)
     if guess.cue not in known or not 0 <= guess.strength <= 1:
@@ -118,11 +110,7 @@ def answer(trial: Trial) -> Guess:
 
 
 def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
-    """The guess of a player who reads the table of `cue_dependence` and nothing else.
-
-    That is the candidate with the widest gap, where the corrected test reports it; its correlation with the answers is
-    the strength.
-    """
+    """The guess of a player who reads the table of `cue_dependence` alone: the widest gap, where it is significant."""
     widest = table.iloc[int(np.argmax([abs(gap.estimate) for gap in table["gap"]]))]
     if not widest["p_holm"] < level:
         return Guess(NONE, 0.0)

@@ -92,7 +92,7 @@ class DigitSetup(_Shown, Setup):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class _Outcome:
     """What a model was shown and what it says."""
 
     train: Labels
@@ -110,7 +110,7 @@ class Outcome:
         return np.append(corners, (self.predicted.groups == self.test.groups).mean())
 
 
-def outcomes(setups: Sequence[DigitSetup]) -> list[Outcome]:
+def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
     return [_outcome(arrays) for arrays in _answers.many(setups)]
@@ -132,12 +132,12 @@ def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
     }
 
 
-def _outcome(arrays: dict[str, np.ndarray]) -> Outcome:
+def _outcome(arrays: dict[str, np.ndarray]) -> _Outcome:
     train, test, predicted = (
         Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS)
         for columns in (arrays["train"], arrays["test"], arrays["logits"] > 0)
     )
-    return Outcome(train, test, predicted, arrays["logits"], arrays["effect"])
+    return _Outcome(train, test, predicted, arrays["logits"], arrays["effect"])
 
 
 @functools.cache

@@ -82,11 +82,7 @@ SETUPS: Final = {f"faces-{seed}": _book_setup(seed) for seed in range(2)}
 
 
 def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
-    """32 pixels within minutes on two cores: another loss and a penalty at every fourth step, for a first look.
-
-    The generator is shown so many images, its encoder half as many. Two threads are 1.7 times as fast as one, unless
-    another generator has the other core.
-    """
+    """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
     gan = GanConfig(
         widths=(96, 96, 64, 32), images=images, loss="r1", penalty=0.5, penalty_every=4, learning_rate=2e-3,
         decay=0.25, chunks=30, seed=seed,
@@ -113,10 +109,7 @@ class FaceGenerator:
 
 @stored("face-generator")
 def train(setup: GeneratorSetup) -> _State:
-    """All tensors of one generator and its encoder, trained on the set-up's threads: cores do not change them.
-
-    A training that was killed goes on where it was.
-    """
+    """All tensors of one generator and its encoder; a training that was killed goes on where it was."""
     return parallel.on_threads(setup.threads, _train, setup)
 
 
@@ -133,11 +126,7 @@ def record(name: str) -> dict[str, Any]:
 
 
 def named_generators(retrain_images: int | None = None, *, seed: int = 0) -> dict[str, str | GeneratorSetup]:
-    """What pages call the generators -> those that come with the book; or one that is grown here, from so many images.
-
-    Raises:
-        BiaslibError: where those of the book are missing.
-    """
+    """What pages call the generators -> those that come with the book; or one grown here, from so many images."""
     if retrain_images is not None:
         return {"the one grown here": quick(retrain_images, seed=seed)}
     if not (names := _names()):

@@ -45,10 +45,9 @@ _REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED, _CODES_SEED = 5_000_000, 6_000
 def attribute_classifiers(
     count: int = 3, *, source: str = "generated", images: int = 6000, epochs: int = 7, size: int = 32
 ) -> list[Experiment]:
-    """Models of all attributes that judge generated faces; trained on real or rendered ones as they come.
+    """Models of all attributes that judge generated faces; none saw the rendered faces of the models under audit.
 
-    Each has rendered faces of its own, and other ones than those of the models under audit. From "celeba" these and the
-    audited models learn from the same photographs, the first of the training split, so that they may share an error.
+    From "celeba" these and the audited models learn from the same photographs, so that they may share an error.
     """
     detail = 1.0 if source == "generated" else 0.0
     first = Experiment(source=source, images=images, epochs=epochs, size=size, seed=_CLASSIFIERS_SEED, detail=detail)
@@ -58,10 +57,7 @@ def attribute_classifiers(
 def attribute_probabilities(
     networks: Sequence[nn.Module], images: np.ndarray, *, attributes: Sequence[str] = Faces.attributes
 ) -> pd.DataFrame:
-    """What attribute classifiers say of images (N, size, size, 3) uint8: the mean of their probabilities.
-
-    `attributes` name what each output tells, and the columns.
-    """
+    """Mean probabilities by attribute classifiers of images (N, size, size, 3) uint8: a column an output."""
     if not networks:
         raise BiaslibError("There are no attribute classifiers to ask: train at least one.")
     means = np.mean([expit(training.predict(network, images)) for network in networks], axis=0)
@@ -134,10 +130,7 @@ class CodeRequest:
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
-    """(count, latent) codes and a table of as many rows; through the store, so that pages have the same.
-
-    The columns are bool: the attributes, and for each unlabelled factor whether it is above rendered faces' mean.
-    """
+    """(count, latent) codes, and bool columns: attributes, and whether unlabelled factors are above their mean."""
     train.many([classifier.recipe for classifier in request.classifiers])
     arrays = dict(_labelled(request))
     return arrays.pop("codes"), pd.DataFrame(arrays)
@@ -167,10 +160,7 @@ class _AuditDirections:
 
 
 def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogonal: bool = True) -> _AuditDirections:
-    """Directions of attributes without what they share with one another, `BALANCED_ON` and every unlabelled factor.
-
-    They are fitted on the codes asked for, and left as fitted where they need not be orthogonal.
-    """
+    """Directions of attributes; if `orthogonal`, without what they share with one another and all factors."""
     codes, labels = labelled_codes(request)
     names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS))
     # a factor that is the same on all faces has no direction

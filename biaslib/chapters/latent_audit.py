@@ -38,10 +38,7 @@ _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
 def target_classifiers(
     tied_to: str, mcc: float, count: int, *, images: int = 6000, kept: int = 3000, epochs: int = 6, seed: int = 0
 ) -> list[Experiment]:
-    """So many classifiers of smiles, with which another attribute has this correlation among the training faces.
-
-    Each has faces of its own: of the `images` drawn, as many are `kept` at every correlation.
-    """
+    """Classifiers of smiles, with which an attribute has this MCC among the `kept` training faces of each."""
     first = Experiment(
         attributes=(TARGET,), images=images, kept=kept, epochs=epochs, size=32, detail=1.0, seed=seed,
         correlation=(TARGET, mcc), tied_to=tied_to,
@@ -171,11 +168,9 @@ def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditRe
 def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
     """Whether directions change answers, `changes` (G, A) of G generators, more than `random` ones do, (G, R).
 
-    A random direction and its opposite are equally likely, so that the changes from -step to +step have mean 0 over
-    random directions; their root mean square is what chance gives: Student's t with G R degrees of freedom.
-
-    A row a direction: `change` (mean over generators), `chance` (its standard deviation by chance), `t`, `p` two-sided,
-    `p_holm` corrected over the directions. NaN where all random changes are 0.
+    A random direction and its opposite are equally likely, so that the changes have mean 0 over random directions;
+    their root mean square is what chance gives: Student's t with G R degrees of freedom. A row a direction: `change`
+    (mean over generators), `chance` (its standard deviation by chance), `t`, `p` two-sided, `p_holm`.
     """
     if len(changes) != len(random) or random.size == 0:
         raise BiaslibError(
@@ -197,10 +192,7 @@ def changes(results: Sequence[_DirectionAuditResult], rows: slice, attribute: st
 def accusations(
     results: Sequence[_DirectionAuditResult], rows: slice, *, step: float = STEP, margin: float
 ) -> pd.DataFrame:
-    """`compare_with_random` for the classifiers in these rows: a row an attribute, with whether it is `accused`.
-
-    That is where the change is beyond chance, corrected, and at least the margin.
-    """
+    """`compare_with_random`, a row an attribute, with `accused`: beyond chance, corrected, and at least the margin."""
     means = [
         np.stack([result.change(rows, random=random, step=step).mean(axis=(0, 2)) for result in results])
         for random in (False, True)
@@ -210,20 +202,15 @@ def accusations(
 
 
 def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
-    """The size of change that `compare_with_random` tells from `chance` four times in five, by shifting Student's t.
-
-    `draws` are the random directions of all generators, `directions` those over which p-values are corrected.
-    """
+    """What `compare_with_random` notices four times in five of as many directions, with `draws` random ones in all."""
     return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(0.8, draws))
 
 
 def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
     """What the total change along each direction is made of, were answers the sum of what attributes do.
 
-    The sum over b of (how much b changes, `judged`: a row a direction, a column each attribute or factor) times (b's
-    exact effect). A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the
-    attribute came), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`;
-    `own + target + leaked + rest = total`.
+    A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute came, of
+    `judged`), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`, their sum.
     """
     if missing := [name for name in judged.columns if name not in effects]:
         raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
@@ -237,10 +224,7 @@ def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total:
 
 
 def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, factors: Sequence[str]) -> pd.DataFrame:
-    """The exact effect of factors that are shares, such as the skin's tone: a row a model of one output, a column each.
-
-    The change of the probability for one standard deviation more of the factor, taken between its quartiles.
-    """
+    """The exact effect of one standard deviation of factors that are shares: a row a model, a column a factor."""
     train.many([experiment.recipe for experiment in experiments])
     results = _slope.many([(tuple(experiments), evaluation, name) for name in factors])
     return pd.DataFrame(dict(zip(factors, results, strict=True)))

@@ -161,9 +161,6 @@ def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
     """As if the makers that the original model predicts were the true ones: all that the conditional rule sees."""
     validation, test = (
         replace(labels, groups=logits[:, len(OBJECTS) :].argmax(axis=1))
-        for labels, logits in (
-            (outcome.validation, original.validation_logits),
-            (outcome.test, original.test_logits),
-        )
+        for labels, logits in ((outcome.validation, original.validation_logits), (outcome.test, original.test_logits))
     )
     return replace(outcome, validation=validation, test=test)

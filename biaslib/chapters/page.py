@@ -1,7 +1,8 @@
 """What the pages of several chapters have alike: intervals as columns of a plot, a record beside this run, words."""
 
 import math
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -97,11 +98,6 @@ def signed(number: float | Interval, spec: str = "+.2f") -> str:
     return f"{number:{spec}}".replace("-", "−")
 
 
-def side(value: Interval) -> str:
-    """On which side of 0 an interval lies, in words; ends that differ from 0 by rounding only do not count."""
-    return "above 0" if value.low > 1e-9 else "below 0" if value.high < -1e-9 else "not to be told from 0"
-
-
 def readable(attribute: str) -> str:
     """An attribute's name as one says it: Wavy Hair, 5 o'Clock Shadow."""
     return attribute.replace("5_o_Clock", "5 o'Clock").replace("_", " ")
@@ -117,3 +113,20 @@ def short_metric(name: str) -> str:
     for long, short in _SHORT_METRICS.items():
         name = name.replace(long, short)
     return name
+
+
+def dial(show: Callable[..., Any], **stops: Sequence[Any]) -> Any:
+    """A slider for each parameter of `show`, which gives a figure, and what it gives under them.
+
+    `stops` of each slider are more than one; it begins on the first. An `ipywidgets.interactive`, to be the last thing
+    of a cell; None while the book builds a page, as nobody answers there.
+    """
+    if "BIASLIB_PAGE" in os.environ:
+        return None
+    import ipywidgets
+
+    sliders = {
+        name: ipywidgets.SelectionSlider(options=list(values), description=name, continuous_update=False)
+        for name, values in stops.items()
+    }
+    return ipywidgets.interactive(show, **sliders)

@@ -193,18 +193,14 @@ def maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages) -> list[_
 
 
 def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *, plain: int) -> list[_Arrays]:
-    """The maps that the paper does not have: by `LIBRARY`, and by all methods on so many images without the cue.
-
-    The latter are called "plain: " and the method; beside them `plain truth` and `plain answers`, (plain,).
-    """
+    """The maps by `LIBRARY`, and those by all methods on so many images without the cue, "plain: " and the method."""
     return _further_maps.many([(setup, evaluation, plain) for setup in setups])
 
 
 def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
-    """Relevance mass and rank accuracy, a row for each model, image, object and method.
+    """Relevance mass and rank accuracy, `rma` and `rra`, a row for each model, image, object and method.
 
-    `model` is its place among the set-ups, `rma` and `rra` are NaN for a map that is 0 everywhere, `area` is the
-    object's share of the image, which a map that knows nothing scores, `correct` whether the model is right.
+    `area` is the object's share of the image, which a map that knows nothing scores; `correct`: the model is right.
     """
     maps(setups, evaluation)
     tables = _scores.many([(setup, evaluation, outline) for setup in setups])
@@ -229,10 +225,7 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
 
 
 def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct: np.ndarray) -> tuple[float, float]:
-    """Mean relevance mass and rank accuracy of one model's maps (N, h, w), over images it is right about; else NaN.
-
-    `rows` (n,) are the images that have the object, `masks` (n, H, W) say where it is, `correct` is (N,).
-    """
+    """Mean relevance mass and rank accuracy of maps on `masks`, those of the images `rows`, where a model is right."""
     right = correct[rows]
     if not right.any():
         return float("nan"), float("nan")
@@ -264,19 +257,15 @@ def _likeness(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
 def reference_likeness(
     maps: np.ndarray, predicted: np.ndarray, references: Sequence[np.ndarray], reference_predicted: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Mean likeness of one model's maps to each reference model's, over images to which both give the same answer.
-
-    Each model has (N, h, w) maps and the (N,) classes they explain. (m,) in [0, 1]; NaN where no answer is the same.
-    """
+    """(m,) mean likeness, in [0, 1], of a model's maps to each reference's where both answer alike; else NaN."""
     pairs = zip(references, reference_predicted, strict=True)
     return np.array([_mean(np.where(predicted == other, _likeness(maps, theirs), np.nan)) for theirs, other in pairs])
 
 
 def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the rule reports for their likeness when each is audited with all others as references.
+    """(m,) bool: which of m unbiased models the rule reports, with the others' likeness among themselves as reference.
 
-    The others' values are their likeness among themselves: an odd model left in them would lower its own limit. `pairs`
-    (m, m): of each model to each; the diagonal and NaN are left out. (m,) bool. Fewer than four leave no spread.
+    `pairs` (m, m): of each model to each; the diagonal and NaN are left out. Fewer than four leave no spread.
     """
     if len(pairs) < 4:
         raise BiaslibError(f"false alarms of likeness need at least 4 twins, not {len(pairs)}.")

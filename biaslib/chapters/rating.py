@@ -27,10 +27,7 @@ _SIDE: Final = 256  # of the pictures in the form, in pixels
 
 
 def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -> pd.DataFrame:
-    """All questions (what is moved -> attributes asked about) about all pairs, in an order of its own for every seed.
-
-    One row a trial: `moved`, `asked`, `pair` (0 ... pairs - 1) and `swapped`, whether the moved image is on the left.
-    """
+    """All questions (what is moved -> attributes asked about) about all pairs, a row a trial, in a random order."""
     asked = [(moved, attribute) for moved, attributes in questions.items() for attribute in attributes]
     rows = [(*question, pair) for question in asked for pair in range(pairs)]
     if not rows:
@@ -101,9 +98,8 @@ def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
 def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 0.05) -> pd.DataFrame:
     """Ratings that nobody gave, to try a study before it is made: **they say nothing about people**.
 
-    A drawn rater, "synthetic-1" and so on, sees the change with noise, answers "more" or "less" beyond a threshold of
-    their own, and presses any button in a share of `lapses`. `changes` has one row a trial: `moved`, `asked`, `pair`
-    and `change`, how much of the attribute is truly gained.
+    A drawn rater sees `change`, how much of the attribute is gained in a trial, with noise, answers "more" or "less"
+    beyond a threshold of their own, and presses any button in a share of `lapses`.
     """
     rng = np.random.default_rng(seed)
     tables = []

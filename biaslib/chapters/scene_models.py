@@ -18,7 +18,7 @@ from biaslib import models, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
-from biaslib.mitigation.adversarial import AdversarialLoss
+from biaslib.mitigation.objectives import AdversarialLoss
 from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
@@ -122,10 +122,7 @@ class Outcome:
         return scores
 
     def predicted(self, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
-        """What it says of the test images: objects at calibrated thresholds, and the likeliest maker or `groups`.
-
-        By `rule` a domain-independent model's blocks become one answer.
-        """
+        """What it says of the test images: objects at calibrated thresholds, and the likeliest maker or `groups`."""
         validation, test = self.object_scores(rule=rule)
         thresholds = calibrated_thresholds(self.validation.attributes, validation)
         return Labels(test > thresholds, self.maker_scores().argmax(axis=1) if groups is None else groups, OBJECTS)
@@ -161,10 +158,7 @@ def _answers(setup: SceneSetup) -> _Arrays:
 
 
 def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[Labels]]:
-    """For each model a prediction for each height of all robots, a share of the picture's side; all else is the same.
-
-    Thresholds are those of the pictures as they are.
-    """
+    """For each model a prediction for each height of all robots, at the thresholds of the pictures as they are."""
     keys = [(outcome.setup, float(size)) for outcome in outcomes for size in sizes]
     logits = iter(_resized_logits.many(keys))
     return [[replace(outcome, test_logits=next(logits)).predicted() for _ in sizes] for outcome in outcomes]

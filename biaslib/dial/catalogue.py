@@ -28,30 +28,18 @@ _DIRECTIONS: Final = {
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One way to tell a biased model from unbiased ones.
+class _Metric:
+    """One way to tell a biased model from unbiased ones."""
 
-    Attributes:
-        name: words for it, its key.
-        family: "answers", "amplification", "attention", "attribution" or "counterfactual".
-        source: the paper of the book that brought it, A to D; "" for what all of them have.
-        side: where a biased model is expected.
-        needs: what an auditor must have beside the model and labelled images of the target.
-        passes: forward passes an image, a backward pass counted as two.
-        value: gives each model's number on some of the test images, which may be drawn more than once.
-        exact: whether it takes pictures that only a generated world has.
-        slow: whether it takes long to compute again on other images.
-    """
-
-    name: str
-    family: str
-    source: str
-    side: Side
-    needs: str
-    passes: float
-    value: _Value
-    exact: bool = False
-    slow: bool = False
+    name: str  # words for it, its key
+    family: str  # "answers", "amplification", "attention", "attribution" or "counterfactual"
+    source: str  # the paper of the book that brought it, A to D; "" for what all of them have
+    side: Side  # where a biased model is expected
+    needs: str  # what an auditor must have beside the model and labelled images of the target
+    passes: float  # forward passes an image, a backward pass counted as two
+    value: _Value  # each model's number on some of the test images, which may be drawn more than once
+    exact: bool = False  # whether it takes pictures that only a generated world has
+    slow: bool = False  # whether it takes long to compute again on other images
 
     @property
     def sign(self) -> float:
@@ -130,36 +118,36 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
     return lambda models, rows: np.array([amplification(model, rows) for model in models])
 
 
-EXACT: Final = Metric(
+EXACT: Final = _Metric(
     "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "pairs with and without the cue", 2,
     _exact_effect, exact=True,
 )  # fmt: skip
-_ALL: Final[tuple[Metric, ...]] = (
-    Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
-    Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
-    Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
-    Metric("Correlation of answers and cue", "answers", "A", "above", "labels of the cue", 1, _answers_follow_cue),
+_ALL: Final[tuple[_Metric, ...]] = (
+    _Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
+    _Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
+    _Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
+    _Metric("Correlation of answers and cue", "answers", "A", "above", "labels of the cue", 1, _answers_follow_cue),
     *(
-        Metric(f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
+        _Metric(f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
                "labels of the group, also in training", 1, _amplification(kind, sets=sets), slow=True)
         for sets in (False, True)
         for kind, words in _DIRECTIONS.items()
     ),
-    Metric("Mask score of the object", "attention", "A", "below", "masks of the object", 3,
+    _Metric("Mask score of the object", "attention", "A", "below", "masks of the object", 3,
            _mean_of(MapScore("mask score", "object"))),
-    Metric("Mask score of the cue", "attention", "A", "above", "masks of the cue", 3,
+    _Metric("Mask score of the cue", "attention", "A", "above", "masks of the cue", 3,
            _mean_of(MapScore("mask score", "cue"))),
-    Metric("Heatmap score", "attention", "A", "above", "a model that tells the cue", 5,
+    _Metric("Heatmap score", "attention", "A", "above", "a model that tells the cue", 5,
            _mean_of(MapScore("heatmap score", "target"))),
     *(
-        Metric(f"{score} of the {part}, {method}", "attribution", "C", "below" if part == "object" else "above",
+        _Metric(f"{score} of the {part}, {method}", "attribution", "C", "below" if part == "object" else "above",
                f"masks of the {part}", passes, _mean_of(MapScore(score, part, method)))
         for score in ("RMA", "RRA")
         for part in ("object", "cue")
         for method, passes in _PASSES.items()
     ),
     *(
-        Metric(f"AOPC, {method}", "attribution", "C", "above", "which class has the cue", passes + _AOPC_PASSES,
+        _Metric(f"AOPC, {method}", "attribution", "C", "above", "which class has the cue", passes + _AOPC_PASSES,
                _mean_of(MapScore("AOPC", "answer", method)))
         for method, passes in _PASSES.items()
     ),

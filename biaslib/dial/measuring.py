@@ -34,49 +34,30 @@ _STEPS, _REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100
 
 
 class MapScore(NamedTuple):
-    """What is scored on each image's map: the key of `Measured.scores`.
+    """What is scored on each image's map: the key of `Measured.scores`."""
 
-    Attributes:
-        score: "mask score", "heatmap score", "RMA", "RRA" or "AOPC".
-        of: the "object" or the "cue" that a map is compared with; of a heatmap score the "target" or the attribute
-            whose map is compared with the cue's; of AOPC the "answer" that is destroyed.
-        method: of `attribution.METHODS`.
-    """
-
-    score: str
+    score: str  #: "mask score", "heatmap score", "RMA", "RRA" or "AOPC"
+    #: the "object" or the "cue" that a map is compared with; of a heatmap score the "target" or the attribute whose map
+    #: is compared with the cue's; of AOPC the "answer" that is destroyed
     of: str
-    method: str = "Grad-CAM"
+    method: str = "Grad-CAM"  #: of `attribution.METHODS`
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one model does, on N balanced test images and on N' test images as biased as its training images.
+    """What one model does, on N balanced test images and on N' test images as biased as its training images."""
 
-    Attributes:
-        trial: the model.
-        truth: (N,) whether the target is there; balanced: as often with the cue as without.
-        cue: (N,) whether the cue is there.
-        probability: (N, 2) of the target, of the same images without the cue and with it.
-        scores: of each image's map, (N,) or (explained,); NaN where an image has none.
-        map: (N, h, w) Grad-CAM of the model's answer.
-        train: labels of the training images: attributes, and groups that they are tied to.
-        test: labels of the test images that are as biased.
-        predicted: the model's answers on those; where it does not predict the group, the group as labelled.
-        biased_truth: (N',) the target in those images.
-        biased_answer: (N',) the answer.
-    """
-
-    trial: Trial
-    truth: np.ndarray
-    cue: np.ndarray
-    probability: np.ndarray
-    scores: dict[MapScore, np.ndarray]
-    map: np.ndarray
-    train: Labels
-    test: Labels
-    predicted: Labels
-    biased_truth: np.ndarray
-    biased_answer: np.ndarray
+    trial: Trial  #: the model
+    truth: np.ndarray  #: (N,) whether the target is there; balanced: as often with the cue as without
+    cue: np.ndarray  #: (N,) whether the cue is there
+    probability: np.ndarray  #: (N, 2) of the target, of the same images without the cue and with it
+    scores: dict[MapScore, np.ndarray]  #: of each image's map, (N,) or (explained,); NaN where an image has none
+    map: np.ndarray  #: (N, h, w) Grad-CAM of the model's answer
+    train: Labels  #: of the training images: attributes, and groups that they are tied to
+    test: Labels  #: of the test images that are as biased
+    predicted: Labels  #: the answers on those; where the model does not predict the group, the group as labelled
+    biased_truth: np.ndarray  #: (N',) the target in those images
+    biased_answer: np.ndarray  #: (N',) the answer
 
     @property
     def effect(self) -> np.ndarray:
@@ -102,12 +83,12 @@ class Measured:
 def measured(trials: Sequence[Trial]) -> list[Measured]:
     """What each model does, in this order; models are trained where the store lacks them."""
     recipes.train.many([trial.recipe for trial in trials])
-    return [_measured(trial, arrays) for trial, arrays in zip(trials, run.many(trials), strict=True)]
+    return [_measured(trial, arrays) for trial, arrays in zip(trials, _run.many(trials), strict=True)]
 
 
 def measure(trial: Trial) -> Measured:
     """What one model does, computed anew."""
-    return _measured(trial, run.compute(trial))
+    return _measured(trial, _run.compute(trial))
 
 
 def balanced(trial: Trial) -> pd.DataFrame:
@@ -144,7 +125,7 @@ def _labels(world: str, table: pd.DataFrame) -> Labels:
 
 
 @stored("dial")
-def run(trial: Trial) -> _Arrays:
+def _run(trial: Trial) -> _Arrays:
     """The arrays of one trial."""
     model, samples = recipes.load(trial.recipe), pictures(trial)
     pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]

@@ -31,66 +31,11 @@ class _PairSigns:
     strengths: np.ndarray  # (models,) at which each was trained
 
 
-def pair_signs(table: pd.DataFrame) -> list[_PairSigns]:
-    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`)."""
-    measured = set(table["metric"])
-    if EXACT.name not in measured:
-        raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
-    names = (EXACT.name, *(metric.name for metric in METRICS.values() if metric.name in measured - {EXACT.name}))
-    return [_pair_signs(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
-
-
-def tau(world: _PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
-    r"""Kendall's tau-b between each two metrics of one world.
-
-    $$\tau_{ij} = \frac{\sum_p w_p s_{ip} s_{jp}}{\sqrt{\sum_p w_p s_{ip}^2 \; \sum_p w_p s_{jp}^2}}$$
-
-    over the pairs of models p that both metrics have, with signs s (Kendall 1945).
-
-    Args:
-        world: its pairs of models.
-        weights: (models,) how often each model counts, such as a bootstrap's draw; a pair counts by the product.
-        same_strength: whether to compare only models of the same strength: the bias of their data is the same, and
-            only its images and the initial weights differ.
-
-    Returns:
-        (M, M) in [-1, 1]; NaN where a metric is missing or gives all models the same value.
-    """
-    counts = np.ones(len(world.pairs)) if weights is None else weights[world.pairs].prod(axis=1).astype(float)
-    if same_strength:
-        counts = counts * (world.strengths[world.pairs[:, 0]] == world.strengths[world.pairs[:, 1]])
-    signed = world.signs * counts
-    untied = (signed * world.signs) @ world.known.T  # [i, j]: pairs that i does not tie, of those that j has
-    room = untied * untied.T
-    taus = np.full(room.shape, np.nan)
-    np.divide(signed @ world.signs.T, np.sqrt(room), out=taus, where=room > 0)
-    return taus
-
-
-def partial_tau(taus: np.ndarray) -> np.ndarray:
-    r"""Agreement beyond what both owe to the first of the metrics: Kendall's partial tau (Kendall 1942).
-
-    $$\tau_{ij \cdot 0} = \frac{\tau_{ij} - \tau_{i0} \tau_{j0}}{\sqrt{(1 - \tau_{i0}^2)(1 - \tau_{j0}^2)}}$$
-
-    (M, M) in [-1, 1], the first metric held fixed; NaN for it, and for one that orders the models as it does.
-    """
-    fixed = taus[0]
-    room = np.where(1 - fixed**2 > 1e-9, 1 - fixed**2, np.nan)
-    partial = np.asarray((taus - np.outer(fixed, fixed)) / np.sqrt(np.outer(room, room)))
-    partial[0], partial[:, 0] = np.nan, np.nan
-    return partial
-
-
 def rank_agreement(table: pd.DataFrame, *, kind: _Kind = "all models") -> pd.DataFrame:
-    """Kendall's tau between each two metrics: the mean over worlds of that within each.
+    """Kendall's tau between each two metrics, in a table of `verdicts.numbers`: the mean over worlds.
 
-    Args:
-        table: of `verdicts.numbers`.
-        kind: over all models of a world; only between models of the same strength; or over all models, given the true
-            effect (`partial_tau`).
-
-    Returns:
-        (metrics, metrics), named, the true effect first; NaN where no world has both.
+    `kind`: over all models of a world; only between models of the same strength; or over all models, given the true
+    effect (Kendall's partial tau). (metrics, metrics), named, the true effect first; NaN where no world has both.
     """
     worlds = _worlds_of(table, kind)
     return pd.DataFrame(_mean_tau(worlds, kind), index=worlds[0].names, columns=worlds[0].names)
@@ -99,21 +44,14 @@ def rank_agreement(table: pd.DataFrame, *, kind: _Kind = "all models") -> pd.Dat
 def between_families(
     table: pd.DataFrame, *, kind: _Kind = "all models", resamples: int = 300, seed: int = 0
 ) -> pd.DataFrame:
-    """The median of tau over the pairs of metrics of each two families, and within each.
+    """The median of tau over the pairs of metrics of each two families, and within each; `table`, `kind` as above.
 
     95 % intervals are those of a bootstrap over models, drawn within each world and strength. They are about other
     models of the same worlds; with two or three models a strength they are rough.
 
-    Args:
-        table: of `verdicts.numbers`.
-        kind: see `rank_agreement`.
-        resamples: of the bootstrap.
-        seed: likewise.
-
-    Returns:
-        A row each: `first`, `second` (families, "truth" the true effect), `pairs` (of metrics that tau is defined for)
-        and `tau` (Interval, n = models); then one for all pairs "each family", "itself" and one for all "each family",
-        "another", the truth left out. What is defined for no pair of metrics is left out.
+    A row each: `first`, `second` (families, "truth" the true effect), `pairs` (of metrics that tau is defined for) and
+    `tau` (Interval, n = models); then one for all pairs "each family", "itself" and one for all "each family",
+    "another", the truth left out. What is defined for no pair of metrics is left out.
     """
     worlds = _worlds_of(table, kind)
     family = np.array([TRUTH, *(METRICS[name].family for name in worlds[0].names[1:])])
@@ -140,10 +78,8 @@ def normalised_ranks(table: pd.DataFrame) -> pd.DataFrame:
 def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
     """How far metrics differ about each model, in a table of `verdicts.numbers`; the true effect does not count as one.
 
-    Returns:
-        A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank`
-        (by the true effect), `low`, `high` (quartiles of the metrics' normalised ranks), `spread` (the quartiles'
-        distance) and `metrics` (how many there are).
+    A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank` (by
+    the true effect), `low`, `high` (quartiles of the metrics' normalised ranks), `spread` (their distance), `metrics`.
     """
     rows = []
     for model, part in normalised_ranks(table).groupby("model", sort=False):
@@ -174,19 +110,56 @@ def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> _PairSigns:
     return _PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
 
 
-def _worlds_of(table: pd.DataFrame, kind: _Kind) -> list[_PairSigns]:
+def _worlds_of(table: pd.DataFrame, kind: _Kind = "all models") -> list[_PairSigns]:
+    """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`)."""
     if kind not in KINDS:
         raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
-    return pair_signs(table)
+    measured = set(table["metric"])
+    if EXACT.name not in measured:
+        raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
+    names = (EXACT.name, *(metric.name for metric in METRICS.values() if metric.name in measured - {EXACT.name}))
+    return [_pair_signs(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
+
+
+def _tau(world: _PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
+    r"""(M, M) Kendall's tau-b in [-1, 1] between each two metrics of one world.
+
+    $\tau_{ij} = \sum_p w_p s_{ip} s_{jp} / \sqrt{\sum_p w_p s_{ip}^2 \; \sum_p w_p s_{jp}^2}$ over pairs of models p
+    that both metrics have, with signs s (Kendall 1945); NaN where a metric is missing or gives all models one value. A
+    pair's weight is the product of its models' `weights` (models,), such as a bootstrap's draw. `same_strength`
+    compares only models of the same strength: only the images of their data and the initial weights differ.
+    """
+    counts = np.ones(len(world.pairs)) if weights is None else weights[world.pairs].prod(axis=1).astype(float)
+    if same_strength:
+        counts = counts * (world.strengths[world.pairs[:, 0]] == world.strengths[world.pairs[:, 1]])
+    signed = world.signs * counts
+    untied = (signed * world.signs) @ world.known.T  # [i, j]: pairs that i does not tie, of those that j has
+    room = untied * untied.T
+    taus = np.full(room.shape, np.nan)
+    np.divide(signed @ world.signs.T, np.sqrt(room), out=taus, where=room > 0)
+    return taus
+
+
+def _partial_tau(taus: np.ndarray) -> np.ndarray:
+    r"""Agreement beyond what both owe to the first of the metrics: Kendall's partial tau (Kendall 1942).
+
+    $\tau_{ij \cdot 0} = (\tau_{ij} - \tau_{i0} \tau_{j0}) / \sqrt{(1 - \tau_{i0}^2)(1 - \tau_{j0}^2)}$, (M, M) in
+    [-1, 1], the first metric held fixed; NaN for it, and for one that orders the models as it does.
+    """
+    fixed = taus[0]
+    room = np.where(1 - fixed**2 > 1e-9, 1 - fixed**2, np.nan)
+    partial = np.asarray((taus - np.outer(fixed, fixed)) / np.sqrt(np.outer(room, room)))
+    partial[0], partial[:, 0] = np.nan, np.nan
+    return partial
 
 
 def _mean_tau(worlds: list[_PairSigns], kind: _Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
     taus = [
-        tau(world, weights=None if weights is None else weights[place], same_strength=kind == "same strength")
+        _tau(world, weights=None if weights is None else weights[place], same_strength=kind == "same strength")
         for place, world in enumerate(worlds)
     ]
-    stacked = np.array([partial_tau(layer) if kind == "given the effect" else layer for layer in taus])
+    stacked = np.array([_partial_tau(layer) if kind == "given the effect" else layer for layer in taus])
     n = np.isfinite(stacked).sum(axis=0)
     return np.where(n > 0, np.nansum(stacked, axis=0) / np.maximum(n, 1), np.nan)
 

@@ -52,29 +52,17 @@ PLACES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Setup):
-    """One model and the images it is measured on.
+    """One model and the images it is measured on."""
 
-    Attributes:
-        world: one of `PLACES`.
-        strength: of its bias, in [0, 1]: the correlation of target and cue among the training images.
-        seed: of the training images, the initial weights and the order; it tells models of one strength apart.
-        architecture: a name that `models.build` knows; None: the world's usual one.
-        images: for training; None: as many as the world's own recipe takes.
-        epochs: passes over them; None: likewise.
-        size: of the images, in pixels.
-        test_images: that every model of a world is measured on; the same for all.
-        explained: the first so many of them, for methods that take many passes an image; a divisor of test_images.
-    """
-
-    world: str
-    strength: float
-    seed: int = 0
-    architecture: str | None = None
-    images: int | None = None
-    epochs: int | None = None
-    size: int = 64
-    test_images: int = 1000
-    explained: int = 100
+    world: str  #: one of `PLACES`
+    strength: float  #: of its bias, in [0, 1]: the correlation of target and cue among the training images
+    seed: int = 0  #: of the training images, the initial weights and the order; it tells models of one strength apart
+    architecture: str | None = None  #: a name that `models.build` knows; None: the world's usual one
+    images: int | None = None  #: for training; None: as many as the world's own recipe takes
+    epochs: int | None = None  #: passes over them; None: likewise
+    size: int = 64  #: of the images, in pixels
+    test_images: int = 1000  #: that every model of a world is measured on; the same for all
+    explained: int = 100  #: the first of them, for methods of many passes an image; a divisor of `test_images`
 
     def __post_init__(self) -> None:
         if self.world not in PLACES:
@@ -134,17 +122,10 @@ def grid(
     seed: int = 0,
     **shared: Any,
 ) -> list[Trial]:
-    """Trials of several worlds: `twins` at strength 0, `models` at every other strength, world by world.
+    """Trials of several worlds, of `PLACES`: `twins` at strength 0, `models` at every other strength, world by world.
 
-    Args:
-        names: of worlds, of `PLACES`.
-        strengths: of the bias; 0 is added where it is missing.
-        models: at every strength above 0.
-        twins: unbiased models.
-        images: for training, a number for each world; None: see `Trial`.
-        epochs: likewise.
-        seed: of the first model of each strength.
-        **shared: what else a `Trial` takes.
+    Strength 0 is added where it is missing. `images` and `epochs` are a number for each world (None: see `Trial`),
+    `seed` is that of the first model of each strength, `shared` is what else a `Trial` takes.
     """
     images, epochs = images or [None] * len(names), epochs or [None] * len(names)
     if not len(names) == len(images) == len(epochs):

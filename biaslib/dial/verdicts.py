@@ -5,6 +5,7 @@ In these tables `risk_score` is a metric's value, turned so that it is larger wh
 
 import functools
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Final
 
 import numpy as np
@@ -42,11 +43,10 @@ _FEWER: Final = 20  # how many times fewer draws a slow metric gets
 
 
 def numbers(models: Sequence[Measured]) -> pd.DataFrame:
-    """Every metric of every model on all test images, beside the true effect.
+    """Every metric of every model on all test images, beside the true effect: a row a model and metric that it has.
 
-    Returns:
-        A row a model and metric that it has: `world`, `architecture`, `strength`, `seed`, `model` (its place in
-        `models`), `effect` (mean true causal effect of the cue), `metric`, `value`, `family` and `risk_score`.
+    Columns `world`, `architecture`, `strength`, `seed`, `model` (its place in `models`), `effect` (mean true causal
+    effect of the cue), `metric`, `value`, `family` and `risk_score`.
     """
     rows = []
     for place, model in enumerate(models):
@@ -92,12 +92,9 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
     would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
     unbiased models as reference. Metrics that are slow to compute get fewer draws.
 
-    Returns:
-        A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
-        defined) and draws (how many these are). Metrics that a world does not have are left out.
-
-    Raises:
-        BiaslibError: for a world without two models of strength 0, the reference, or two of each other strength.
+    A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
+    defined) and draws (how many these are). Metrics that a world does not have are left out. A world without two models
+    of strength 0, the reference, or two of each other strength is a `BiaslibError`.
     """
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
@@ -112,7 +109,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         for metric in METRICS.values()
     ]
     rows: list[tuple[object, ...]] = []
-    for (models, name, *_), values in zip(keys, redraw.many(keys), strict=True):
+    for (models, name, *_), values in zip(keys, _redraw.many(keys), strict=True):
         if np.isnan(values).all():
             continue
         risk = METRICS[name].sign * values  # (sizes, draws, trials)
@@ -135,7 +132,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
 
 
 @stored("dial-redrawn")
-def redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
+def _redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
     """(sizes, draws, trials) of one metric on redrawn test images; NaN where it is undefined."""
     models, rng = _measured_once(trials), np.random.default_rng(seed)
     total = len(models[0].truth)
@@ -166,10 +163,9 @@ def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
     """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
 
-    Returns:
-        A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `_LEVEL`)
-        and `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each
-        place a row with metric "any", in which an audit counts where at least one metric reports.
+    A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `_LEVEL`) and
+    `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each place a
+    row with metric "any", in which an audit counts where at least one metric reports.
     """
     rows: list[tuple[object, ...]] = []
     reference = table[(table["strength"] == 0) & (table["metric"] != EXACT.name)]
@@ -198,12 +194,7 @@ def false_positive_rates(counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Kendall's tau of each metric's risk score with the true causal effect, over models.
-
-    Returns:
-        A row a metric: `across`, over the models of all worlds together, and one column a world; Intervals, bootstrap
-        over models. NaN where a world does not have the metric.
-    """
+    """Kendall's tau of each metric's risk score with the true effect over models: `across` and by world."""
     worlds = list(table["world"].unique())
     rows = []
     for name, part in table.groupby("metric", sort=False):
@@ -232,10 +223,9 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
 def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFrame) -> pd.DataFrame:
     """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
 
-    Returns:
-        A row a measure: `table` (of an audit), `measure` and `images` (`AUDIT_IMAGES`); `accused`, `low`, `high` and
-        `n`: the share of unbiased models that it reports alone, by the rule of `statistics.detection`; and a column a
-        world with the strength from which on so many images show the bias in 80 % of audits, in words.
+    A row a measure: `table` (of an audit), `measure` and `images` (`AUDIT_IMAGES`); `accused`, `low`, `high` and `n`:
+    the share of unbiased models that it reports alone, by the rule of `statistics.detection`; and a column a world with
+    the strength from which on so many images show the bias in 80 % of audits, in words.
     """
     counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
     rates = false_positive_rates(counts).set_index("metric")["false_positives"]
@@ -248,22 +238,12 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
             return "not measured"
         return "at no strength" if np.isnan(strength) else f"from {strength:g} on"
 
-    return pd.DataFrame(
-        [
-            {
-                "table": name,
-                "measure": measure,
-                "images": AUDIT_IMAGES,
-                "accused": rates[metric].estimate,
-                "low": rates[metric].low,
-                "high": rates[metric].high,
-                "n": rates[metric].n,
-                **{world: words(smallest.get((metric, world), None)) for world in PLACES},
-            }
-            for name, (measure, metric) in _AUDIT_MEASURES.items()
-            if metric in rates
-        ]
-    )
+    rows = [
+        (name, measure, AUDIT_IMAGES, *astuple(rates[metric])[:4], *(words(smallest.get((metric, w))) for w in PLACES))
+        for name, (measure, metric) in _AUDIT_MEASURES.items()
+        if metric in rates
+    ]
+    return pd.DataFrame(rows, columns=["table", "measure", "images", "accused", "low", "high", "n", *PLACES])
 
 
 def _with_risk_scores(table: pd.DataFrame) -> pd.DataFrame:

@@ -38,23 +38,16 @@ def attribute_direction(
     classifier: str = "svm",
     seed: int = 0,
 ) -> Direction:
-    """The normal of the plane that best parts codes with an attribute from codes without.
+    """The normal of the plane that best parts codes (N, d) with an attribute from codes without.
 
-    Of the codes with and of those without, as many are taken from every combination of the attributes that are
-    balanced on, so that none of these can be what tells the two apart.
+    `labels` of the same N images have one bool column an attribute. Of the codes with and of those without, as many are
+    taken from every combination of the attributes that are balanced on, so that none of these can be what tells the two
+    apart; `each` codes on each side at most (the paper has 800, and balances on the target and the protected
+    attribute). The classifier is "svm" (a linear support vector machine) or "logistic", `seed` that of the choice of
+    codes and of the split.
 
-    Args:
-        codes: (N, d).
-        labels: of the same N images: one bool column an attribute.
-        attribute: one of the columns.
-        balanced_on: further columns; the paper balances on the target and the protected attribute.
-        each: codes on each side, at most; the paper has 800.
-        classifier: "svm" (a linear support vector machine) or "logistic".
-        seed: of the choice of codes and of the split.
-
-    Raises:
-        BiaslibError: for what is not manipulated, see `check_movable`; for an unknown or constant attribute, too few
-            images with or without it, or codes that do not fit the labels.
+    A `BiaslibError` is raised for what is not manipulated (`check_movable`), an unknown or constant attribute, too few
+    images with or without it, or codes that do not fit the labels.
     """
     check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):

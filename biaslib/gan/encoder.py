@@ -14,7 +14,7 @@ from tqdm import trange
 from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Generator, pixel_norm
-from biaslib.training.checkpoints import resumed, save_checkpoint
+from biaslib.training.loop import resumed, save_checkpoint
 
 _CHECKPOINTS: Final = 20  # in a whole training
 

@@ -100,14 +100,9 @@ class Generator(nn.Module):
     def forward(self, codes: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
         """(N, latent) -> images (N, 3, size, size), about in [-1, 1], with size = 4 · 2^level.
 
-        Args:
-            codes: any length of vector; only its direction counts.
-            level: the highest that takes part; None: the last.
-            alpha: how far the highest level is faded in, in [0, 1]: at 0 the image is that of the level below,
-                enlarged.
-
-        Raises:
-            BiaslibError: for codes of another length, or a level that there is not.
+        Of a code only the direction counts. `level` is the highest that takes part (None: the last), `alpha` in [0, 1]
+        how far it is faded in: at 0 the image is that of the level below, enlarged. Codes of another length, or a level
+        that there is not, are a `BiaslibError`.
         """
         if codes.ndim != 2 or codes.shape[1] != self.latent:
             raise BiaslibError(

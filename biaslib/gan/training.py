@@ -17,8 +17,8 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import Critic, Generator
 from biaslib.store import fingerprint
-from biaslib.training.checkpoints import resumed, save_checkpoint
 from biaslib.training.config import autocast
+from biaslib.training.loop import resumed, save_checkpoint
 
 _Answers = Callable[[torch.Tensor], torch.Tensor]
 
@@ -87,7 +87,7 @@ class GanConfig:
 
 
 @dataclass
-class Grown:
+class _Grown:
     """A trained generator, on the CPU, in evaluation mode."""
 
     generator: Generator  #: with averaged weights
@@ -96,20 +96,13 @@ class Grown:
     log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
 
 
-def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> Grown:
-    """Trains a generator of such images.
+def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> _Grown:
+    """Trains a generator of images (N, size, size, 3) uint8, as large as the configuration's last level.
 
     A checkpoint is written after every chunk; a run that was killed and is started again with the same images and
-    configuration goes on from there and ends with the same weights.
-
-    Args:
-        images: (N, size, size, 3) uint8, as large as the configuration's last level.
-        config: everything else.
-        checkpoint: a file that the last chunk is left in, until the caller has stored the result and removes it.
-            None: a file of the store, which a finished run removes.
-
-    Raises:
-        BiaslibError: for images of another size or type, or fewer than a batch.
+    configuration goes on from there and ends with the same weights. `checkpoint` is a file that the last chunk is left
+    in, until the caller has stored the result and removes it; None: a file of the store, which a finished run removes.
+    Images of another size or type, or fewer than a batch, are a `BiaslibError`.
     """
     _check_images(images, config)
     code = fingerprint.of_code(grow)
@@ -124,7 +117,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
             run.save(path)
     if checkpoint is None:
         path.unlink(missing_ok=True)
-    return Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
+    return _Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

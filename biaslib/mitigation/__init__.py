@@ -1,7 +1,6 @@
 """Three ways to train or read a classifier so that it leans less on the group; none is taken on trust."""
 
-from biaslib.mitigation.adversarial import Adversarial
 from biaslib.mitigation.corpus_constraints import Constrained, corpus_constraints
-from biaslib.mitigation.domain_independent import DomainIndependent, domain_scores
+from biaslib.mitigation.objectives import Adversarial, DomainIndependent, domain_scores
 
 __all__ = ["Adversarial", "Constrained", "DomainIndependent", "corpus_constraints", "domain_scores"]

@@ -28,24 +28,17 @@ def corpus_constraints(
 ) -> Constrained:
     r"""Attributes and groups, predicted together so that each attribute keeps its training ratio of groups.
 
-    Each image takes the group g and the attributes x that maximise $s_g + \sum_a x_a s_a$, subject to
-    $|P(\hat g \mid \hat a) - P(g \mid a)| \le$ margin for all a and g over the whole set of predictions, the second
-    term counted in training. Lagrangian relaxation, after Zhao et al. 2017: every constraint has a multiplier that
-    grows with its violation and then shifts the scores of the attribute beside the group; given the multipliers, each
-    image is decided exactly, by itself. Without active constraints this is each attribute's and group's own decision.
+    `attribute_scores` (N, A) are log-odds above the decision threshold, `group_scores` (N, G) log-probabilities, up to
+    a constant for each image. Each image takes the group g and the attributes x that maximise $s_g + \sum_a x_a s_a$,
+    subject to $|P(\hat g \mid \hat a) - P(g \mid a)| \le$ margin (> 0) for all a and g over the whole set of
+    predictions, the second term counted in the labels `train`. Lagrangian relaxation, after Zhao et al. 2017: every
+    constraint has a multiplier that grows with its violation and then shifts the scores of the attribute beside the
+    group; given the multipliers, each image is decided exactly, by itself. Without active constraints this is each
+    attribute's and group's own decision. The relaxation need not meet every constraint: few predicted images leave few
+    possible ratios. The round with the smallest sum of violations is returned, and `met` says which hold.
 
-    The relaxation need not meet every constraint: few predicted images leave few possible ratios. The round with the
-    smallest sum of violations is returned, and `met` says which hold.
-
-    Args:
-        attribute_scores: (N, A) log-odds above the decision threshold: predicted where > 0.
-        group_scores: (N, G) log-probabilities, up to a constant for each image.
-        train: labels of the training images, A attributes, G groups.
-        margin: allowed distance of a ratio, > 0.
-
-    Raises:
-        BiaslibError: for scores that do not fit each other or the labels, or are not finite; an attribute that no
-            training image has; a margin that is not above 0.
+    A `BiaslibError` is raised for scores that do not fit each other or the labels, or are not finite; an attribute that
+    no training image has; a margin that is not above 0.
     """
     scores, by_group = _checked(attribute_scores, group_scores, train)
     if not margin > 0:

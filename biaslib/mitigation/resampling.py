@@ -17,25 +17,16 @@ _LARGEST = 50  # how many times the rows may become as many by that
 
 
 def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025, seed: int = 0) -> np.ndarray:
-    r"""Rows, some more than once, among which every single attribute is shared evenly by the groups.
+    r"""(n,) indices of rows among which groups share every attribute evenly: all rows, then duplicates.
 
     Greedy, as Zhao, Andrews and Xiang (2023, section 5) describe it: images are duplicated until the groups are of one
     size; then, attribute by attribute, images that have it are duplicated in every group that lacks them, until
     $|P(g \mid a) - 1/|G|| \le \epsilon$ for every group g; and all again, as one attribute's duplicates have others
     too, until the groups and all attributes hold at once. Sets of two and more attributes are not looked at.
 
-    Args:
-        attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ..., the group of each image.
-        eps: allowed distance of a group's share from even, > 0; also of its share of all images.
-        seed: of the draws.
-
-    Returns:
-        (n,) indices into the rows, n >= N: each row once, in order, then the duplicates.
-
-    Raises:
-        BiaslibError: for arrays that do not fit together; an attribute that some group never has; or where the balance
-            is not reached within 100 rounds and 50 N rows.
+    Attributes are (N, A) bool, or 0 and 1, groups (N,) whole numbers 0, 1, ...; `eps` > 0 is also the allowed distance
+    of a group's share of all images. A `BiaslibError` is raised for arrays that do not fit together; an attribute that
+    some group never has; or where the balance is not reached within 100 rounds and 50 N rows.
     """
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
@@ -78,24 +69,16 @@ def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: int = 0) -> np.ndarray:
-    """The `size` rows among which attributes and groups co-occur most evenly, by greedily leaving rows out.
+    """(size,) increasing indices of rows among which attributes and groups co-occur most evenly.
 
     Data repair of Agarwal et al. (2022) as Zhao, Andrews and Xiang (2023, appendix F) use it: subsampling that
     minimises the coefficient of variation of the number of images per attribute and group. From all rows on, the row is
-    left out without which that is smallest, until `size` rows are left. A smaller size gives a subset of a larger one.
-    Rows without any attribute count nowhere, and go only when every other row is worth more.
+    left out without which that is smallest, until `size` rows, 1 to N, are left; `seed` decides between equally good
+    ones. A smaller size gives a subset of a larger one. Rows without any attribute count nowhere, and go only when
+    every other row is worth more.
 
-    Args:
-        attributes: (N, A) bool, or 0 and 1.
-        groups: (N,) whole numbers 0, 1, ..., the group of each image.
-        size: rows to keep, 1 to N.
-        seed: decides between rows that are equally good to leave out.
-
-    Returns:
-        (size,) indices into the rows, increasing.
-
-    Raises:
-        BiaslibError: for arrays that do not fit together, an attribute that nobody has, or a size that is not 1 to N.
+    Attributes and groups are those of `oversample`. A `BiaslibError` is raised for arrays that do not fit together, an
+    attribute that nobody has, or a size that is not 1 to N.
     """
     attributes, groups = _checked(attributes, groups)
     if not 1 <= size <= len(groups):

@@ -41,23 +41,14 @@ def subsample_to_mcc(
     the neighbouring target's sizes. There may be several local optima, so here the two shares that MCC and total leave
     free are searched as a whole, and an optimiser (SLSQP) only polishes what that finds.
 
-    Rows of a subgroup are taken in one random order, so that the sets of neighbouring targets share as many as can be.
+    Attribute and group are (N,) bool, or 0 and 1; `targets` lie in [-1, 1] and are met to within 0.001. Every set has
+    `size` rows (None: as many as the smallest of the nearest tables has, or the next smaller number for which whole
+    numbers come that near), as increasing indices; rows of a subgroup are taken in one random order of the seed, so
+    that the sets of neighbouring targets share as many as can be. `distance` is "l2", the paper's, which may leave a
+    subgroup nearly empty, or "relative", that of the authors' code, $\sum_i (g_i - g^0_i)^2 / g_i^2$, which does not.
 
-    Args:
-        attribute: (N,) bool, or 0 and 1; as `group`.
-        group: of the same images.
-        targets: correlations to reach, each in [-1, 1]; met to within 0.001.
-        size: rows of every set; None: as many as the smallest of the nearest tables has, or the next smaller number for
-            which whole numbers come that near.
-        distance: "l2", the paper's, which may leave a subgroup nearly empty; "relative", that of the authors' code,
-            $\sum_i (g_i - g^0_i)^2 / g_i^2$, which does not.
-        seed: of the rows' order.
-
-    Returns:
-        For each target (size,) indices into the rows, increasing.
-
-    Raises:
-        BiaslibError: for arrays that do not fit together; for a target out of reach, at all or with that many rows.
+    A `BiaslibError` is raised for arrays that do not fit together; for a target out of reach, at all or with that many
+    rows.
     """
     has, member = _checked(attribute, "attribute"), _checked(group, "group")
     if has.shape != member.shape:
@@ -75,10 +66,8 @@ def subgroup_sizes(
 ) -> np.ndarray:
     """The four subgroup sizes for each target, (T, 4) int, each row with the same total; options as `subsample_to_mcc`.
 
-    `available` (4,) images have the attribute in group 1 and in group 0, and lack it in group 1 and in group 0.
-
-    Raises:
-        BiaslibError: for a target that cannot be reached, at all or with that total.
+    `available` (4,) images have the attribute in group 1 and in group 0, and lack it in group 1 and in group 0. A
+    target that cannot be reached, at all or with that total, is a `BiaslibError`.
     """
     available, wanted = np.asarray(available), [float(target) for target in targets]
     if not wanted or not all(-1 <= target <= 1 for target in wanted):
@@ -196,13 +185,9 @@ class _Search:
         if total is not None:
             constraints.append({"type": "eq", "fun": lambda table: table.sum() - total / scale})
         result = minimize(
-            lambda table: float(loss(table * scale)) / unit,
-            found / scale,
-            method="SLSQP",
-            bounds=[(0, n / scale) for n in self.available],
-            constraints=constraints,
-            options={"maxiter": 200, "ftol": 1e-12},
-        )
+            lambda table: float(loss(table * scale)) / unit, found / scale, method="SLSQP", constraints=constraints,
+            bounds=[(0, n / scale) for n in self.available], options={"maxiter": 200, "ftol": 1e-12},
+        )  # fmt: skip
         table = np.clip(result.x * scale, 0, self.available)
         fits = abs(float(_mcc(np.maximum(table, 1e-12))) - self.mcc) < 1e-7
         fits &= total is None or abs(table.sum() - total) < 1e-3

@@ -29,16 +29,14 @@ def build(
 
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
-            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows, with the tag
-            of its weights or without (`pinned`).
+            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows (`pinned`).
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary (`.safetensors`, or a
             torch file without code in it) or of a folder with one. A last layer that differs stays as initialised.
         hidden: width of a hidden layer: Linear-ReLU-Dropout(0.5)-Linear takes the place of the last linear layer
             (Serianni et al. 2025, supplement C: 2,048).
 
-    Raises:
-        BiaslibError: for an unknown architecture, fewer than one output, or weights that cannot be had or do not fit.
+    Unknown architectures, and weights that cannot be had or do not fit, are a `BiaslibError`.
     """
     if outputs < 1:
         raise BiaslibError(f"A model needs at least one output, not {outputs}.")
@@ -95,13 +93,9 @@ def to_tensor(
 ) -> torch.Tensor:
     """Images as the models take them: (N, 3, H, W) float32, normalised.
 
-    Args:
-        images: uint8 (N, H, W, 3) pixels, which are normalised, or floats (N, 3, H, W), which keep their values.
-        device: where the result goes; None leaves it where it is.
-        model: whose normalisation is used; None: ImageNet's, which all networks here but some of timm's have.
-
-    Raises:
-        BiaslibError: for any other type or shape.
+    uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all networks here but some of
+    timm's have); floats (N, 3, H, W) keep their values; any other type or shape is a `BiaslibError`. The result goes to
+    `device`; None leaves it where it is.
     """
     # torch.tensor copies: a read-only memory map would warn, and must never be written to
     pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images

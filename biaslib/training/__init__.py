@@ -1,7 +1,6 @@
 """Training and prediction: one configuration, one loop, resumable after every epoch."""
 
-from biaslib.training.checkpoints import DamagedCheckpointWarning
 from biaslib.training.config import TrainingConfig
-from biaslib.training.loop import fit, fit_with_criterion, predict
+from biaslib.training.loop import DamagedCheckpointWarning, fit, fit_with_criterion, predict
 
 __all__ = ["DamagedCheckpointWarning", "TrainingConfig", "fit", "fit_with_criterion", "predict"]

@@ -1,7 +1,6 @@
 """How a classifier is trained, in one frozen record, and what the record's words stand for."""
 
 import math
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,31 +90,6 @@ def _random_crop(images: torch.Tensor) -> torch.Tensor:
     theta = torch.stack([torch.stack([width, zero, across], 1), torch.stack([zero, height, down], 1)], 1)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
-
-
-def new_optimiser(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """As the configuration names it."""
-    common: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-    match config.optimiser:
-        case "adamw":
-            return torch.optim.AdamW(parameters, **common, fused=True)
-        case "adam":
-            return torch.optim.Adam(parameters, **common, fused=True)
-        case "sgd":
-            return torch.optim.SGD(parameters, **common, momentum=config.momentum)
-        case _:
-            return torch.optim.RMSprop(parameters, **common, momentum=config.momentum)
-
-
-def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
-    """Of one step: one_cycle rises linearly over the first 30 % and then follows a cosine to zero (Smith 2018)."""
-    peak = config.learning_rate
-    if config.schedule == "constant":
-        return peak
-    warm = 0.3 * steps if config.schedule == "one_cycle" else 0.0
-    if step < warm:
-        return peak * (0.04 + 0.96 * step / warm)
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
 
 
 def autocast(network: nn.Module, precision: str, device: torch.device) -> AbstractContextManager[None]:

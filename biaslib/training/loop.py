@@ -1,12 +1,14 @@
 """Training and prediction: one configuration, one loop, resumable after every epoch."""
 
 import hashlib
+import io
 import math
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,14 +20,56 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint
 from biaslib.training import objectives
-from biaslib.training.checkpoints import resumed, save_checkpoint
-from biaslib.training.config import TrainingConfig, augmented, autocast, learning_rate, new_optimiser
+from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
 
 _HeldOut = tuple[Samples, torch.Tensor] | None
 # what a checkpoint holds of a run
 _WITH_STATE = ("model", "criterion", "optimiser")
 _PROGRESS = ("epoch", "best", "best_loss", "best_epoch")
+
+
+class DamagedCheckpointWarning(UserWarning):
+    """A checkpoint could not be trusted, and the training it belongs to starts anew."""
+
+
+class _Resumable(Protocol):
+    """A training that can take up what a checkpoint holds."""
+
+    device: torch.device
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Sets everything that training changes to what the state holds."""
+
+
+_R = TypeVar("_R", bound=_Resumable)
+
+
+def save_checkpoint(state: dict[str, Any], path: Path) -> None:
+    """Writes a state with its checksum, in place of an earlier one."""
+    content = io.BytesIO()  # its own writer hides the reason where the disk is full
+    torch.save(state, content)
+    with store.sealed(path) as partial:
+        partial.write_bytes(content.getbuffer())
+
+
+def resumed(start: Callable[[], _R], path: Path) -> _R:
+    """A training as it was when it was killed, or from its start where there is no checkpoint that can be trusted."""
+    run = start()
+    if not path.exists():
+        return run
+    try:
+        if not store.is_whole(path):
+            raise BiaslibError("the checksum differs")
+        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
+        run.restore(torch.load(content, map_location=run.device, weights_only=True))
+    except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+        warnings.warn(
+            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
+        )
+        return start()  # the first one may be half changed
+    return run
 
 
 def fit(
@@ -36,19 +80,14 @@ def fit(
     objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> nn.Module:
-    """Trains a classifier and returns it on the CPU, in evaluation mode.
+    """Trains a classifier on N images and returns it on the CPU, in evaluation mode.
+
+    Targets are (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the objective
+    takes; without one the loss is the one that the configuration names. An objective with layers of its own, such as an
+    adversary, trains them with the model. `validation` is what `keep="best"` and `patience` choose the epoch by.
 
     After every epoch a checkpoint goes to the store; a run that was killed and is started again with the same data
     and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
-
-    Args:
-        samples: N training images.
-        targets: (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the
-            objective takes.
-        config: everything else.
-        objective: what to train for; None: the loss that the configuration names. One with layers of its own, such
-            as an adversary, trains them with the model.
-        validation: images and targets to choose the epoch by; needed by `keep="best"` and by `patience`.
 
     Raises:
         BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
@@ -152,7 +191,7 @@ class _Run:
             module.requires_grad_(False)
         trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
         total = config.epochs * math.ceil(len(samples) / config.batch)
-        return cls(config, model, frozen, criterion, new_optimiser(trained, config), total, device)
+        return cls(config, model, frozen, criterion, _optimiser(trained, config), total, device)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
@@ -165,7 +204,7 @@ class _Run:
         step = self.epoch * math.ceil(len(samples) / self.config.batch)
         for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
             for group in self.optimiser.param_groups:
-                group["lr"] = learning_rate(step, self.steps, self.config)
+                group["lr"] = _learning_rate(step, self.steps, self.config)
             pixels = _pixels(samples.images, rows, self.device)
             images = augmented(pixels, self.config.augmentation, model=self.model)
             with autocast(self.model, self.config.precision, self.device):
@@ -199,6 +238,31 @@ class _Run:
             getattr(self, name).load_state_dict(state[name])
         for name in _PROGRESS:
             setattr(self, name, state[name])
+
+
+def _optimiser(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """As the configuration names it."""
+    common: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    match config.optimiser:
+        case "adamw":
+            return torch.optim.AdamW(parameters, **common, fused=True)
+        case "adam":
+            return torch.optim.Adam(parameters, **common, fused=True)
+        case "sgd":
+            return torch.optim.SGD(parameters, **common, momentum=config.momentum)
+        case _:
+            return torch.optim.RMSprop(parameters, **common, momentum=config.momentum)
+
+
+def _learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
+    """Of one step: one_cycle rises linearly over the first 30 % and then follows a cosine to zero (Smith 2018)."""
+    peak = config.learning_rate
+    if config.schedule == "constant":
+        return peak
+    warm = 0.3 * steps if config.schedule == "one_cycle" else 0.0
+    if step < warm:
+        return peak * (0.04 + 0.96 * step / warm)
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
 
 
 def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

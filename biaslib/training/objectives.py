@@ -27,12 +27,9 @@ class Objective(Protocol):
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """A module called with (logits, targets, maps) that gives the loss; its parameters are trained, too.
 
-        In evaluation, where one epoch is compared with another, maps is None. Targets from which nothing can be
-        learned are refused.
-
-        Args:
-            targets: of all training images, as `checked` returns them.
-            maps: the model's `forward_features` for one image, (1, C, h, w), to build layers that fit.
+        In evaluation, where one epoch is compared with another, maps is None. `targets` are those of all training
+        images, as `checked` returns them; those from which nothing can be learned are refused. `maps` is the model's
+        `forward_features` for one image, (1, C, h, w), to build layers that fit.
         """
 
 

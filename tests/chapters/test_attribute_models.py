@@ -12,9 +12,9 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, ma
 
 from biaslib import attribution, recipes, training
 from biaslib.chapters.attribute_models import (
-    Attention,
     EvaluationFaces,
     Experiment,
+    _Attention,
     attention_of,
     effects,
     per_attribute,
@@ -163,10 +163,10 @@ NAMES = ("Bangs", "Clan", "Eyeglasses")
 TABLE = Faces().factors(6, seed=0)
 
 
-def made(maps: np.ndarray) -> Attention:
+def made(maps: np.ndarray) -> _Attention:
     """What a model says of faces, with the maps given (N, 3, h, w)."""
     labels = pd.DataFrame({name: [True] * len(maps) for name in ASKED.outputs})
-    return Attention(ASKED, ASKED.outputs, labels, np.ones(maps.shape[:2], np.float32), maps)
+    return _Attention(ASKED, ASKED.outputs, labels, np.ones(maps.shape[:2], np.float32), maps)
 
 
 def test_maps_and_answers_are_the_models():
@@ -242,13 +242,13 @@ def test_models_differ_and_share_their_test_faces():
     assert not torch.equal(torch.from_numpy(first.maps), torch.from_numpy(other.maps))
 
 
-def answered(logits: np.ndarray, labels: pd.DataFrame, maps: np.ndarray | None = None) -> Attention:
+def answered(logits: np.ndarray, labels: pd.DataFrame, maps: np.ndarray | None = None) -> _Attention:
     """What a model says of N faces: logits (N, 3), maps (N, 3, h, w)."""
     maps = np.ones((len(logits), 3, 2, 2), np.float32) if maps is None else maps
-    return Attention(Experiment(attributes=NAMES), NAMES, labels, logits, maps)
+    return _Attention(Experiment(attributes=NAMES), NAMES, labels, logits, maps)
 
 
-def random_faces(models: int, n: int = 60) -> tuple[list[Attention], pd.DataFrame]:
+def random_faces(models: int, n: int = 60) -> tuple[list[_Attention], pd.DataFrame]:
     rng = np.random.default_rng(0)
     labels = pd.DataFrame(rng.random((n, 3)) < (0.2, 0.5, 0.4), columns=list(NAMES))
     logits = [rng.normal(size=(n, 3)) + labels.to_numpy() for _ in range(models)]
@@ -326,7 +326,7 @@ def test_empty_maps_are_counted_and_faces_without_labels_have_no_accuracy():
 
 def test_models_that_cannot_be_compared_are_refused():
     (one, _), labels = random_faces(2)
-    fewer = Attention(one.experiment, NAMES[:2], labels, one.logits[:, :2], one.maps[:, :2])
+    fewer = _Attention(one.experiment, NAMES[:2], labels, one.logits[:, :2], one.maps[:, :2])
     with pytest.raises(BiaslibError, match="different attributes"):
         per_attribute([one, fewer])
     with pytest.raises(BiaslibError, match="of different faces"):

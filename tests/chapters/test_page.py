@@ -1,6 +1,11 @@
+import queue
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 import pytest
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
 
 from biaslib.chapters import page
 from biaslib.figures.table import number
@@ -75,20 +80,6 @@ def test_numbers_have_a_true_minus_sign():
     assert page.signed(Interval(-0.5, -0.6, -0.4, 3), ".2f") == "−0.50 [−0.60, −0.40]"
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.1, 0.2, "above 0"),
-        (-0.2, -0.1, "below 0"),
-        (-0.1, 0.1, "not to be told from 0"),
-        (0.0, 1.0, "not to be told from 0"),
-        (np.nan, np.nan, "not to be told from 0"),
-    ],
-)
-def test_sides_of_zero(low, high, words):
-    assert page.side(Interval(0.0, low, high, 3)) == words
-
-
 def test_attributes_have_names_that_read_well():
     assert page.readable("5_o_Clock_Shadow") == "5 o'Clock Shadow"
     assert page.readable("Wearing_Hat") == "Wearing Hat"
@@ -99,3 +90,55 @@ def test_attributes_have_names_that_read_well():
 def test_metrics_have_short_names():
     assert page.short_metric("Integrated gradients, mass in the cue") == "IG, mass in the cue"
     assert page.short_metric("Sensitivity, exact counterfactuals") == "True causal effect"
+
+
+CELL = """
+from biaslib.chapters import page
+
+def show(strength, size):
+    print("computed at", strength, size)
+
+dial = page.dial(show, strength=[0.0, 0.5, 1.0], size=[32])
+dial
+"""
+
+
+@pytest.fixture
+def kernel(monkeypatch) -> Iterator[BlockingKernelClient]:
+    monkeypatch.delenv("BIASLIB_PAGE", raising=False)
+    manager: KernelManager
+    manager, client = start_new_kernel()
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def said(client: BlockingKernelClient, message: str) -> str:
+    """All that a kernel says, printed or as an update of a widget, until it has dealt with a message."""
+    texts = []
+    while True:
+        try:
+            reply = client.get_iopub_msg(timeout=30)
+        except queue.Empty:
+            pytest.fail(f"the kernel fell silent after {texts}", pytrace=False)
+        if reply["parent_header"].get("msg_id") == message:
+            texts.append(str(reply["content"]))
+            if reply["content"].get("execution_state") == "idle":
+                return "\n".join(texts)
+
+
+def test_a_slider_that_is_moved_in_the_browser_computes_anew(kernel):
+    shown = said(kernel, kernel.execute(CELL))
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert "computed at 0.0 32" in shown
+    model = said(kernel, kernel.execute("print('model', dial.children[0].comm.comm_id)"))
+    comm = model.partition("model ")[2].split("\\n")[0]
+    moved = {"comm_id": comm, "data": {"method": "update", "state": {"index": 1}, "buffer_paths": []}}
+    message = kernel.session.msg("comm_msg", moved)
+    kernel.shell_channel.send(message)
+    assert "computed at 0.5 32" in said(kernel, message["header"]["msg_id"])
+
+
+def test_on_a_page_there_is_no_dial_that_nobody_answers(monkeypatch):
+    monkeypatch.setenv("BIASLIB_PAGE", "1")
+    assert page.dial(print, strength=[0, 1]) is None

@@ -76,8 +76,8 @@ def test_a_weight_is_a_model_that_many_times():
             for k in range(n)
         ]
     )
-    found = ranks.tau(ranks.pair_signs(some)[0], weights=weights)
-    np.testing.assert_allclose(found, ranks.tau(ranks.pair_signs(copies)[0]))
+    found = ranks._tau(ranks._worlds_of(some)[0], weights=weights)
+    np.testing.assert_allclose(found, ranks._tau(ranks._worlds_of(copies)[0]))
 
 
 def test_what_only_the_strength_orders_is_gone_at_the_same_strength():
@@ -88,8 +88,8 @@ def test_what_only_the_strength_orders_is_gone_at_the_same_strength():
 
 
 def test_partial_tau_is_the_correlation_of_residuals_of_the_signs():
-    one = ranks.pair_signs(drawn(n=15))[0]
-    found = ranks.partial_tau(ranks.tau(one))
+    one = ranks._worlds_of(drawn(n=15))[0]
+    found = ranks._partial_tau(ranks._tau(one))
     held, *others = one.signs
     # no ties here but by chance: a least-squares fit of the signs of all pairs, taken both ways
     residuals = [row - held * (row @ held) / (held @ held) for row in others]

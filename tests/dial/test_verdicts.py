@@ -99,7 +99,7 @@ def test_powers_are_those_of_the_rule(monkeypatch):
     trials = grid(["birds"], strengths=[1.0], models=3, twins=4)
     values = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0])
     known = np.broadcast_to(values, (4, 3, 7))
-    monkeypatch.setattr(verdicts.redraw, "many", lambda keys: [
+    monkeypatch.setattr(verdicts._redraw, "many", lambda keys: [
         known if key[1] == "Accuracy gap" else np.full((4, 3, 7), np.nan) for key in keys
     ])  # fmt: skip
     found = verdicts.powers(trials, draws=3)

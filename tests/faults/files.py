@@ -16,7 +16,7 @@ from biaslib.book import recorded
 from biaslib.datasets.celeba import ATTRIBUTES
 from biaslib.errors import BiaslibError
 from biaslib.models import building
-from biaslib.training import checkpoints
+from biaslib.training import loop
 from tests import layouts
 from tests.damage import Damage, cut, flipped, zeroed
 from tests.faults.outcome import Outcomes
@@ -44,7 +44,7 @@ class Planted:
 
 
 class _Training:
-    """What `checkpoints.resumed` restores."""
+    """What `loop.resumed` restores."""
 
     device = torch.device("cpu")
 
@@ -125,9 +125,9 @@ def _entry(folder: Path, damage: Damage, rng: np.random.Generator, said: list) -
 
 def _checkpoint(folder: Path, damage: Damage, rng: np.random.Generator, said: list) -> tuple[str, str]:
     file, weights = folder / "checkpoint.pt", torch.linspace(0, 1, 3000)
-    checkpoints.save_checkpoint({"weights": weights}, file)
+    loop.save_checkpoint({"weights": weights}, file)
     changed = _damaged(file, damage)
-    found = checkpoints.resumed(_Training, file).weights
+    found = loop.resumed(_Training, file).weights
     anew = torch.equal(found, torch.zeros(1)) and any("starts anew" in str(one.message) for one in said)
     return ("survived", "") if anew or (torch.equal(found, weights) and not changed) else ("silent", "a checkpoint")
 

@@ -7,7 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from biaslib import training
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import Adversarial
-from biaslib.mitigation.adversarial import AdversarialLoss, _Reversal
+from biaslib.mitigation.objectives import AdversarialLoss, _Reversal
 from biaslib.models import to_tensor
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig

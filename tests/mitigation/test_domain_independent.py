@@ -6,7 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.mitigation import DomainIndependent, domain_scores
-from biaslib.mitigation.domain_independent import _RULES
+from biaslib.mitigation.objectives import _RULES
 
 LOGITS = np.array([[1.0, -2.0, 3.0, 4.0], [0.0, 5.0, -1.0, 2.0]])  # two images, two groups of two attributes
 

@@ -6,6 +6,7 @@ here; what was released for COCO and imSitu is in `papers.scenes`.
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,19 +14,24 @@ import pandas as pd
 import scipy.special
 import scipy.stats
 
+from biaslib import training
 from biaslib.chapters import page
-from biaslib.chapters.hair_models import HairOutcome, HairSetup, hair_outcomes
 from biaslib.chapters.papers import scenes
-from biaslib.datasets import celeba, published, registry
-from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
-from biaslib.metrics import mean_average_precision
+from biaslib.datasets import published, registry
+from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES, hair_colour
+from biaslib.metrics import calibrated_thresholds, mean_average_precision
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels
+from biaslib.recipes import CelebA, Recipe, Setup, load, train
+from biaslib.samples import Samples
 from biaslib.statistics import holm, interval
-from biaslib.store import parallel
+from biaslib.store import parallel, stored
+from biaslib.training import TrainingConfig
+from biaslib.training.objectives import Joint
 
 _Grouping = Literal["hair", "Male"]
 
+_WIDTH = len(HAIR_ATTRIBUTES)
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
 # what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
@@ -37,6 +43,63 @@ _MEASURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("observed", "absolute", {"sets": "observed"}),
     ("observed 2+", "signed", {"sets": "observed", "min_size": 2, "absolute": False}),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HairSetup(Setup):
+    """A joint model of 23 attributes and hair colour, of the faces for which one of three hair colours is annotated."""
+
+    size: int = 64  # of the faces, in pixels
+    epochs: int = 20
+    batch: int = 64
+    seed: int = 0
+
+    @property
+    def recipe(self) -> Recipe:
+        """As the notebooks' small models are trained; mirrored at random, as in the paper."""
+        objective = Joint(attributes=_WIDTH, groups=len(HAIR))
+        config = TrainingConfig(
+            architecture="small", outputs=objective.outputs, epochs=self.epochs, batch=self.batch, learning_rate=4e-3,
+            precision="float32", seed=self.seed,
+        )  # fmt: skip
+        targets = (*HAIR_ATTRIBUTES, "hair")
+        return Recipe(data=_HairFaces(size=self.size), targets=targets, training=config, objective=objective)
+
+    def fingerprint(self) -> str:
+        """As that of every set-up, with the faces that the model is asked about."""
+        asked = (CelebA(size=self.size, split=split).fingerprint() for split in ("val", "test"))
+        return super().fingerprint() + "".join(asked)
+
+
+class _HairFaces(CelebA):
+    """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
+
+    def table(self) -> pd.DataFrame:
+        labels = self._labels()
+        return labels[labels["hair"] >= 0].reset_index(drop=True)
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        labels = self._labels()
+        places = np.flatnonzero(labels["hair"] >= 0)
+        places = places if rows is None else places[rows]
+        faces = super().samples(places)
+        return Samples(faces.images, labels.iloc[places].reset_index(drop=True), faces.masks)
+
+    def _labels(self) -> pd.DataFrame:
+        """Of all faces; the hair colour is -1 for those that are left out."""
+        table = super().table()
+        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]]
+
+
+@dataclass(frozen=True)
+class _HairOutcome:
+    """What a joint model was shown and what it says; the groups are hair colours."""
+
+    train: Labels
+    test: Labels
+    predicted: Labels  # of the test images
+    logits: np.ndarray  # (N, 26) of the test images, of the 23 attributes and the three groups
+    n_validation: int  # images, by which the attributes' thresholds are chosen
 
 
 def missing() -> list[str]:
@@ -81,7 +144,7 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict
       which the released code averages together, in [0, 1];
     * `joint_images`: split, images.
     """
-    outcomes = hair_outcomes([HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
+    outcomes = _hair_outcomes([_HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
     train, test = outcomes[0].train, outcomes[0].test
     with parallel.workers() as (executor, _):
         predictions = (test, *(outcome.predicted for outcome in outcomes))
@@ -101,7 +164,7 @@ def _group_of(table: pd.DataFrame, grouping: _Grouping) -> np.ndarray:
     """(N,) 0, 1, 2 for black, blond, brown hair, -1 where it is not exactly one; or 0, 1 for not and for `Male`."""
     if grouping == "Male":
         return table["Male"].to_numpy().astype(np.int64)
-    return celeba.hair_colour(table)
+    return hair_colour(table)
 
 
 def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Labels:
@@ -124,10 +187,7 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 def _of_one_model(
     train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping
 ) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """What one model amplifies, on the test images for which labels and predictions give exactly one group.
-
-    The rows of `_measured`, the undirected changes of single attributes, and the number of images.
-    """
+    """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images."""
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     three = (
         _labels(train, grouping, _group_of(train, grouping) >= 0),
@@ -181,7 +241,7 @@ def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFr
     return table.reset_index()
 
 
-def _quality(outcomes: Sequence[HairOutcome], seed: int) -> pd.DataFrame:
+def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
     test = outcomes[0].test
     width = test.attributes.shape[1]
     truth = np.column_stack([test.attributes, np.eye(len(HAIR))[test.groups]])
@@ -191,3 +251,28 @@ def _quality(outcomes: Sequence[HairOutcome], seed: int) -> pd.DataFrame:
     ]
     value = interval([mean_average_precision(truth, each).mean for each in scores], seed=seed, bounds=(0, 1))
     return page.unpacked([{"what": "mAP", "value": value}]).rename(columns={"n": "models"})
+
+
+def _hair_outcomes(setups: Sequence[_HairSetup]) -> list[_HairOutcome]:
+    """What the models predict, in this order: attributes at validation thresholds, and the likeliest group."""
+    train.many([setup.recipe for setup in setups])
+    outcomes = []
+    for arrays in _hair_answers.many(setups):
+        validation, logits = arrays["validation"], arrays["test_logits"]
+        thresholds = calibrated_thresholds(validation[:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
+        predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), HAIR_ATTRIBUTES)
+        shown, test = (Labels(arrays[k][:, :_WIDTH], arrays[k][:, _WIDTH], HAIR_ATTRIBUTES) for k in ("train", "test"))
+        outcomes.append(_HairOutcome(shown, test, predicted, logits, len(validation)))
+    return outcomes
+
+
+@stored("faces")
+def _hair_answers(setup: _HairSetup) -> dict[str, np.ndarray]:
+    """Labels (N, 24), the group last, of `train`, `validation` and `test`, and logits (N, 26) of the latter two."""
+    model, arrays = load(setup.recipe), {}
+    for name, split in (("train", "train"), ("validation", "val"), ("test", "test")):
+        faces = _HairFaces(size=setup.size, split=split)
+        arrays[name] = faces.table().to_numpy(np.int8)
+        if name != "train":
+            arrays[f"{name}_logits"] = training.predict(model, faces.samples().images)
+    return arrays

@@ -76,14 +76,10 @@ def residuals(attributes: pd.DataFrame) -> pd.Series:
 def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int) -> pd.DataFrame:
     """One row for each of the 40 attributes (Figs. 2, 3 left and 13).
 
-    Intervals of what is computed from predictions cover new test images and new models together (a bootstrap that
-    draws both, widened for the few models as in `statistics.interval`); those of released scores, of which only mean
-    and deviation are known, cover new models only.
-
-    Columns attribute; label_mcc (with Male, as annotated); mcc (absolute value of the mean over models, predicted
-    attribute with predicted Male); accuracy; wga (accuracy averaged over models, in the worst group that is large
-    enough), worst_group ("TF": attribute annotated true, Male false), worst_n; the same with any_ before the name where
-    groups of every size count; heatmap (score with Male's map). mcc, wga and heatmap have _sd, _low, _high.
+    Intervals of what is computed from predictions cover new test images and new models together, those of released
+    scores, of which only mean and deviation are known, new models only. label_mcc is with Male as annotated, mcc the
+    absolute value of the mean over models; wga is of the worst group that is large enough, worst_group ("TF": attribute
+    annotated true, Male false), the same with any_ before the name where groups of every size count.
     """
     labels = published.annotated_labels()
     predicted = published.predictions(backbone)
@@ -117,11 +113,7 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 
 
 def _regions() -> pd.DataFrame:
-    """The 17 attributes that have a region of their own (Figs. 2 and 10).
-
-    Columns attribute, region, mask (score of the own region), mask_sd, mask_low, mask_high (over models), and from the
-    authors' figure notebook ap_n (normalised average precision), ap_n_sd.
-    """
+    """The 17 attributes that have a region of their own (Figs. 2 and 10): mask score and average precision."""
     scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
     own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
     table = own.merge(scores, on=["attribute", "region"])
@@ -131,10 +123,7 @@ def _regions() -> pd.DataFrame:
 
 
 def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
-    """Kendall's tau between the training set's MCC with Male and the heatmap score, for all images and by group.
-
-    With n training sets, and p of the exact test, Holm-corrected over the rows.
-    """
+    """Kendall's tau of the training set's MCC and the heatmap score; p of the exact test, Holm-corrected."""
     rows = []
     for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
         tau = kendall(part["target_mcc"], part["mean"], resamples=resamples, seed=seed)
@@ -168,9 +157,8 @@ def _trends(
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     """One row for each bias (percent) and backbone (Figs. 7 and 12).
 
-    Columns backbone, bias, models; bird and background (mask scores) with _sd, _low, _high; wga and wga_sd as typed in
-    the authors' figure notebook; landbirds and waterbirds (accuracy on the released predictions) with _low, _high;
-    unused (bird score of files that no released figure reads; ResNet only) and unused_sd.
+    bird and background are mask scores; wga and wga_sd are typed in the authors' figure notebook, landbirds and
+    waterbirds accuracies on the released predictions; unused is the bird score of files that no released figure reads.
     """
     truth = waterbirds.cub_test_labels(registry.root())
     printed = published.printed_values()

@@ -20,9 +20,8 @@ _Tables = Mapping[str, pd.DataFrame]
 def printed(name: str) -> pd.DataFrame:
     """A table of a paper as printed, by its file in data/published/ without ".csv".
 
-    Of Schaaf et al. (2021), one network a cell and no intervals: "schaaf-accuracy" (Table 1), "schaaf-p-values" (Tables
-    2 and 4: Welch's test over images, two decimals, not corrected; 0.00 stands for p < 0.005), "schaaf-aopc" (Tables 3
-    and 5; classes "all" for the random order, which the paper does not split) and "schaaf-set-up".
+    Of Schaaf et al. (2021), whose p-values of 0.00 stand for p < 0.005: "schaaf-accuracy" (Table 1), "schaaf-p-values"
+    (Tables 2 and 4), "schaaf-aopc" (Tables 3 and 5) and "schaaf-set-up".
     """
     return published.read(f"{name}.csv").drop(columns="where")
 
@@ -48,12 +47,9 @@ def images_a_test() -> dict[str, int]:
 def celeba_amplification() -> pd.DataFrame:
     """The values of CelebA that Zhao, Andrews and Xiang (2023) released, multiplied by 100, with 95 % intervals.
 
-    From `metrics/results_celeba.txt` of their repository: ResNet-50s trained on balanced data, three hair colours as
-    groups, 23 attributes; sets are whole label sets of training images ("observed"; "observed 2+" without single ones).
     Undirected values of single attributes cannot be compared with ours: the released code counts each hair colour
     twice, for the faces with it and without, and divides the absolute sum by these six rows, not by the 23 attributes.
-    The mAP averages over hair colours too. One row a value: kind ("mAP" or a kind of amplification), sets, sign, value,
-    interval (half of its width) and printed, such as "0.587 ± 0.017".
+    One row a value: kind ("mAP" or a kind of amplification), sets, sign, value, interval (half of its width), printed.
     """
     table = printed("amplification-celeba")
     pairs = zip(table["value"], table["interval"], strict=True)
@@ -63,10 +59,9 @@ def celeba_amplification() -> pd.DataFrame:
 def quoted(tables: _Tables) -> pd.DataFrame:
     """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number.
 
-    From the tables of `attention_iou.compute`: place, number (what it is), paper, paper_sd and decimals as printed,
-    released (from the authors' score tables), recomputed (from predictions, or by a test on released scores), NaN where
-    there is none; sd, low and high of the value found, difference (found minus paper) and agrees: "yes" (equal when
-    rounded), "cut" (equal when cut off instead), "no".
+    From the tables of `attention_iou.compute`: paper and paper_sd as printed, released (from the authors' score
+    tables), recomputed (from predictions, or by a test on released scores); sd, low and high of the value found,
+    difference (found minus paper) and agrees: "yes" (equal when rounded), "cut" (when cut off instead), "no".
     """
     rows = {
         "attributes": _rows(tables["attributes"], "attribute"),
@@ -91,9 +86,7 @@ def quoted(tables: _Tables) -> pd.DataFrame:
 def sentences(tables: _Tables) -> pd.DataFrame:
     """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
 
-    Numbers in braces of attention-iou-sentences.csv are filled in from the tables. One row a sentence: place, says (in
-    the paper's words or close), files (what these show) and verdict ("holds", "holds in part", "does not hold", "cannot
-    be checked").
+    One row a sentence: place, says, files (what these show, with numbers of the tables) and verdict.
     """
     table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
     numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}

@@ -38,12 +38,10 @@ def tables(*, folds: int, seed: int) -> dict[str, pd.DataFrame]:
 
 
 def _wording(seed: int) -> pd.DataFrame:
-    """How often captions name a gender, and how often it is not that of the label; how many objects they mention.
+    """For each captioner and labelled gender (0 man, 1 woman) how often captions name one, and how often the other one.
 
-    One row for each captioner and labelled gender: captioner, group (0 man, 1 woman), n, named (share of images whose
-    caption names exactly one gender), n_named, other (share of those whose caption names the other one), and of all the
-    captioner's images mentioned (mean share of the annotated objects that the caption mentions). Each share has _low
-    and _high: Wilson's, of the last one by a bootstrap over images.
+    `other` is a share of those that name one; `mentioned` the mean share of annotated objects that captions mention.
+    Intervals are Wilson's, of the last one from a bootstrap over images.
     """
     truth, captioned = _labels_and_words()
     names, group = _objects(truth), truth["group"].to_numpy()
@@ -65,14 +63,11 @@ def _wording(seed: int) -> pd.DataFrame:
 
 
 def _captioners(folds: int, seed: int) -> pd.DataFrame:
-    """Amplification of the captioners, on the images of which all six name exactly one gender.
+    """Amplification of the captioners, on the images of which all six name exactly one gender, and `less` than plain's.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
     is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group jackknife
-    with so many folds, Student's t).
-
-    One row for each captioner, kind and measure (`_MEASURES`): value, low, high, n (images), n_sets, n_never_predicted;
-    less (plain captioner minus this one), less_low, less_high and p (Holm-corrected over all rows but the plain one's).
+    with so many folds, Student's t); p is Holm-corrected over all rows but the plain captioner's.
     """
     truth, captioned = _labels_and_words()
     common = np.all([words["group"] != UNNAMED for words in captioned.values()], axis=0)
@@ -117,11 +112,7 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
 
 
 def _ratios() -> pd.DataFrame:
-    """Men's share for each verb and object, as released and as counted in the released labels.
-
-    Columns corpus ("COCO", "imSitu"), item, training, before, after, and right (in the labels of the development
-    images: what predictions without an error would give).
-    """
+    """Men's share for each verb and object, as released and, `right`, as counted in the development images' labels."""
     images = coco_imsitu.coco_labels("val")
     names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
     right = pd.DataFrame(
@@ -140,11 +131,9 @@ def _ratios() -> pd.DataFrame:
 def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `_ratios`.
 
-    An item's change is that of the share of the gender it goes with in training: predicted minus training share. One
-    row for each corpus and source ("labels": predictions without an error; "before"; "after"): n (items), signed and
-    absolute (means; bootstrap over items), within (share of items inside RBA's margin of 0.05), cut (share by which RBA
-    lowers `signed`; in the rows "after"), each but the third with _low and _high, and p of a paired t test before
-    against after (Holm-corrected over the corpora).
+    An item's change is that of the share of the gender it goes with in training. One row for each corpus and source
+    ("labels": predictions without an error): means over items, `within` (share inside RBA's margin), `cut` (share by
+    which RBA lowers `signed`) and p of a paired t test before against after (Holm-corrected over the corpora).
     """
     rows = []
     for corpus, part in table.groupby("corpus"):

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 import scipy.special
 
-from biaslib.chapters import hair_models
-from biaslib.chapters.hair_models import HairSetup, _HairFaces, hair_outcomes
 from biaslib.chapters.papers import amplification
+from biaslib.chapters.papers.amplification import _hair_outcomes, _HairFaces, _HairSetup
 from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.errors import BiaslibError
 from biaslib.metrics import calibrated_thresholds, mean_average_precision
@@ -20,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning"),
 ]
 
-QUICK_HAIR = HairSetup(epochs=1, size=16, batch=16)
+QUICK_HAIR = _HairSetup(epochs=1, size=16, batch=16)
 
 
 @pytest.fixture(scope="module")
@@ -61,34 +60,34 @@ def test_only_faces_with_one_hair_colour_are_used(hair):
 
 
 def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest_group(hair):
-    first, other = hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
+    first, other = _hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
     assert (len(first.train), first.n_validation, len(first.test)) == (28, 28, 28)
     np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 23:].argmax(axis=1))
     np.testing.assert_array_equal(first.test.groups, _HairFaces(size=16, split="test").table()["hair"])
     assert (first.logits != other.logits).any()
-    stored = hair_models._hair_answers.compute(QUICK_HAIR)
+    stored = amplification._hair_answers.compute(QUICK_HAIR)
     expected = calibrated_thresholds(stored["validation"][:, :23], stored["validation_logits"][:, :23])
     np.testing.assert_array_equal(first.predicted.attributes, first.logits[:, :23] > expected)
 
 
 def test_what_can_be_seen_is_learnt(hair):
-    (found,) = hair_outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
+    (found,) = _hair_outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
     assert np.mean(found.predicted.groups == found.test.groups) > 0.9
 
 
 def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair, monkeypatch):
-    before = hair_outcomes([QUICK_HAIR])[0]
+    before = _hair_outcomes([QUICK_HAIR])[0]
 
     def refuse(*arguments, **options):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(parallel, "workers", refuse)
-    np.testing.assert_array_equal(hair_outcomes([QUICK_HAIR])[0].logits, before.logits)
+    np.testing.assert_array_equal(_hair_outcomes([QUICK_HAIR])[0].logits, before.logits)
     path = hair / "celeba" / "img_align_celeba" / "000010.jpg"
     picture = path.read_bytes()
     path.unlink()
     with pytest.raises(AssertionError, match="trained again"):
-        hair_outcomes([QUICK_HAIR])
+        _hair_outcomes([QUICK_HAIR])
     path.write_bytes(picture)
 
 
@@ -96,11 +95,11 @@ def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
     assert len(amplification.missing_faces()) == 3
     with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing: .*non-commercial"):
-        hair_outcomes([QUICK_HAIR])
+        _hair_outcomes([QUICK_HAIR])
 
 
 def test_the_tables_of_amplification(hair, monkeypatch):
-    monkeypatch.setattr(amplification, "HairSetup", lambda **options: replace(QUICK_HAIR, **options))
+    monkeypatch.setattr(amplification, "_HairSetup", lambda **options: replace(QUICK_HAIR, **options))
     tables = amplification.compute_trained(models=2, epochs=1)
     joint = tables["joint"].set_index(["kind", "sets", "sign"])
     assert len(joint) == 15
@@ -114,7 +113,7 @@ def test_the_tables_of_amplification(hair, monkeypatch):
     quality = tables["joint_quality"].set_index("what")
     assert quality.index.tolist() == ["mAP"]
     assert quality["value"].between(0, 1).all()
-    models = hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
+    models = _hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
     precision = [
         mean_average_precision(
             np.column_stack([model.test.attributes, np.eye(3)[model.test.groups]]),
