@@ -20,6 +20,8 @@ _NAMES = (
 def library_cam(name: str) -> Callable[..., torch.Tensor]:
     """A class activation map of the grad-cam library as a function of this package.
 
+    A `BiaslibError` is raised for a name the library does not have.
+
     Args:
         name: of the library's class, such as "LayerCAM", "EigenCAM", "GradCAMPlusPlus" or "AblationCAM".
 
@@ -28,9 +30,6 @@ def library_cam(name: str) -> Callable[..., torch.Tensor]:
         the last convolutional stage before it is scaled and resized, its negative values set to 0. It goes through
         the library once a target, on a copy of the model, and asks of model, images and targets what `grad_cam` asks.
         EigenCAM, FEM and KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
-
-    Raises:
-        BiaslibError: for a name the library does not have.
     """
     if name not in _NAMES:
         raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_NAMES)}.")
