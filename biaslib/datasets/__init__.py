@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, celeba, coco_imsitu, mnist, photos, published, waterbirds
+from biaslib.datasets import celeba, coco_imsitu, mnist, photos, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-__all__ = ["DatasetWarning", "captions", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
+__all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
 _LOADERS = {

@@ -13,7 +13,7 @@ _RESAMPLES = 2000  # of a bootstrap
 
 
 @dataclass(frozen=True)
-class Components:
+class _Components:
     """Variance of the models' means, of the images' means, and the rest; NaN with fewer than two models or images.
 
     The rest is that models differ on some images only, and noise. `n` counts models and images; images that were not
@@ -32,7 +32,7 @@ class Components:
         return float(getattr(self, part) / whole) if whole > 0 else np.nan
 
 
-def components(values: np.ndarray) -> Components:
+def components(values: np.ndarray) -> _Components:
     r"""Variance components of a table of models by images, by the method of moments.
 
     $$\sigma^2_{models} = \frac{MS_{models} - MS_{rest}}{N}, \quad
@@ -47,11 +47,11 @@ def components(values: np.ndarray) -> Components:
     table = table[:, defined]
     n, left_out = (table.shape[0], table.shape[1]), int((~defined).sum())
     if min(n) < 2:
-        return Components(np.nan, np.nan, np.nan, n, left_out)
+        return _Components(np.nan, np.nan, np.nan, n, left_out)
     rest = float((_residuals(table) ** 2).sum() / ((n[0] - 1) * (n[1] - 1)))
     of_models = (n[1] * table.mean(axis=1).var(ddof=1) - rest) / n[1]
     of_images = (n[0] * table.mean(axis=0).var(ddof=1) - rest) / n[0]
-    return Components(max(float(of_models), 0.0), max(float(of_images), 0.0), rest, n, left_out)
+    return _Components(max(float(of_models), 0.0), max(float(of_images), 0.0), rest, n, left_out)
 
 
 def crossed_interval(
