@@ -20,7 +20,7 @@ from biaslib.worlds.base import (
     draw_factors,
 )
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
-from biaslib.worlds.sketch import FACE_REGIONS, Sheet
+from biaslib.worlds.sketch import Sheet
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Faces(DrawnWorld):
     target = "Wavy_Hair"
     cue = "Clan"
     attributes: tuple[str, ...] = tuple(_ATTRIBUTES)
-    regions: tuple[str, ...] = FACE_REGIONS
+    regions: tuple[str, ...] = Sheet.regions
     _columns = _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL
 
     def factors(
