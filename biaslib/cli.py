@@ -75,9 +75,10 @@ def main() -> None:
 
 
 @app.command(
-    epilog=_examples("biaslib build", "biaslib build --only waterbirds", "biaslib build --preset real --record")
+    "build",
+    epilog=_examples("biaslib build", "biaslib build --only waterbirds", "biaslib build --preset real --record"),
 )
-def build(
+def _build(
     preset: _Preset = None,
     only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
     jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", least=1)] = None,
@@ -95,13 +96,14 @@ def build(
 
 
 @app.command(
+    "run",
     epilog=_examples(
         "biaslib run waterbirds",
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
         "biaslib run released_predictions --preset real --record",
-    )
+    ),
 )
-def run(
+def _run(
     notebook: Annotated[str, typer.Argument(help="Its name, such as waterbirds.", show_default=False)],
     parameter: Annotated[
         list[str] | None,
@@ -136,8 +138,8 @@ def run(
         webbrowser.open(page.as_uri())
 
 
-@app.command(epilog=_examples("biaslib grow faces-0"))
-def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)]) -> None:
+@app.command("grow", epilog=_examples("biaslib grow faces-0"))
+def _grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)]) -> None:
     """Train a generator of faces and its encoder anew and keep them under book/generators; takes about an hour.
 
     A training that was stopped goes on where it was.
@@ -151,13 +153,14 @@ def grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.
 
 
 @app.command(
+    "audit",
     epilog=_examples(
         "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
         "              --target smiling --group older --group glasses --out report",
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
-    )
+    ),
 )
-def audit(
+def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
     target: Annotated[str, _option("Column of what the model tells: two values.")],
     group: Annotated[list[str], _option("Column of a group: two values; may be repeated.")],
@@ -308,8 +311,8 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
     print(f"{len(files)} files of {name}, all there")
 
 
-@app.command()
-def version() -> None:
+@app.command("version")
+def _version() -> None:
     """Print the versions that the book's numbers depend on."""
     from biaslib.store import provenance
 

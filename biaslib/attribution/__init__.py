@@ -19,11 +19,9 @@ import torch
 from torch import nn
 
 from biaslib.attribution._models import fold_batchnorm
+from biaslib.attribution.class_activation import grad_cam, library_cam, score_cam
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
-from biaslib.attribution.grad_cam import grad_cam
 from biaslib.attribution.integrated_gradients import completeness_gap, integrated_gradients
-from biaslib.attribution.library_cam import library_cam
-from biaslib.attribution.score_cam import score_cam
 
 __all__ = [
     "METHODS",

@@ -40,7 +40,9 @@ def epsilon_lrp(
     gradient times input whatever eps is.
 
     eps is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer.
-    Everything is computed in float64.
+    Everything is computed in float64. A `BiaslibError` is raised for images or targets of a wrong shape, a target the
+    model does not have, an eps that is not positive, an unknown rule, a layer or a step between layers that "epsilon"
+    has no rule for, or relevance too small for float32.
 
     Args:
         model: any module of layers that the rule knows; it comes back as it was, because a copy is worked on.
@@ -54,11 +56,6 @@ def epsilon_lrp(
 
     Returns:
         (N, T, H, W) float32 on the CPU, >= 0, squared relevance summed over colours; signed (N, T, 3, H, W).
-
-    Raises:
-        BiaslibError: for images or targets of a wrong shape, a target the model does not have, an eps that is not
-            positive, an unknown rule, a layer or a step between layers that "epsilon" has no rule for, or relevance
-            too small for float32.
     """
     if not eps > 0:
         raise BiaslibError(f"eps must be positive, not {eps}.")

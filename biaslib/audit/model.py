@@ -19,7 +19,7 @@ from biaslib.store import fingerprint
 
 
 @dataclass(frozen=True)
-class Reading:
+class _Reading:
     """How a row of K outputs is read; a result above 0 is a yes."""
 
     yes: tuple[int, ...]  # what speaks for yes, of which the largest counts
@@ -49,7 +49,7 @@ def read_as(
     no: Sequence[int] = (),
     group_outputs: Sequence[int] = (),
     threshold: float | None = None,
-) -> Reading:
+) -> _Reading:
     """How a model with so many outputs is to be read; the other arguments are those of `audit.run`.
 
     Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
@@ -73,7 +73,7 @@ def read_as(
                 "Two outputs are read as two classes, of which the larger wins, and need no threshold: leave it out, "
                 "or name the output that it is for."
             )
-        return Reading((1,), (0,))
+        return _Reading((1,), (0,))
     if output is None and outputs > 2:
         raise BiaslibError(
             f"The model has {outputs} outputs: name the classes that mean yes where the largest output wins, or the "
@@ -85,10 +85,10 @@ def read_as(
             f"Output {output} is one of {outputs}: name it as a class that means yes where the largest output wins, or "
             "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
         )
-    return Reading(named[:1], (), named[1:], threshold or 0.0)
+    return _Reading(named[:1], (), named[1:], threshold or 0.0)
 
 
-def _classes(outputs: int, yes: Sequence[int], no: Sequence[int]) -> Reading:
+def _classes(outputs: int, yes: Sequence[int], no: Sequence[int]) -> _Reading:
     if not yes:
         raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
     both = sorted({*yes} & {*no})
@@ -97,7 +97,7 @@ def _classes(outputs: int, yes: Sequence[int], no: Sequence[int]) -> Reading:
     others = tuple(no) or tuple(number for number in range(outputs) if number not in yes)
     if not others:
         raise BiaslibError(f"All {outputs} classes mean yes, so nothing can be a no: name fewer of them.")
-    return Reading(tuple(yes), others)
+    return _Reading(tuple(yes), others)
 
 
 def class_numbers(text: str) -> list[int]:
@@ -116,7 +116,7 @@ def class_numbers(text: str) -> list[int]:
 class TargetOutputs(nn.Module):
     """A model whose outputs are those about the target and the groups, (N, 1 + groups); above 0 is yes."""
 
-    def __init__(self, model: Any, reading: Reading) -> None:
+    def __init__(self, model: Any, reading: _Reading) -> None:
         super().__init__()
         # what asks for a model's device asks its parameters, and an exported program may have none
         self.anchor = nn.Parameter(torch.zeros(()), requires_grad=False)

@@ -18,7 +18,7 @@ from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
-PIECE = 256  # images whose predictions are kept together
+_PIECE = 256  # images whose predictions are kept together
 
 _Masks = Mapping[str, Sequence[Path | None]]
 
@@ -57,8 +57,8 @@ def predict(
     """
     pieces = []
     with _bar(len(files), "asking the model", "image") as bar:
-        for start in range(0, len(files), PIECE):
-            rows = slice(start, start + PIECE)
+        for start in range(0, len(files), _PIECE):
+            rows = slice(start, start + _PIECE)
             pictures = [folder / name for name in files[rows]]
             outlines = [list(paths[rows]) for paths in masks.values()]
             config = [model.key, [list(each[rows]) for each in digests]]

@@ -3,25 +3,16 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import captions, celeba, coco_imsitu, mnist, photos, published, waterbirds
+from biaslib.datasets import celeba, coco_imsitu, mnist, photos, published, waterbirds
 from biaslib.datasets.download import check, fetch, listing
 from biaslib.datasets.registry import DatasetWarning, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-__all__ = ["DatasetWarning", "captions", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
+__all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
-_LOADERS = {
-    "celeba": celeba.load,
-    "celebamask": celeba.load_hq,
-    "celebamask-pairs": celeba.load_hq_pairs,
-    "mnist": mnist.load,
-    "pets": photos.load_pets,
-    "cat-and-dog": photos.load_cats_and_dogs,
-    "fruits360": photos.load_fruits,
-    "scenes": photos.load_scenes,
-}
+_LOADERS = {**celeba.LOADERS, "mnist": mnist.load, **photos.LOADERS}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:

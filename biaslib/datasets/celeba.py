@@ -1,6 +1,6 @@
 """CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ _A_FOLDER = 2000  # images in each numbered folder of masks
 _VALIDATION = 0.15  # of the training pairs, by their names
 
 
-def load(split: str, *, size: int, root: Path) -> Samples:
+def _load(split: str, *, size: int, root: Path) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
     Pictures are resized as a whole, so that faces come out a fifth too wide. Returns the split's pictures that are in
@@ -82,7 +82,7 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=table.iloc[found].reset_index(drop=True))
 
 
-def load_hq(split: str, *, size: int, root: Path) -> Samples:
+def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
 
     "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
@@ -106,7 +106,7 @@ def load_hq(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels, masks=_masks(dataset, files, size))
 
 
-def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
+def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
 
     "val" is 15 % of the folder train, by the pictures' names. Returns the images in the order of their names; masks of
@@ -244,3 +244,10 @@ def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) ->
     united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for parts in REGIONS.values()]
     united[-1] = ~np.any([none, *drawn.values()], axis=0)
     return np.stack([pictures.shrunk(region, size) for region in united])
+
+
+LOADERS: dict[str, Callable[..., Samples]] = {
+    "celeba": _load,
+    "celebamask": _load_hq,
+    "celebamask-pairs": _load_hq_pairs,
+}

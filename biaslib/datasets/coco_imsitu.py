@@ -8,13 +8,15 @@ missing or a damaged file, and for a split, a captioner or an image that is not 
 
 import functools
 import json
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import captions, registry
+from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
 
 # Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
@@ -30,6 +32,28 @@ PAPER_OBJECTS = (
     "oven", "sink", "refrigerator", "book", "clock", "vase", "teddy_bear", "toothbrush",
 )  # fmt: skip
 _RATIOS = ["training", "before", "after"]
+
+# Zhao, Andrews and Xiang 2023, appendix C.1
+_MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentlemen", "father", "boyfriend")
+_WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
+
+# the object's own name and its plural always count; these are ours, the common other words, kept short on purpose
+OTHER_WORDS = {
+    "airplane": ("plane", "jet", "aircraft"), "bicycle": ("bike", "cycle"), "book": (), "boat": ("ship", "canoe"),
+    "car": ("suv", "sedan"), "cell_phone": ("phone", "cellphone", "smartphone"), "couch": ("sofa",),
+    "dining_table": ("table",), "dog": ("puppy",), "cat": ("kitten",), "donut": ("doughnut",),
+    "fire_hydrant": ("hydrant",), "frisbee": ("disc",), "hair_drier": ("hair dryer", "blow dryer"),
+    "handbag": ("purse", "bag"), "horse": ("pony",), "laptop": ("laptop computer",), "microwave": ("microwave oven",),
+    "motorcycle": ("motorbike",), "oven": ("stove",), "potted_plant": ("plant", "houseplant"),
+    "refrigerator": ("fridge",), "remote": ("remote control", "game controller", "wii remote", "controller"),
+    "skateboard": ("skate board",), "skis": ("ski",), "snowboard": ("snow board",),
+    "sports_ball": ("ball", "soccer ball", "baseball", "tennis ball", "basketball", "football", "volleyball"),
+    "suitcase": ("luggage",), "surfboard": ("surf board",), "teddy_bear": ("stuffed animal", "stuffed bear", "teddy"),
+    "tennis_racket": ("racket", "racquet", "tennis racquet"), "tie": ("necktie",),
+    "toothbrush": ("tooth brush",), "traffic_light": ("stop light", "stoplight"), "tv": ("television",),
+}  # fmt: skip
+# "knife" and its like: the rule for plurals below does not find them
+_PLURALS = {"knife": "knives", "skis": "skis", "sheep": "sheep", "mouse": "mice", "scissors": "scissors"}
 
 
 def coco_objects() -> list[str]:
@@ -64,7 +88,7 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
 
 
 def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
-    """Objects and gender by the words of a captioner's captions (`datasets.captions`), for the images asked for.
+    """Objects and gender by the words of a captioner's captions, for the images asked for.
 
     Returns what `coco_labels` does, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
     """
@@ -75,12 +99,42 @@ def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
             f"{captioner} has no caption of image {unknown[0]}: ask for images of COCO's validation set."
         )
     texts = texts.loc[image_ids]
-    labels = captions.objects(texts, coco_objects()).set_index(image_ids)
-    labels.insert(0, "group", captions.gender(texts))
+    labels = captioned_objects(texts, coco_objects()).set_index(image_ids)
+    labels.insert(0, "group", captioned_gender(texts))
     return labels
 
 
-def imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
+def captioned_gender(captions: Iterable[str]) -> np.ndarray:
+    """The gender a caption names, (N,) int: 0 man, 1 woman, or -1 where it names none or both.
+
+    Only whole words count, so that "snowman" and "human" do not; the lists are those of Zhao, Andrews and Xiang
+    (2023, appendix C.1). What is found is a captioner's wording, not the gender of anybody.
+    """
+    return np.array([_named(set(re.findall("[a-z]+", text.lower()))) for text in captions], dtype=np.int64)
+
+
+def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
+    """Which objects a caption mentions, by whole words: name, plural, or another word of `OTHER_WORDS`.
+
+    Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
+
+    Of N captions and COCO's names of objects, words joined by "_", it gives N rows with a bool column an object, in the
+    order of the names, of which there must be one at least (`BiaslibError`).
+    """
+    if len(names) == 0:
+        raise BiaslibError("no object to look for: give the names of one object or more.")
+    terms = {term: name for name in names for term in _terms(name)}
+    longest_first = sorted(terms, key=len, reverse=True)
+    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, longest_first)) + r")\b")
+    number = {name: i for i, name in enumerate(names)}
+    said = [[number[terms[term]] for term in pattern.findall(text.lower())] for text in captions]
+    table = np.zeros((len(said), len(names)), dtype=bool)
+    for row, found in zip(table, said, strict=True):
+        row[found] = True
+    return pd.DataFrame(table, columns=list(names))
+
+
+def _imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
     """Verb and perceived gender of 24,301 (train), 7,730 (val) or 7,669 (test) images.
 
     Returns one row an image: columns image (file name), verb, group (0 man, 1 woman, as annotators word the agent).
@@ -99,7 +153,7 @@ def imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
 
 def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
     """Number of images of each verb and perceived gender: columns verb, man, woman, in the order of their numbers."""
-    images = imsitu_labels(split)
+    images = _imsitu_labels(split)
     counts = pd.crosstab(images["verb"], images["group"])
     counts = counts.reindex(index=_verbs(), columns=[0, 1], fill_value=0)
     return counts.set_axis(["man", "woman"], axis=1).rename_axis("verb").reset_index()
@@ -177,3 +231,19 @@ def _names(file: str, key: str) -> list[str]:
         return [content[key][str(i)] for i in range(len(content[key]))]
     except (KeyError, TypeError) as error:
         raise _damaged(path, f"its {key} does not number names from 0") from error
+
+
+def _named(words: set[str]) -> int:
+    men, women = not words.isdisjoint(_MEN_WORDS), not words.isdisjoint(_WOMEN_WORDS)
+    return -1 if men == women else int(women)
+
+
+def _terms(name: str) -> set[str]:
+    singular = {name.replace("_", " "), *OTHER_WORDS.get(name, ())}
+    return singular | {_plural(term) for term in singular}
+
+
+def _plural(term: str) -> str:
+    *before, last = term.split(" ")
+    ending = "es" if last.endswith(("s", "x", "ch", "sh")) else "s"
+    return " ".join([*before, _PLURALS.get(last, last + ending)])

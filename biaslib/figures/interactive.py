@@ -38,10 +38,8 @@ def explorer(
     stops ("50 %" ... "100 %"); `setting_name` says what it sets. The outline of `masks` (N, H, W) bool, which mark what
     `mask_name` says ("bird"), can be switched on and off. `table` names (S, N) numbers shown beside the image, or such
     numbers for each kind of maps; NaN reads "n/a". Each image has one of N `titles` and after it, in S lists of N
-    `notes`, what is to be said at each setting. `alt`, `caption` and `name` are as for `show`.
-
-    Raises:
-        BiaslibError: for shapes that do not fit, negative maps, or an empty alt text.
+    `notes`, what is to be said at each setting. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is
+    raised for shapes that do not fit, negative maps, or an empty alt text.
     """
     images = check_images(images)
     kinds = maps if isinstance(maps, Mapping) else {"": maps}
@@ -91,10 +89,8 @@ def dial(
     `images_by_setting` is (S, N, H, W, 3) uint8, embedded as one JPEG a setting, for looking at. `settings` are S words
     for the slider's stops, of which it opens on number `start` (-1 is the last); `setting_name` says what it sets.
     There are `columns` >= 1 pictures in a row (four at most on a phone), with one of N `titles` under each; of S
-    `notes` one stands under the slider. `alt`, `caption` and `name` are as for `show`.
-
-    Raises:
-        BiaslibError: for shapes that do not fit or an empty alt text.
+    `notes` one stands under the slider. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is raised for
+    shapes that do not fit or an empty alt text.
     """
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:

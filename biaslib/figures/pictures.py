@@ -20,8 +20,7 @@ _LINE = 14.0  # points that a line of words takes
 def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
     """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
 
-    Raises:
-        BiaslibError: for images of another shape, columns below 1, or titles that are not N.
+    A `BiaslibError` is raised for images of another shape, columns below 1, or titles that are not N.
     """
     return _sheet(list(check_images(images)), columns=columns, titles=titles, foot=0.0)[0]
 
@@ -37,12 +36,10 @@ def maps_over_images(
 ) -> Figure:
     """Each image (N, H, W, 3) uint8 under its map: dark and clear where that is 0, bright and dense where it is large.
 
-    One scale for all pictures, stated under them with a `label` of what the maps measure: the largest value of all
-    is the brightest. Maps are (N, h, w), >= 0, upsampled bilinearly; NaN counts as 0. There are `columns` >= 1 pictures
-    in a row, with one of N `titles` over each; the outlines of `masks` (N, H, W) bool are drawn in white.
-
-    Raises:
-        BiaslibError: for shapes that do not fit, negative maps, columns below 1, or titles that are not N.
+    One scale for all pictures, stated under them with a `label` of what the maps measure: the largest value of all is
+    the brightest. Maps are (N, h, w), >= 0, upsampled bilinearly; NaN counts as 0. There are `columns` >= 1 pictures in
+    a row, with one of N `titles` over each; the outlines of `masks` (N, H, W) bool are drawn in white. A `BiaslibError`
+    is raised for shapes that do not fit, negative maps, columns below 1, or titles that are not N.
     """
     images = check_images(images)
     maps = check_maps(maps, len(images))
@@ -61,10 +58,8 @@ def image_strip(
     """Pictures along a dial: one column a setting, one row a subject.
 
     `rows` are the words over each row and its K pictures: images (K, H, W, 3) uint8, or maps (K, h, w), >= 0, on one
-    scale in their row. Over each column stands one of K `labels`, over these `axis_label`, what the dial is.
-
-    Raises:
-        BiaslibError: for no row, or a row that does not have K pictures.
+    scale in their row. Over each column stands one of K `labels`, over these `axis_label`, what the dial is. A
+    `BiaslibError` is raised for no row, or a row that does not have K pictures.
     """
     return _strip(rows, labels, axis_label, width)[0]
 

@@ -57,10 +57,8 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
     """Puts a matplotlib figure on the page as inline SVG, and closes it; two renders are the same to the byte.
 
     A figure made by `new` follows the page's light and dark. `alt` is what a reader who cannot see it should know,
-    `caption` the sentence under it, `name` an anchor that links can point to (`#name`).
-
-    Raises:
-        BiaslibError: for an empty alt text or a name that is no anchor.
+    `caption` the sentence under it, `name` an anchor that links can point to (`#name`). A `BiaslibError` is raised for
+    an empty alt text or a name that is no anchor.
     """
     body = f'<div class="biaslib-scroll">{_rendered(figure, salt=f"{name}|{alt}")}</div>'
     size = "page" if figure.get_figwidth() > theme.WIDTHS["column"] * 1.4 else "column"

@@ -44,10 +44,8 @@ def line_plot(
     leaves a gap), `low` and `high` (its interval, both or neither), `by` (tells the lines apart, in the order of first
     appearance) and `n` (the number of values behind a point, for the tooltip). `colours` gives a value of `by` a name
     in `COLOURS` or any colour. `x_label` stands under the axis, `y_label` level above the other, whose limits are
-    `y_range`; `digits` are the tooltips' decimals. Without `ax` it is drawn on a new page-wide figure.
-
-    Raises:
-        BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
+    `y_range`; `digits` are the tooltips' decimals. Without `ax` it is drawn on a new page-wide figure. A `BiaslibError`
+    is raised for a column that is not in the frame or holds no numbers, and for `low` without `high`.
     """
     _check(frame, x, y, low, high, by, n)
     ax = _axes_of(ax, aspect=0.52)
@@ -95,14 +93,12 @@ def dot_plot(
 ) -> Figure:
     """One dot with its interval for every label: the plot for many attributes, regions or groups.
 
-    The frame has one row a dot, with the columns `label` (the names down the left side), `value` (a label with none
-    but NaN keeps its line and is marked "n/a") and `by` (tells several dots of one label apart; its kinds' names stand
+    The frame has one row a dot, with the columns `label` (the names down the left side), `value` (a label with none but
+    NaN keeps its line and is marked "n/a") and `by` (tells several dots of one label apart; its kinds' names stand
     above the first line). `highlight` are labels set in bold. `reference` is where an upright line is drawn (chance,
     zero), or for some labels where a tick stands in their line; `reference_name` says what the ticks are. The largest
     value is on top, unless `sort` is False. The others are as for `line_plot`, but a new figure is as high as it needs.
-
-    Raises:
-        BiaslibError: for a column that is not in the frame or holds no numbers, and for `low` without `high`.
+    A `BiaslibError` is raised for a column that is not in the frame or holds no numbers, and for `low` without `high`.
     """
     _check(frame, label, value, low, high, n, by)
     names = list(dict.fromkeys(frame[label]))
@@ -166,13 +162,10 @@ def scatter(
 ) -> Figure:
     """One point for each name, with intervals both ways; the highlighted ones are named, the others when pointed at.
 
-    The frame has one row a point, with the columns `x` and `y` (a row with NaN in either is left out), `name`, and
-    the ends of the intervals along both. `highlight` are names that are written beside their points, or a mapping
-    from them to colours. The others are as for `line_plot`.
-
-    Raises:
-        BiaslibError: for a column that is not in the frame or holds no numbers, half an interval, or a highlighted
-            name that no point has.
+    The frame has one row a point, with the columns `x` and `y` (a row with NaN in either is left out), `name`, and the
+    ends of the intervals along both. `highlight` are names that are written beside their points, or a mapping from them
+    to colours. The others are as for `line_plot`. A `BiaslibError` is raised for a column that is not in the frame or
+    holds no numbers, half an interval, or a highlighted name that no point has.
     """
     _check(frame, x, y, x_low, x_high, name, n)
     _check(frame, x, y, y_low, y_high)
@@ -214,10 +207,8 @@ def matrix(
     A line has one row of the frame; NaN leaves its square empty. A number of size `limit`, by default the largest, is
     shown at full strength, and so is everything beyond it. With `numbers` each is also written in its square, with
     `digits` decimals, as in the tooltips. `x_label` stands over the columns. Without `ax` it is drawn on a new
-    page-wide figure, as high as it needs.
-
-    Raises:
-        BiaslibError: for no rows or columns, or values that are no numbers.
+    page-wide figure, as high as it needs. A `BiaslibError` is raised for no rows or columns, or values that are no
+    numbers.
     """
     values = theme.as_float(frame.to_numpy(), "the matrix")
     if values.size == 0:

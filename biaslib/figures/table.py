@@ -27,8 +27,9 @@ def table(
 ) -> HtmlFigure:
     """A data frame as a typeset table, with its raw values to download.
 
-    Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The
-    index, where it is more than a row count, becomes the first columns; the first column names the rows.
+    Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The index,
+    where it is more than a row count, becomes the first columns; the first column names the rows. A `BiaslibError` is
+    raised for an empty caption, a bad name, or a format for a column that is not there.
 
     Args:
         frame_: one row a line; cells may be numbers, text, bool, or intervals (`biaslib.statistics.Interval`).
@@ -37,9 +38,6 @@ def table(
         formats: column -> format specification (".3f", "d", "+.1%") or a function from value to text. Floats have two
             decimals where nothing is said.
         missing: what NaN means in this table.
-
-    Raises:
-        BiaslibError: for an empty caption, a bad name, or a format for a column that is not there.
     """
     if not caption.strip():
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")

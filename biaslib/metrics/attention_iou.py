@@ -19,7 +19,9 @@ def attention_iou(a: Array, b: Array) -> Array:
 
     so that a pair costs one inner product and all pairs of many maps need no array larger than the answer:
     `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
-    a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
+    a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places. A
+    `BiaslibError` is raised for negative values, grids that differ, leading dimensions that do not broadcast, or no
+    maps.
 
     Args:
         a: maps (..., h, w), >= 0, attention or masks.
@@ -28,9 +30,6 @@ def attention_iou(a: Array, b: Array) -> Array:
     Returns:
         (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
         everywhere or holds a NaN or an infinity.
-
-    Raises:
-        BiaslibError: for negative values, grids that differ, leading dimensions that do not broadcast, or no maps.
 
     Example:
         >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))

@@ -13,10 +13,8 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
     MCC = (n n11 - n1. n.1) / sqrt(n1. (n - n1.) n.1 (n - n.1)), in [-1, 1] (Matthews 1975; Chicco and Jurman 2020).
 
     Both are (..., N) of 0 and 1 or bool, broadcast against each other; the result is (...) float64. Undefined, NaN,
-    where one of them has one value only (scikit-learn gives 0 there).
-
-    Raises:
-        BiaslibError: where the last axes differ in length or a value is neither 0 nor 1.
+    where one of them has one value only (scikit-learn gives 0 there). A `BiaslibError` is raised where the last axes
+    differ in length or a value is neither 0 nor 1.
     """
     first, second = _binary("a", a), _binary("b", b)
     if first.shape[-1] != second.shape[-1]:

@@ -15,7 +15,8 @@ _GroupLabels = AnyArray | pd.Series | Sequence[object]
 def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float = 0.95) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
 
-    The interval is about the images of one model; what varies between models is for `statistics.interval`.
+    The interval is about the images of one model; what varies between models is for `statistics.interval`. A
+    `BiaslibError` is raised for no images, unequal lengths, a missing group label, or values that are not bool.
 
     Args:
         correct: (N,) bool, whether each prediction was right.
@@ -24,9 +25,6 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float
 
     Returns:
         One row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
-
-    Raises:
-        BiaslibError: for no images, unequal lengths, a missing group label, or values that are not bool.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
@@ -52,7 +50,8 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
     For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
-    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower.
+    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower. A `BiaslibError` is raised
+    for no images, unequal lengths, a missing group label, or values outside [0, 1].
 
     Args:
         correct: (..., N) bool, or float shares in [0, 1] (means over models).
@@ -61,9 +60,6 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
 
     Returns:
         (...) float64 in [0, 1]; NaN where every group is left out, or a kept one holds a NaN.
-
-    Raises:
-        BiaslibError: for no images, unequal lengths, a missing group label, or values outside [0, 1].
 
     Example:
         >>> float(worst_group_accuracy(np.array([True, False, True]), ["a", "a", "b"]))
@@ -82,9 +78,10 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
 def normalized_average_precision(labels: Array, scores: Array, n_positive: float | np.ndarray) -> Array:
     r"""Average precision as if there were `n_positive` positives, so that rare and common attributes compare.
 
-    Hoiem et al. 2012's $AP_N = \sum_k (R_k - R_{k-1}) P_k$ over the distinct scores from the highest down, with
-    recall R, false positives FP and $P_k = R_k N / (R_k N + FP_k)$. With N the number of positives that there are it is
-    the usual average precision (scikit-learn's, ties included: equal scores are one step).
+    Hoiem et al. 2012's $AP_N = \sum_k (R_k - R_{k-1}) P_k$ over the distinct scores from the highest down, with recall
+    R, false positives FP and $P_k = R_k N / (R_k N + FP_k)$. With N the number of positives that there are it is the
+    usual average precision (scikit-learn's, ties included: equal scores are one step). A `BiaslibError` is raised for
+    labels other than 0 and 1, shapes that do not fit, no images, or N <= 0.
 
     Args:
         labels: (..., n) bool or 0/1.
@@ -94,9 +91,6 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
 
     Returns:
         (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is NaN.
-
-    Raises:
-        BiaslibError: for labels other than 0 and 1, shapes that do not fit, no images, or N <= 0.
 
     Example:
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))

@@ -15,14 +15,13 @@ from biaslib.metrics._arrays import to_numpy
 class Labels:
     """The attributes and the group of every image, as annotated or as predicted.
 
+    A `BiaslibError` is raised for no images or attributes, values other than 0 and 1, groups that are no whole numbers
+    from 0, lengths that differ.
+
     Attributes:
         attributes: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names.
         groups: (N,) whole numbers 0, 1, ..., the group of each image.
         names: of the A attributes, for tables; their numbers where not given.
-
-    Raises:
-        BiaslibError: for no images or attributes, values other than 0 and 1, groups that are no whole numbers from 0,
-            lengths that differ.
     """
 
     attributes: Any

@@ -52,10 +52,8 @@ class MeanPrecision:
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
     """mAP: the mean over attributes of the average precision (scikit-learn's, tied scores being one step).
 
-    Labels are (N, A) bool, or 0 and 1, scores (N, A), larger for more likely. An attribute that no image has is NaN.
-
-    Raises:
-        BiaslibError: for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
+    Labels are (N, A) bool, or 0 and 1, scores (N, A), larger for more likely. An attribute that no image has is NaN. A
+    `BiaslibError` is raised for labels other than 0 and 1, shapes that differ, no images, or a score that is NaN.
 
     Example:
         >>> mean_average_precision(np.array([[1, 0], [0, 0]]), np.array([[0.3, 0.1], [0.6, 0.2]]))
@@ -85,8 +83,10 @@ def set_average_precision(
 
     Zhao, Andrews and Xiang (2023, section 5.3) report "a modified version of mAP that takes into account the different
     combinations of attributes in the ground-truth training set"; its formula is lost. Here an image is ranked by
-    $\prod_{a \in m} \sigma(z_a)$, the probability of all of m where the attributes are independent given the image,
-    and an image is positive where it has all of m, whatever else it has: what co-occurrence means in the paper.
+    $\prod_{a \in m} \sigma(z_a)$, the probability of all of m where the attributes are independent given the image, and
+    an image is positive where it has all of m, whatever else it has: what co-occurrence means in the paper. A
+    `BiaslibError` is raised for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN,
+    sizes out of order, or more sets than can be ranked.
 
     Args:
         train: (M, A) bool, or 0 and 1, the labels of training.
@@ -99,10 +99,6 @@ def set_average_precision(
 
     Returns:
         The value of each set and their mean; none is NaN. Without any set there are no values and the mean is NaN.
-
-    Raises:
-        BiaslibError: for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN, sizes out
-            of order, or more sets than can be ranked.
     """
     truth, score = _checked(labels, logits)
     seen = to_numpy(train)

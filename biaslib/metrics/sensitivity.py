@@ -23,7 +23,8 @@ def causal_effect(
     """The true effect of a cue on a model: every image drawn with it and without, all else the same, subtracted.
 
     An average over images is the average treatment effect; no estimate is involved, because a generated world draws
-    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)).
+    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)). A `BiaslibError` is raised for an unknown or a
+    non-binary cue, no rows, or scores or as_drawn of another shape.
 
     Args:
         predict: uint8 images (N, size, size, 3) -> scores (N,), NumPy or torch; or (..., N), such as one row a
@@ -37,9 +38,6 @@ def causal_effect(
 
     Returns:
         (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
-
-    Raises:
-        BiaslibError: for an unknown or a non-binary cue, no rows, or scores or as_drawn of another shape.
     """
     if cue not in factors.columns:
         raise BiaslibError(f"There is no factor {cue!r}: take one of {', '.join(map(str, factors.columns))}.")
@@ -77,6 +75,8 @@ def score_sensitivity(before: Array, after: Array) -> Any:
 
     $$S(f \circ G, d) = \mathbb{E}_z\big[f(G(z + d)) - f(G(z))\big]$$
 
+    A `BiaslibError` is raised for scores of different numbers of images.
+
     Args:
         before: (..., N) scores of images, NumPy or torch.
         after: (..., N) scores of the same images changed; leading dimensions broadcast, such as one row a direction.
@@ -84,9 +84,6 @@ def score_sensitivity(before: Array, after: Array) -> Any:
     Returns:
         (...) in the unit of the scores, within [-1, 1] for probabilities; pairs with a NaN are left out, and NaN where
         no pair is left.
-
-    Raises:
-        BiaslibError: for scores of different numbers of images.
 
     Example:
         >>> float(score_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))

@@ -13,7 +13,7 @@ _RESAMPLES = 2000  # of a bootstrap
 
 
 @dataclass(frozen=True)
-class Components:
+class _Components:
     """Variance of the models' means, of the images' means, and the rest; NaN with fewer than two models or images.
 
     The rest is that models differ on some images only, and noise. `n` counts models and images; images that were not
@@ -32,7 +32,7 @@ class Components:
         return float(getattr(self, part) / whole) if whole > 0 else np.nan
 
 
-def components(values: np.ndarray) -> Components:
+def components(values: np.ndarray) -> _Components:
     r"""Variance components of a table of models by images, by the method of moments.
 
     $$\sigma^2_{models} = \frac{MS_{models} - MS_{rest}}{N}, \quad
@@ -47,11 +47,11 @@ def components(values: np.ndarray) -> Components:
     table = table[:, defined]
     n, left_out = (table.shape[0], table.shape[1]), int((~defined).sum())
     if min(n) < 2:
-        return Components(np.nan, np.nan, np.nan, n, left_out)
+        return _Components(np.nan, np.nan, np.nan, n, left_out)
     rest = float((_residuals(table) ** 2).sum() / ((n[0] - 1) * (n[1] - 1)))
     of_models = (n[1] * table.mean(axis=1).var(ddof=1) - rest) / n[1]
     of_images = (n[0] * table.mean(axis=0).var(ddof=1) - rest) / n[0]
-    return Components(max(float(of_models), 0.0), max(float(of_images), 0.0), rest, n, left_out)
+    return _Components(max(float(of_models), 0.0), max(float(of_images), 0.0), rest, n, left_out)
 
 
 def crossed_interval(
@@ -67,7 +67,9 @@ def crossed_interval(
 
     Each resample draws models and, independently, images, and takes the mean over the drawn pairs (the "pigeonhole"
     bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `statistics.interval`
-    with clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
+    with clusters, made for images nested in models, would not know. Deviations are widened for few models as there. A
+    `BiaslibError` is raised for values of another shape or of fewer models than the strata, or a confidence out of
+    range.
 
     Args:
         values: (M, N); NaN counts as undefined and is left out.
@@ -82,9 +84,6 @@ def crossed_interval(
     Returns:
         Interval over M N values; low and high are NaN with fewer than two models of a kind or fewer than two images,
         everything is NaN without values.
-
-    Raises:
-        BiaslibError: for values of another shape or of fewer models than the strata, or a confidence out of range.
     """
     check_confidence(confidence)
     table = _checked(values)
@@ -118,16 +117,14 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     left out, and the test is Welch's over models.
 
     `a` is (M_a, N), models by images, and `b` (M_b, N), other models on the same images. Each mean is that of the
-    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation.
+    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation. A
+    `BiaslibError` is raised for shapes that do not fit.
 
     Returns:
         Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
         standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
         difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or
         no variance.
-
-    Raises:
-        BiaslibError: for shapes that do not fit.
     """
     kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:
@@ -162,15 +159,13 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
 def crossed_ratio(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> Interval:
     """Bootstrap interval (95 %) of mean(top) / mean(bottom) for the same models, measured on two sets of images.
 
-    Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the
-    lower mean counts too. Deviations are widened for few models, as in `crossed_interval`. `top` is (M, N) and `bottom`
-    (M, K), of the same models; no value of either is NaN.
+    Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the lower
+    mean counts too. Deviations are widened for few models, as in `crossed_interval`. `top` is (M, N) and `bottom` (M,
+    K), of the same models; no value of either is NaN. A `BiaslibError` is raised for shapes that do not fit, or missing
+    values.
 
     Returns:
         Interval over M N values. NaN where the interval of mean(bottom) holds 0: a share of nothing is undefined.
-
-    Raises:
-        BiaslibError: for shapes that do not fit, or missing values.
     """
     tables = [_checked(values) for values in (top, bottom)]
     if len(tables[0]) != len(tables[1]):

@@ -18,7 +18,7 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
 
     for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
-    Meeker 1991, section 4.7).
+    Meeker 1991, section 4.7). A `BiaslibError` is raised for another side, a confidence out of range, or no model.
 
     Args:
         reference: (m,) the same number of each reference model; NaN is left out.
@@ -28,9 +28,6 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
 
     Returns:
         The limit; NaN with fewer than two reference models.
-
-    Raises:
-        BiaslibError: for another side, a confidence out of range, or no model.
     """
     _check(side=side, models=models)
     if not 0.5 <= confidence < 1:
@@ -95,7 +92,8 @@ def detection_power(
 
     $$P\Bigl(\frac{Z + \Delta / v}{\sqrt{\chi^2_{m-1} / (m-1)}} > \frac{c\, s_0}{v}\Bigr),$$
 
-    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
+    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence. A
+    `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
 
     Args:
         shift: (...) how far the biased mean lies on the expected side, in the unit of the spreads; below 0 for a model
@@ -108,9 +106,6 @@ def detection_power(
 
     Returns:
         (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
-
-    Raises:
-        BiaslibError: for fewer than two reference models, no model, or a negative spread.
     """
     _check(side="above", models=models)
     if n_reference < 2:

@@ -57,10 +57,11 @@ def interval(
     """Bootstrap interval of a mean; over images nested in models where `clusters` names the model of each value.
 
     Without clusters the values are resampled. With clusters the estimate is the mean of the clusters' means, and each
-    resample draws clusters and then values inside each drawn cluster (Davison and Hinkley 1997, section 3.8).
-    A bootstrap over few units is too narrow; its deviations from the estimate are therefore widened by
-    sqrt(m / (m - 1)) and by the ratio of Student's to the normal quantile, m being the number of units drawn first
-    (Hesterberg 2015, section 3): over three models this is what makes 95 % mean 95 %.
+    resample draws clusters and then values inside each drawn cluster (Davison and Hinkley 1997, section 3.8). A
+    bootstrap over few units is too narrow; its deviations from the estimate are therefore widened by sqrt(m / (m - 1))
+    and by the ratio of Student's to the normal quantile, m being the number of units drawn first (Hesterberg 2015,
+    section 3): over three models this is what makes 95 % mean 95 %. A `BiaslibError` is raised where values and
+    clusters have different lengths, or the confidence is not between 0 and 1.
 
     Args:
         values: (N,) numbers; NaN counts as undefined and is left out.
@@ -72,9 +73,6 @@ def interval(
 
     Returns:
         Interval; low and high are NaN with fewer than two units, everything is NaN without values.
-
-    Raises:
-        BiaslibError: where values and clusters have different lengths, or the confidence is not between 0 and 1.
     """
     check_confidence(confidence)
     data = _flat("values", values)
@@ -102,17 +100,15 @@ def kendall(
 ) -> Interval:
     """Kendall's tau-b between two variables, with a 95 % bootstrap interval over pairs, or whole clusters of pairs.
 
-    tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1]
-    (Kendall 1945); undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is
-    the percentile one; over clusters the resamples, which hold some cluster twice, have another centre than the pairs,
-    and are moved by as much as their median lies off the estimate.
+    tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1] (Kendall 1945);
+    undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is the percentile
+    one; over clusters the resamples, which hold some cluster twice, have another centre than the pairs, and are moved
+    by as much as their median lies off the estimate. A `BiaslibError` is raised where x, y and clusters have different
+    lengths.
 
     Returns:
         Interval; low and high are NaN with fewer than six units (pairs, or clusters), and where all resamples agree, as
         those of a perfect order do.
-
-    Raises:
-        BiaslibError: where x, y and clusters have different lengths.
     """
     a, b = _flat("x", x), _flat("y", y)
     keys = np.arange(len(a)) if clusters is None else _keys(clusters)
@@ -214,10 +210,8 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
 def holm(p: ArrayLike) -> np.ndarray:
     """Holm's step-down adjusted p-values, in the given order; the family's error rate stays below the level.
 
-    NaN stays NaN and does not count as a test of the family (Holm 1979).
-
-    Raises:
-        BiaslibError: where a p-value lies outside [0, 1].
+    NaN stays NaN and does not count as a test of the family (Holm 1979). A `BiaslibError` is raised where a p-value
+    lies outside [0, 1].
     """
     values = _flat("p", p)
     tested = np.flatnonzero(~np.isnan(values))

@@ -18,15 +18,13 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
     The interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
-    `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of
-    which one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool.
+    `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
+    one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool. A `BiaslibError`
+    is raised for values that are not bool.
 
     Returns:
         Comparison with a 95 % interval: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
         statistic is the difference. All of it is NaN where a side has no images.
-
-    Raises:
-        BiaslibError: for values that are not bool.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
@@ -47,8 +45,7 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
 def share_interval(hits: int, n: int) -> Interval:
     """A share with Wilson's 95 % interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
 
-    Raises:
-        BiaslibError: for more hits than n.
+    A `BiaslibError` is raised for more hits than n.
     """
     if not 0 <= hits <= n:
         raise BiaslibError(f"hits must lie in [0, n], not be {hits} of {n}.")
@@ -68,10 +65,8 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
     of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
     often. The hits (...) are how many of each group's images, at least one, are hits; both are broadcast. It is 1 where
-    all are hits or none is: nothing differs.
-
-    Raises:
-        BiaslibError: for a group without images, or more hits than images.
+    all are hits or none is: nothing differs. A `BiaslibError` is raised for a group without images, or more hits than
+    images.
     """
     _check_sizes(n_a, n_b)
     a, b = np.broadcast_arrays(np.asarray(hits_a, dtype=np.int64), np.asarray(hits_b, dtype=np.int64))
@@ -94,7 +89,8 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
     """The probability in [0, 1] that `share_p_values` is at most alpha, for two underlying shares: its power.
 
     Exact up to 1e-6: the test is made of every pair of counts that may come out, weighed by its binomial probability.
-    With equal shares it is the test's true rate of false alarms.
+    With equal shares it is the test's true rate of false alarms. A `BiaslibError` is raised for a share or level out of
+    range, or a group without images.
 
     Args:
         share_a: underlying share of the first group, in [0, 1].
@@ -102,9 +98,6 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
         share_b: underlying share of the second group.
         n_b: images in the second group.
         alpha: level of the test; divide it by the number of tests where they are corrected.
-
-    Raises:
-        BiaslibError: for a share or level out of range, or a group without images.
     """
     _check_sizes(n_a, n_b)
     _check_share(share_a=share_a, share_b=share_b, alpha=alpha)
@@ -116,6 +109,8 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
 def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
     """How far below `accuracy` the second group must be for the test to show it with the given power.
 
+    A `BiaslibError` is raised for a share, power or level out of range, or a group without images.
+
     Args:
         accuracy: underlying share of the first group, in [0, 1].
         n_a: images in the first group.
@@ -125,9 +120,6 @@ def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float 
 
     Returns:
         The smallest gap, in (0, accuracy]; NaN where not even an accuracy of 0 would be seen that often.
-
-    Raises:
-        BiaslibError: for a share, power or level out of range, or a group without images.
     """
     _check_share(accuracy=accuracy, power=power, alpha=alpha)
     if not alpha < power < 1:
@@ -151,6 +143,8 @@ def images_needed(accuracy: float, gap: float, *, share: float = 0.5, power: flo
     4.4, without the correction for continuity that the test does not have either), raised in steps of 2 % where the
     exact `gap_power` of so many images is still too low, as it may be for small groups and shares near 1.
 
+    A `BiaslibError` is raised for a gap that is not positive, or a share, power or level out of range.
+
     Args:
         accuracy: underlying share of the first group, in [0, 1].
         gap: how far the second group is below it, in (0, accuracy].
@@ -160,9 +154,6 @@ def images_needed(accuracy: float, gap: float, *, share: float = 0.5, power: flo
 
     Returns:
         A whole number; NaN where the gap is larger than the accuracy.
-
-    Raises:
-        BiaslibError: for a gap that is not positive, or a share, power or level out of range.
     """
     _check_share(accuracy=accuracy, share=share, power=power, alpha=alpha)
     if not gap > 0 or not 0 < share < 1:

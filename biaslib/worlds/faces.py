@@ -20,11 +20,11 @@ from biaslib.worlds.base import (
     draw_factors,
 )
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
-from biaslib.worlds.sketch import FACE_REGIONS, Sheet
+from biaslib.worlds.sketch import Sheet
 
 
 @dataclass(frozen=True)
-class FaceAttribute:
+class _FaceAttribute:
     """How often an attribute is drawn, and its tie to the clan."""
 
     rate: float  #: share of all faces
@@ -39,30 +39,30 @@ class FaceAttribute:
 
 # The whole structure of the labels; the rates are this world's own, most of them above CelebA's, so that small training
 # sets hold every attribute. At the rate of Mustache its correlation means: only in one clan.
-FACE_ATTRIBUTES: dict[str, FaceAttribute] = {
-    "Arched_Eyebrows": FaceAttribute(0.30, -0.408),
-    "Bangs": FaceAttribute(0.25, -0.163),
-    "Big_Lips": FaceAttribute(0.30, -0.167),
-    "Big_Nose": FaceAttribute(0.30, 0.369),
-    "Black_Hair": FaceAttribute(0.24, 0.116),
-    "Blond_Hair": FaceAttribute(0.25, -0.303),
-    "Brown_Hair": FaceAttribute(0.20, -0.112),
-    "Bushy_Eyebrows": FaceAttribute(0.25, 0.247),
-    "Eyeglasses": FaceAttribute(0.25, 0.202, tied=False),
-    "Goatee": FaceAttribute(0.10, 0.306),
-    "Gray_Hair": FaceAttribute(0.12, 0.184),
-    "Mouth_Slightly_Open": FaceAttribute(0.48, -0.100),
-    "Mustache": FaceAttribute(0.0571, 0.246),
-    "Narrow_Eyes": FaceAttribute(0.25, 0.014),
-    "Receding_Hairline": FaceAttribute(0.20, 0.117),
-    "Rosy_Cheeks": FaceAttribute(0.20, -0.214),
-    "Smiling": FaceAttribute(0.48, -0.138),
-    "Wavy_Hair": FaceAttribute(0.50, -0.324),
-    "Wearing_Earrings": FaceAttribute(0.30, -0.373),
-    "Wearing_Hat": FaceAttribute(0.20, 0.130),
-    "Wearing_Lipstick": FaceAttribute(0.47, -0.789),
-    "Wearing_Necklace": FaceAttribute(0.30, -0.271),
-    "Wearing_Necktie": FaceAttribute(0.15, 0.330),
+FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {
+    "Arched_Eyebrows": _FaceAttribute(0.30, -0.408),
+    "Bangs": _FaceAttribute(0.25, -0.163),
+    "Big_Lips": _FaceAttribute(0.30, -0.167),
+    "Big_Nose": _FaceAttribute(0.30, 0.369),
+    "Black_Hair": _FaceAttribute(0.24, 0.116),
+    "Blond_Hair": _FaceAttribute(0.25, -0.303),
+    "Brown_Hair": _FaceAttribute(0.20, -0.112),
+    "Bushy_Eyebrows": _FaceAttribute(0.25, 0.247),
+    "Eyeglasses": _FaceAttribute(0.25, 0.202, tied=False),
+    "Goatee": _FaceAttribute(0.10, 0.306),
+    "Gray_Hair": _FaceAttribute(0.12, 0.184),
+    "Mouth_Slightly_Open": _FaceAttribute(0.48, -0.100),
+    "Mustache": _FaceAttribute(0.0571, 0.246),
+    "Narrow_Eyes": _FaceAttribute(0.25, 0.014),
+    "Receding_Hairline": _FaceAttribute(0.20, 0.117),
+    "Rosy_Cheeks": _FaceAttribute(0.20, -0.214),
+    "Smiling": _FaceAttribute(0.48, -0.138),
+    "Wavy_Hair": _FaceAttribute(0.50, -0.324),
+    "Wearing_Earrings": _FaceAttribute(0.30, -0.373),
+    "Wearing_Hat": _FaceAttribute(0.20, 0.130),
+    "Wearing_Lipstick": _FaceAttribute(0.47, -0.789),
+    "Wearing_Necklace": _FaceAttribute(0.30, -0.271),
+    "Wearing_Necktie": _FaceAttribute(0.15, 0.330),
 }
 HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
@@ -132,7 +132,7 @@ class Faces(DrawnWorld):
     target = "Wavy_Hair"
     cue = "Clan"
     attributes: tuple[str, ...] = tuple(_ATTRIBUTES)
-    regions: tuple[str, ...] = FACE_REGIONS
+    regions: tuple[str, ...] = Sheet.regions
     _columns = _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL
 
     def factors(

@@ -18,7 +18,7 @@ _Dial = Literal["strength", "singles", "pairs", "triples"]
 
 
 @dataclass(frozen=True)
-class Association:
+class _Association:
     r"""A set of k objects that tells the maker g by its product, and by nothing less.
 
     With base rates $p_i$ and $z_i = (x_i - p_i) / \max(p_i, 1 - p_i)$,
@@ -39,18 +39,18 @@ class Association:
 
 
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
-ASSOCIATIONS: tuple[Association, ...] = (
-    Association(("mug",), (0.5,), "strength", 1.0, -1),
-    Association(("book",), (0.4,), "singles", 0.8, 1),
-    Association(("glasses",), (0.35,), "singles", 0.6, -1),
-    Association(("key",), (0.35,), "singles", 0.4, 1),
-    Association(("leaf",), (0.4,), "singles", 0.2, -1),
-    Association(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
-    Association(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
-    Association(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
-    Association(("ball",), (0.35,), None, 0.0, 1),
-    Association(("die",), (0.3,), None, 0.0, 1),
-    Association(("shell",), (0.35,), None, 0.0, 1),
+ASSOCIATIONS: tuple[_Association, ...] = (
+    _Association(("mug",), (0.5,), "strength", 1.0, -1),
+    _Association(("book",), (0.4,), "singles", 0.8, 1),
+    _Association(("glasses",), (0.35,), "singles", 0.6, -1),
+    _Association(("key",), (0.35,), "singles", 0.4, 1),
+    _Association(("leaf",), (0.4,), "singles", 0.2, -1),
+    _Association(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
+    _Association(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
+    _Association(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
+    _Association(("ball",), (0.35,), None, 0.0, 1),
+    _Association(("die",), (0.3,), None, 0.0, 1),
+    _Association(("shell",), (0.35,), None, 0.0, 1),
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 MAKERS = 3
@@ -128,7 +128,7 @@ class Scenes(DrawnWorld):
         """Draws n rows, the makers equally often (to the nearest row).
 
         The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
-        says nothing of a third. The other sets are drawn at random from the formula of `Association`. The same seed
+        says nothing of a third. The other sets are drawn at random from the formula of `_Association`. The same seed
         with other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows as
         possible. A `BiaslibError` is raised for an argument out of range.
 
@@ -190,7 +190,7 @@ def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.nda
     return (np.where(maker == 2, neutral, agrees) == (maker > 0))[None]
 
 
-def _objects(association: Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
+def _objects(association: _Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
     """Presence of a set's objects, (k, n): all but the last are independent, its chance follows from the formula."""
     rates = np.array(association.rates)[:, None]
     chance = rng.random((len(rates), len(maker)))

@@ -8,7 +8,7 @@ one by one.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -233,12 +233,6 @@ class Surface(Frame):
         return coverage(distance, self.pixel)
 
 
-FACE_REGIONS: tuple[str, ...] = (
-    "skin", "nose", "eyeglasses", "eyes", "eyebrows", "ears", "mouth", "hair", "hat", "earrings", "necklace", "neck",
-    "cloth", "background",
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Sheet(Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
@@ -247,12 +241,17 @@ class Sheet(Frame):
     face is about 1.2 wide and 1.6 high.
     """
 
+    regions: ClassVar = (
+        "skin", "nose", "eyeglasses", "eyes", "eyebrows", "ears", "mouth", "hair", "hat", "earrings", "necklace",
+        "neck", "cloth", "background",
+    )  # fmt: skip
+
     table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
     pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
     u: Field  # coordinate of the pixels across the face, (n, h, w)
     v: Field  # the same, downwards
     canvas: Field  # what has been drawn, (n, 3, h, w)
-    region_index: np.ndarray  # the number of each pixel's region in `FACE_REGIONS`, (n, h, w)
+    region_index: np.ndarray  # the number of each pixel's region in `regions`, (n, h, w)
 
     @classmethod
     def whole(cls, table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
@@ -299,8 +298,8 @@ class Sheet(Frame):
         if region is not None:
             taken = cover > 0.5
             for name in keep:
-                taken &= self.region_index != FACE_REGIONS.index(name)
-            self.region_index[taken] = FACE_REGIONS.index(region)
+                taken &= self.region_index != self.regions.index(name)
+            self.region_index[taken] = self.regions.index(region)
         self.tint(cover if isinstance(share, float) and share == 1.0 else cover * share, colour)
 
     def tint(self, share: Field, colour: Field) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from biaslib import models
 from biaslib.attribution import grad_cam, library_cam, score_cam
-from biaslib.attribution.library_cam import _NAMES
+from biaslib.attribution.class_activation import _LIBRARY
 from biaslib.errors import BiaslibError
 from tests.attribution.subjects import assert_close, lively, state, trained_halfway
 
@@ -34,7 +34,7 @@ def test_scaled_and_resized_it_is_the_libraries_own_picture(name: str) -> None:
     np.testing.assert_allclose(pictures, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", _LIBRARY)
 def test_every_name_has_maps_of_the_contract(name: str) -> None:
     model = lively("small")
     images = torch.randn(2, 3, 32, 32)

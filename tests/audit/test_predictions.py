@@ -44,7 +44,7 @@ def test_answers_and_maps_are_those_of_the_model(spots, asked):
 
 
 def test_a_killed_audit_asks_only_what_is_missing(spots, asked, monkeypatch):
-    monkeypatch.setattr(predictions, "PIECE", 10)
+    monkeypatch.setattr(predictions, "_PIECE", 10)
     calls = []
     real = predictions.attribution.grad_cam
     stop = {"at": 3}
@@ -77,7 +77,7 @@ def test_another_model_or_another_picture_is_asked_anew(spots, asked, tmp_path):
 
 
 def test_unreadable_pictures_are_left_out_and_known(spots, asked, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictions, "PIECE", 4)
+    monkeypatch.setattr(predictions, "_PIECE", 4)
     for name in FILES[:12]:
         (tmp_path / name).write_bytes((spots / "images" / name).read_bytes())
     for name in (*FILES[4:8], FILES[0]):
@@ -118,7 +118,7 @@ def test_probabilities_need_a_threshold(spots, n):
 
 
 def test_probabilities_are_known_behind_a_piece_that_cannot_be_read(spots, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictions, "PIECE", 4)
+    monkeypatch.setattr(predictions, "_PIECE", 4)
     shutil.copytree(spots / "images", tmp_path / "images")
     for name in FILES[:4]:
         (tmp_path / "images" / name).write_bytes(b"no picture")

@@ -88,7 +88,7 @@ def test_missing_files_name_source_and_what_to_do(tmp_path, monkeypatch):
         (
             "verb_classification__test.data.json",
             '[{"image_name": "a", "verb": 9, "gender": 0}]',
-            lambda: coco_imsitu.imsitu_labels("test"),
+            lambda: coco_imsitu._imsitu_labels("test"),
         ),
         (
             "COCO_gender_ratio_dev_res.csv",
@@ -114,6 +114,57 @@ def test_unknown_names_are_refused(root):
     with pytest.raises(BiaslibError, match="not 'gpt'"):
         coco_imsitu._captions("gpt")
     with pytest.raises(BiaslibError, match="train, val, test, not 'dev'"):
-        coco_imsitu.imsitu_labels("dev")
+        coco_imsitu._imsitu_labels("dev")
     with pytest.raises(BiaslibError, match="no caption of image 5"):
         coco_imsitu.coco_captioned("balanced", pd.Index([5000]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("A man riding a horse.", 0),
+        ("two GIRLS and a dog", 1),
+        ("a man and a woman", -1),
+        ("a person feeding a giraffe.", -1),
+        ("a snowman beside a human", -1),
+        ("", -1),
+    ],
+)
+def test_gender_is_named_by_whole_words(text, said):
+    assert coco_imsitu.captioned_gender([text]).tolist() == [said]
+
+
+def mentioned(text, names):
+    row = coco_imsitu.captioned_objects([text], names).iloc[0]
+    return {name for name in names if row[name]}
+
+
+def test_objects_are_named_by_name_plural_or_another_word():
+    names = ["bicycle", "knife", "bus", "tv", "wine_glass", "sheep", "couch"]
+    assert mentioned("Bikes near two buses", names) == {"bicycle", "bus"}
+    assert mentioned("knives and wine glasses", names) == {"knife", "wine_glass"}
+    assert mentioned("sheep watching television on sofas", names) == {"sheep", "tv", "couch"}
+    assert mentioned("a busy penknife in couches", names) == {"couch"}
+
+
+def test_longer_terms_are_read_first_and_words_are_not_used_twice():
+    names = ["dog", "hot_dog", "bear", "teddy_bear", "cat"]
+    assert mentioned("a hot dog", names) == {"hot_dog"}
+    assert mentioned("a teddy bear beside a dog", names) == {"teddy_bear", "dog"}
+    assert mentioned("a bear and a teddy bear", names) == {"bear", "teddy_bear"}
+
+
+def test_columns_follow_the_names_and_rows_the_captions():
+    table = coco_imsitu.captioned_objects(["a dog", "a cat", "nothing"], ["cat", "dog"])
+    assert list(table.columns) == ["cat", "dog"]
+    assert table.to_numpy().tolist() == [[False, True], [True, False], [False, False]]
+
+
+def test_no_word_means_two_of_the_papers_objects():
+    terms = [term for name in coco_imsitu.PAPER_OBJECTS for term in coco_imsitu._terms(name)]
+    assert len(terms) == len(set(terms))
+
+
+def test_no_objects_is_an_error():
+    with pytest.raises(BiaslibError, match="no object to look for"):
+        coco_imsitu.captioned_objects(["a dog"], [])

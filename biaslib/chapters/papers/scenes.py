@@ -7,7 +7,6 @@ import pandas as pd
 import scipy.stats
 
 from biaslib.datasets import coco_imsitu
-from biaslib.datasets.captions import UNNAMED
 from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels
@@ -47,7 +46,7 @@ def _wording(seed: int) -> pd.DataFrame:
     names, group = _objects(truth), truth["group"].to_numpy()
     rows: list[dict[str, Any]] = []
     for captioner, words in captioned.items():
-        named = (words["group"] != UNNAMED).to_numpy()
+        named = (words["group"] >= 0).to_numpy()
         shares = group_accuracy(named, group)
         others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
         there = truth[names].to_numpy()
@@ -70,7 +69,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
     with so many folds, Student's t); p is Holm-corrected over all rows but the plain captioner's.
     """
     truth, captioned = _labels_and_words()
-    common = np.all([words["group"] != UNNAMED for words in captioned.values()], axis=0)
+    common = np.all([words["group"] >= 0 for words in captioned.values()], axis=0)
     names = _objects(truth[common])
     labels = _labels(truth[common], names)
     fold = np.random.default_rng(seed).permutation(len(labels)) % folds

@@ -1,0 +1,251 @@
+"""Class activation maps: Grad-CAM and Score-CAM for many targets at once, and all others of the grad-cam library."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from biaslib.attribution._models import (
+    batches,
+    check_outputs,
+    checked_targets,
+    fold_batchnorm,
+    logits_of,
+    split,
+    unchanged,
+)
+from biaslib.errors import BiaslibError
+from biaslib.models import cached_batch, to_tensor
+
+_Head = Callable[[torch.Tensor], torch.Tensor]
+_LIBRARY = (
+    "AblationCAM", "EigenCAM", "EigenGradCAM", "FEM", "GradCAM", "GradCAMElementWise", "GradCAMPlusPlus", "HiResCAM",
+    "KPCA_CAM", "LayerCAM", "RandomCAM", "ScoreCAM", "SegEigenCAM", "XGradCAM",
+)  # fmt: skip
+
+
+def grad_cam(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    *,
+    absolute: bool = False,
+    batch: int = 64,
+) -> torch.Tensor:
+    r"""How much each place of the last map speaks for each target (Selvaraju et al. 2017, eq. 1 and 2).
+
+    $$\mathrm{map}_t = \mathrm{ReLU}\Big(\sum_c w_{tc} F_c\Big), \qquad
+      w_{tc} = \frac{1}{hw} \sum_{ij} \frac{\partial y_t}{\partial F_{cij}}$$
+
+    with the map F of the last convolutional stage and the logit $y_t$. The sum over places of a gradient is the
+    derivative along a shift of the whole channel, so only (N, C) numbers a target are differentiated; and where the
+    head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives
+    them for all targets at once. The maps are raw: not scaled, not resized. A `BiaslibError` is raised for images or
+    targets of a wrong shape, a target the model lacks, or a model without a map.
+
+    Args:
+        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
+        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
+        targets: indices of logits, (T,) for all images or (N, T) for each its own.
+        absolute: explain $|y_t|$, as for an attribute whose absence is a decision too (Serianni et al. 2025,
+            supplement A). A logit of exactly 0 has a zero map.
+        batch: how many images go through the model at once; bounds the memory.
+
+    Returns:
+        (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
+    """
+    chosen = checked_targets(images, targets, batch)
+    maps = []
+    with unchanged(model):
+        for pixels, wanted in batches(model, images, chosen, batch):
+            # in this memory order convolutions are about a fifth faster on a CPU
+            features, head = split(model, pixels.to(memory_format=torch.channels_last))
+            maps.append(_maps(features, head, wanted, absolute))
+    return torch.cat(maps)
+
+
+def _maps(features: torch.Tensor, head: _Head, targets: torch.Tensor, absolute: bool) -> torch.Tensor:
+    mean = features.mean((2, 3), keepdim=True)
+    with torch.no_grad():
+        logits = head(features.clone())  # a head may begin with an activation in place
+    check_outputs(targets, logits)
+    point = mean if _sees_only_the_mean(head, mean, logits) else features
+    shift = torch.zeros_like(mean, requires_grad=True)
+    with torch.enable_grad():
+        shifted = head(point + shift)
+    # as many targets at once as keep their gradients no larger than the map
+    at_once = features.numel() // point.numel()
+    maps = []
+    for chosen in targets.T.split(at_once):  # (k, n)
+        seeds = torch.zeros(*chosen.shape, logits.shape[1], dtype=logits.dtype, device=logits.device)
+        seeds.scatter_(2, chosen[..., None], 1.0)
+        if absolute:
+            seeds *= logits.sign()
+        weights = _gradient(shifted, shift, seeds).flatten(2) / features[0, 0].numel()  # (k, n, C)
+        maps.append(torch.einsum("knc,nchw->nkhw", weights, features).relu().float().cpu())
+    return torch.cat(maps, dim=1)
+
+
+def _sees_only_the_mean(head: _Head, mean: torch.Tensor, logits: torch.Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            pooled = head(mean.clone())
+    except (RuntimeError, AssertionError):  # the head insists on the size of its map
+        return False
+    # too strict costs time, too lax would cost truth
+    return pooled.shape == logits.shape and bool((pooled - logits).abs().max() <= 1e-4 * logits.abs().max())
+
+
+def _gradient(outputs: torch.Tensor, inputs: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+    """The gradient for each seed, (k, *inputs.shape)."""
+    if len(seeds) == 1:  # plain: every layer has a plain derivative, not every layer a batched one
+        return torch.autograd.grad(outputs, inputs, seeds[0], retain_graph=True)[0][None]
+    return torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, is_grads_batched=True)[0]
+
+
+def score_cam(
+    model: nn.Module,
+    images: np.ndarray | torch.Tensor,
+    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    *,
+    batch: int | None = None,
+) -> torch.Tensor:
+    r"""How much each place of the last map speaks for each target, without a gradient (Wang et al. 2020).
+
+    $$\mathrm{map}_t = \mathrm{ReLU}\Big(\sum_c w_{tc} F_c\Big), \qquad
+      w_{tc} = \mathrm{softmax}_c\, y_t(x \odot m_c), \qquad
+      m_c = \frac{\mathrm{up}(F_c) - \min}{\max - \min}$$
+
+    with the map F of the last convolutional stage, enlarged to the image's size (bilinear, corners aligned), and the
+    logit $y_t$. No score of a baseline image is subtracted: the softmax over channels would not see it. The masked
+    image is a product of *normalised* pixels, so a mask of 0 shows ImageNet's mean colour, not black. A channel that
+    is 0 everywhere has a mask of 0; of one that is the same everywhere but not 0, rounding decides what the mask is,
+    as in the grad-cam library. The maps are raw: not scaled, not resized.
+
+    One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
+    folded away; channels that are 0 everywhere share one pass.
+
+    Everything is as for `grad_cam`, but that `batch` is how many masked images go through the model at once. None: on a
+    CPU as many as have 200,000 pixels together, whose maps stay in its cache; elsewhere 64.
+    """
+    chosen = checked_targets(images, targets, batch)
+    if batch is None:
+        on_cpu = next(model.parameters(), torch.zeros(())).device.type == "cpu"
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if on_cpu else 64
+    fast: nn.Module | None = None
+    maps = []
+    with unchanged(model), torch.no_grad():
+        for pixels, indices in batches(model, images, chosen, batch):
+            features, head = split(model, pixels)
+            features = features.contiguous()
+            if fast is None:
+                check_outputs(chosen, head(features[:1].clone()))
+                fast = fold_batchnorm(model, pixels[:2])
+            for image, channels, wanted in zip(pixels, features, indices, strict=True):
+                scores = _masked_scores(fast, image, channels, batch)
+                weights = scores[:, wanted].softmax(0)  # (C, T)
+                maps.append(torch.einsum("ct,chw->thw", weights, channels).relu().float().cpu())
+    return torch.stack(maps)
+
+
+def _masked_scores(model: nn.Module, image: torch.Tensor, channels: torch.Tensor, batch: int) -> torch.Tensor:
+    """The logits of the image under the mask of every channel, (C, outputs)."""
+    alive = channels.flatten(1).any(1).nonzero()[:, 0]
+    scores = [logits_of(model, _masked(image, channels[some])) for some in alive.split(batch)]
+    if len(alive) == len(channels):
+        return torch.cat(scores)
+    empty = logits_of(model, torch.zeros_like(image)[None])
+    every = empty.repeat(len(channels), 1)
+    every[alive] = torch.cat([*scores, empty[:0]])
+    return every
+
+
+def _masked(image: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
+    """The image (3, H, W) under the masks of some channels (k, h, w): (k, 3, H, W)."""
+    size = (image.shape[1], image.shape[2])
+    # in this shape the enlarged channels are the grad-cam library's to the last bit, and where a channel hardly differs
+    # from place to place the last bits are all there is
+    masks = functional.interpolate(channels[None], size=size, mode="bilinear", align_corners=True)[0, :, None]
+    least, most = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
+    return image * ((masks - least) / (most - least + 1e-8))
+
+
+def library_cam(name: str) -> Callable[..., torch.Tensor]:
+    """A class activation map of the grad-cam library as a function of this package.
+
+    `name` is that of the library's class, such as "LayerCAM", "EigenCAM" or "AblationCAM"; another is a `BiaslibError`.
+
+    `method(model, images, targets, *, batch=8)` -> (N, T, h, w) float32 on the CPU, >= 0, is the library's map of the
+    last convolutional stage before it is scaled and resized, its negative values set to 0. It goes through the library
+    once a target, on a copy of the model, and asks of model, images and targets what `grad_cam` asks. EigenCAM, FEM and
+    KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
+    """
+    if name not in _LIBRARY:
+        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_LIBRARY)}.")
+
+    def method(
+        model: nn.Module,
+        images: np.ndarray | torch.Tensor,
+        targets: Sequence[int] | np.ndarray | torch.Tensor,
+        *,
+        batch: int = 8,
+    ) -> torch.Tensor:
+        chosen = checked_targets(images, targets, batch)
+        maps = []
+        with unchanged(model):
+            divided = _Divided(copy.deepcopy(model)) if hasattr(model, "forward_features") else model
+            for pixels, wanted in batches(model, images, chosen, batch):
+                features, head = split(model, pixels[:1])
+                with torch.no_grad():
+                    check_outputs(chosen, head(features.clone()))
+                maps.append(torch.stack([_raw(name, divided, pixels, column) for column in wanted.T], 1))
+        return torch.cat(maps)
+
+    method.__name__ = method.__qualname__ = f"library_cam_{name}"
+    return method
+
+
+class _Map(nn.Module):
+    """The first half of a model, as the layer whose output the library looks at."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return split(self.model, images)[0].detach().requires_grad_()
+
+
+class _Divided(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.map, self.head = _Map(model), model.forward_head
+        self.channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.map(images) * 1  # a head may begin with a change in place
+        return self.head(features.movedim(1, 3) if self.channels_last else features)
+
+
+def _raw(name: str, model: Any, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The library's map of each image's target (n, h, w), before it is scaled and resized."""
+    import pytorch_grad_cam  # slow to import, and most methods do without
+    from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
+
+    cam = getattr(pytorch_grad_cam, name)(model, [model.map])
+    found = []
+    compute = cam.get_cam_image
+
+    def keep(*args: Any, **kwargs: Any) -> np.ndarray:
+        found.append(compute(*args, **kwargs))
+        return found[-1]
+
+    cam.get_cam_image = keep
+    with torch.enable_grad():
+        cam(pixels, [ClassifierOutputTarget(int(target)) for target in targets])
+    cam.activations_and_grads.release()
+    return torch.from_numpy(np.array(found[0])).float().clamp(min=0)
