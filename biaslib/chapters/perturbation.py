@@ -131,7 +131,7 @@ def exchanges(
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
-def exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Samples]:
+def _exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Samples]:
     """The evaluation's generated images as they are (`original`), with `other_object`, and with `other_cue`."""
     if setup.source != "generated":
         raise BiaslibError(f"parts of {setup.source} cannot be exchanged exactly: take a setup of a generated world.")
@@ -195,7 +195,7 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
 
 @stored("planted-exchanges")
 def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
-    model, samples = load(setup.recipe), exchanged(setup, evaluation)
+    model, samples = load(setup.recipe), _exchanged(setup, evaluation)
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])
     rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)

@@ -38,7 +38,7 @@ _MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentle
 _WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
 
 # the object's own name and its plural always count; these are ours, the common other words, kept short on purpose
-OTHER_WORDS = {
+_OTHER_WORDS = {
     "airplane": ("plane", "jet", "aircraft"), "bicycle": ("bike", "cycle"), "book": (), "boat": ("ship", "canoe"),
     "car": ("suv", "sedan"), "cell_phone": ("phone", "cellphone", "smartphone"), "couch": ("sofa",),
     "dining_table": ("table",), "dog": ("puppy",), "cat": ("kitten",), "donut": ("doughnut",),
@@ -114,7 +114,7 @@ def captioned_gender(captions: Iterable[str]) -> np.ndarray:
 
 
 def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
-    """Which objects a caption mentions, by whole words: name, plural, or another word of `OTHER_WORDS`.
+    """Which objects a caption mentions, by whole words: name, plural, or another word of `_OTHER_WORDS`.
 
     Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
 
@@ -239,7 +239,7 @@ def _named(words: set[str]) -> int:
 
 
 def _terms(name: str) -> set[str]:
-    singular = {name.replace("_", " "), *OTHER_WORDS.get(name, ())}
+    singular = {name.replace("_", " "), *_OTHER_WORDS.get(name, ())}
     return singular | {_plural(term) for term in singular}
 
 

@@ -15,9 +15,9 @@ from biaslib.chapters.perturbation import (
     RANDOM,
     Destruction,
     _Curves,
+    _exchanged,
     cue_logits,
     curves,
-    exchanged,
     exchanges,
 )
 from biaslib.chapters.planted_models import USE_CASES, EvaluationImages, PlantedSetup
@@ -73,7 +73,7 @@ def test_every_choice_changes_the_curves():
 def test_an_exchange_changes_one_part_and_nothing_else(use_case):
     setting, world = replace(TINY, use_case=use_case), USE_CASES[use_case].world
     for strength in (1.0, None):
-        images = exchanged(setting, replace(FEW, strength=strength))
+        images = _exchanged(setting, replace(FEW, strength=strength))
         labels = {name: samples.labels for name, samples in images.items()}
         np.testing.assert_array_equal(
             images["original"].images, replace(FEW, strength=strength).samples(setting).images
@@ -87,7 +87,7 @@ def test_an_exchange_changes_one_part_and_nothing_else(use_case):
 
 def test_falls_are_differences_of_the_true_classs_probability():
     (found,) = exchanges([TINY], FEW, SHORT)
-    model, images = recipes.load(TINY.recipe), exchanged(TINY, FEW)
+    model, images = recipes.load(TINY.recipe), _exchanged(TINY, FEW)
     rows, truth = np.arange(20), images["original"].labels["cat"].to_numpy(int)
     chance = {
         name: softmax(training.predict(model, samples.images), axis=1)[rows, truth] for name, samples in images.items()
@@ -127,7 +127,7 @@ def test_the_cues_regions_are_the_tiles_its_mask_touches():
 
 def test_photos_have_no_exact_exchange():
     with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
-        exchanged(replace(TINY, source="photos"), FEW)
+        _exchanged(replace(TINY, source="photos"), FEW)
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))
