@@ -16,6 +16,7 @@ from tqdm import tqdm
 from biaslib import store
 from biaslib.datasets.registry import Dataset, DatasetWarning
 from biaslib.errors import BiaslibError
+from biaslib.store import files as files_of_store
 from biaslib.store import fingerprint
 
 SPLITS = ("train", "val", "test")
@@ -144,6 +145,7 @@ def once(
     looks = [[(name, file, state.st_size, state.st_mtime_ns) for name, file, state in entry] for entry in states]
     code = [fingerprint.of_code(part) if callable(part) else part for part in (_write, decode, *options)]
     target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value([size, looks, code])}.npy"
+    files_of_store.tidy(target.parent)
     if not target.exists() or not _is_whole(target, *_state(target)):
         if target.exists():
             warnings.warn(
