@@ -12,6 +12,7 @@ def store_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin reads the groups
 def pytest_collection_modifyitems(items):
     """Of two processes, one builds the book and opens its pages; the other begins with the rest."""
     for item in items:
