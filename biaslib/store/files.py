@@ -54,9 +54,9 @@ def replacing(target: Path) -> Iterator[Path]:
 
 def tidy(folder: Path) -> None:
     """Removes what processes that no longer live were writing in a folder; what cannot be removed stays."""
-    for left in folder.glob(f"{_PARTIAL}*"):
-        with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(left / _ALIVE, timeout=0):
-            shutil.rmtree(left)
+    for mark in folder.glob(f"{_PARTIAL}*/{_ALIVE}"):  # a folder without it is somebody else's
+        with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(mark, timeout=0):
+            shutil.rmtree(mark.parent)
 
 
 @contextlib.contextmanager

@@ -487,7 +487,7 @@ def test_the_first_editions_name_of_permutations_is_still_taken(told):
         ({}, "either a model or its predictions"),
         ({"model": honest(), "predictions": "said"}, "either a model or its predictions"),
         ({"model": honest()}, "A model needs images"),
-        ({"predictions": "said", "permutations": 0}, "permutations must be at least 1"),
+        ({"predictions": "said", "permutations": 0}, "permutations must be from 1 to 1,000,000"),
         ({"model": honest(), "data": ".", "group_outputs": [0, 1]}, "1 groups but 2 outputs"),
     ],
 )

@@ -110,7 +110,7 @@ def test_within_one_bias_the_bird_score_orders_no_models():
     assert max(taus.values()) < 0.5
 
 
-def test_no_sentence_quotes_ten_numbers():
+def test_no_sentence_quotes_six_numbers():
     pages = [*find().notebooks.glob("*.md"), *(find().root / "book").glob("*.md")]
     sentences = [
         part
@@ -119,8 +119,8 @@ def test_no_sentence_quotes_ten_numbers():
         if not line.startswith("|")
         for part in re.split(r"(?<=[.!?])\s", line)
     ]
-    assert max(sentence.count("{glue:") for sentence in sentences) > 5
-    assert [sentence[:80] for sentence in sentences if sentence.count("{glue:") >= 10] == []
+    assert max(sentence.count("{glue:") for sentence in sentences) > 2
+    assert [sentence[:80] for sentence in sentences if sentence.count("{glue:") >= 6] == []
 
 
 def shown(output):
