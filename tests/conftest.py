@@ -5,6 +5,8 @@ import pytest
 
 from biaslib.store import parallel
 
+OF_THE_SMOKE_BOOK = {f"tests/book/test_{name}.py" for name in ("facts", "notebooks", "pages")}
+
 
 @pytest.fixture(autouse=True)
 def store_of_its_own(tmp_path, monkeypatch):
@@ -12,12 +14,17 @@ def store_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before the plugin reads the groups
-def pytest_collection_modifyitems(items):
-    """Of two processes, one builds the book and opens its pages; the other begins with the rest."""
-    for item in items:
-        if "smoke_book" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("book"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Of two processes, one builds the book and opens its pages; the other begins with the rest, file by file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneBook(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return "the smoke book" if file in OF_THE_SMOKE_BOOK else file
+
+    return OneBook(config, log)
 
 
 @pytest.fixture
