@@ -84,7 +84,7 @@ FULL = """
 import resource, sys
 import numpy as np, pandas as pd, torch
 from biaslib import store
-from biaslib.training import checkpoints
+from biaslib.training import loop
 kinds = {
     "array": np.zeros(10**5), "arrays": {"a": np.zeros(10**5)}, "table": pd.DataFrame({"x": np.random.rand(10**5)}),
     "tensors": {"a": torch.zeros(10**5)}, "values": list(range(10**5)),
@@ -96,7 +96,7 @@ for name, value in kinds.items():
     except store.results.BiaslibError as error:
         print(name, error)
 try:
-    checkpoints.save_checkpoint({"a": torch.zeros(10**5)}, store.root() / "checkpoints" / "one.pt")
+    loop.save_checkpoint({"a": torch.zeros(10**5)}, store.root() / "checkpoints" / "one.pt")
 except store.results.BiaslibError as error:
     print("checkpoint", error)
 print(sorted(str(path) for path in store.root().rglob("*") if path.is_file()))
