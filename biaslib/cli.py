@@ -47,10 +47,7 @@ def _option(text: str, *names: str, default: str | bool = False, least: int | No
 
 _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
 _Scheduler = Annotated[
-    str | None,
-    _option(
-        "Address of a Dask scheduler that independent trainings are sent to. Whoever reaches it can run code here."
-    ),
+    str | None, _option("Address of a Dask scheduler for independent trainings. Whoever reaches it can run code here.")
 ]
 _Colour = tuple[float, float, float]
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
