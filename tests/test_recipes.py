@@ -144,7 +144,7 @@ def keys():
                             training=TrainingConfig())
     made["resampled"] = Recipe(data=Drawn(world="scenes", strength=0.5, images=80), targets="maker",
                                training=TrainingConfig(), rows=Resampled(attributes=("mug",), group="maker"))
-    return {name: fingerprint.of_value(recipe) for name, recipe in made.items()} | {"measured": measuring.run._hash()}
+    return {name: fingerprint.of_value(recipe) for name, recipe in made.items()} | {"measured": measuring._run._hash()}
 
 before, changed = keys(), {}
 for edit in sys.argv[2:]:
