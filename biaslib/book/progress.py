@@ -17,10 +17,10 @@ _LOOK = 0.5  # seconds between two looks at what the pages compute
 
 
 def _expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float]:
-    """How long each page took when it was measured alone, with its defaults and an empty store; the longest first."""
+    """About how long each page takes by itself, with its defaults and an empty store; the longest first."""
     file = project.notebooks / "seconds.yml"
-    measured = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return dict(sorted(((name, float(measured.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
+    known = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return dict(sorted(((name, float(known.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
 
 
 class Progress:
