@@ -115,7 +115,7 @@ def short_metric(name: str) -> str:
     return name
 
 
-def dial(show: Callable[..., Any], **stops: Sequence[Any]) -> Any:
+def live_dial(show: Callable[..., Any], **stops: Sequence[Any]) -> Any:
     """A slider for each parameter of `show`, which gives a figure, and what it gives under them.
 
     `stops` of each slider are more than one; it begins on the first. An `ipywidgets.interactive`, to be the last thing

@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import functools
 import json
+import math
 import os
 import re
 import shutil
@@ -54,7 +55,7 @@ class Entry:
     kind: str  # the folder of the store
     key: str  # hash of configuration and code
     created: str  # in UTC
-    seconds: float  # of computing it, with what it needed first and without waiting for a worker or a lock
+    seconds: float  # of computing it and what it needed first, without waiting for others; NaN where nobody counted
     bytes: int
     config: str  # the beginning of what it depends on, in words
     path: Path
@@ -144,7 +145,7 @@ def entries() -> list[Entry]:
     for path in _sealed_files():
         state = path.stat()
         created = datetime.datetime.fromtimestamp(state.st_mtime, datetime.UTC).isoformat(timespec="seconds")
-        found.append(Entry(path.parent.name, path.name, created, 0.0, state.st_size, "", path))
+        found.append(Entry(path.parent.name, path.name, created, math.nan, state.st_size, "", path))
     return sorted(found, key=lambda entry: entry.created)
 
 

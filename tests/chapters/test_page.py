@@ -98,7 +98,7 @@ from biaslib.chapters import page
 def show(strength, size):
     print("computed at", strength, size)
 
-dial = page.dial(show, strength=[0.0, 0.5, 1.0], size=[32])
+dial = page.live_dial(show, strength=[0.0, 0.5, 1.0], size=[32])
 dial
 """
 
@@ -141,4 +141,4 @@ def test_a_slider_that_is_moved_in_the_browser_computes_anew(kernel):
 
 def test_on_a_page_there_is_no_dial_that_nobody_answers(monkeypatch):
     monkeypatch.setenv("BIASLIB_PAGE", "1")
-    assert page.dial(print, strength=[0, 1]) is None
+    assert page.live_dial(print, strength=[0, 1]) is None
