@@ -129,4 +129,4 @@ def live_dial(show: Callable[..., Any], **stops: Sequence[Any]) -> Any:
         name: ipywidgets.SelectionSlider(options=list(values), description=name, continuous_update=False)
         for name, values in stops.items()
     }
-    return ipywidgets.interactive(show, **sliders)
+    return ipywidgets.interactive(show, {"auto_display": True}, **sliders)

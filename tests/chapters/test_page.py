@@ -93,10 +93,11 @@ def test_metrics_have_short_names():
 
 
 CELL = """
+from IPython.display import HTML
 from biaslib.chapters import page
 
 def show(strength, size):
-    print("computed at", strength, size)
+    return HTML(f"computed at {strength} {size}")
 
 dial = page.live_dial(show, strength=[0.0, 0.5, 1.0], size=[32])
 dial
