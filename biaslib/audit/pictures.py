@@ -140,13 +140,7 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
 
 def check_pictures(folder: Path, files: Sequence[str]) -> str:
     """What a reader should know of how the pictures are read; "" where there is nothing."""
-    root = folder.resolve()
-    outside = [name for name in files if not (folder / name).resolve().is_relative_to(root)]
-    if outside:
-        raise BiaslibError(
-            f"{len(outside):,} of the images are links to files outside {folder} ({listed(outside)}): copy these files "
-            "into it, or drop those rows."
-        )
+    _refuse_links_out(folder, [folder / name for name in files], "images")
     depths = {name: _depth(folder / name) for name in files}
     unknown = [name for name, bits in depths.items() if bits == 32]
     if unknown:
@@ -164,6 +158,16 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
         f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "
         "65,535, and not by the values in them."
     )
+
+
+def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:
+    root = folder.resolve()
+    outside = [path.relative_to(folder).as_posix() for path in paths if not path.resolve().is_relative_to(root)]
+    if outside:
+        raise BiaslibError(
+            f"{len(outside):,} of the {what} are links to files outside {folder} ({listed(outside)}): copy these files "
+            "into it, or drop those rows."
+        )
 
 
 def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, list[Path | None]]:
@@ -186,6 +190,7 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
         )
     wrong, turned = [], []
     for masks in regions.values():
+        _refuse_links_out(folder, [path for path in masks if path is not None], "masks")
         for name, path in zip(files, masks, strict=True):
             image = None if path is None else _frame(images / name)
             # an image that cannot be read is listed later

@@ -84,7 +84,7 @@ def run(
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(_environment(threads, scheduler, bars)),
+            kernel_manager_class=_kernel(_environment(threads, scheduler, bars), partial.with_name("kernel.json")),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -155,7 +155,7 @@ def _environment(threads: int | None, scheduler: str | None, bars: Path | None) 
     environment = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1"}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
-            environment[name] = str(Path(os.environ[name]).resolve())
+            environment[name] = str(Path(os.environ[name]).expanduser().resolve())
     if threads:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = str(threads)
@@ -168,14 +168,17 @@ def _environment(threads: int | None, scheduler: str | None, bars: Path | None) 
     return environment
 
 
-def _kernel(environment: dict[str, str]) -> type:
-    """A kernel of this very interpreter, whatever kernels the user has registered under the name python3."""
+def _kernel(environment: dict[str, str], connection: Path) -> type:
+    """A kernel of this very interpreter, whatever kernels the user has registered under the name python3.
+
+    Its connection file lies where a killed run leaves nothing behind.
+    """
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
     spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
-    return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec})
+    return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec, "connection_file": str(connection)})
 
 
 def _explained(notebook: str, error: Any) -> Exception:

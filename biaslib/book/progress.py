@@ -1,7 +1,7 @@
 """Says how far a build is: which pages are done, what the others compute, and how long the rest may take."""
 
+import contextlib
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from tqdm import tqdm
 
+from biaslib import store
 from biaslib.book import recorded
 from biaslib.book.project import Project
 
@@ -36,7 +37,9 @@ class Progress:
         self._started, self._done = time.monotonic(), 0.0
         self._running: dict[str, str] = {}  # page -> what it computes
         self._pages_done = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="biaslib-bars-")
+        project.executed.mkdir(parents=True, exist_ok=True)
+        self._scratch = contextlib.ExitStack()
+        self._folder = self._scratch.enter_context(store.scratch(project.executed))
         self._bar = tqdm(
             total=sum(self._expected.values()),
             bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
@@ -53,11 +56,11 @@ class Progress:
         self._ended.set()
         self._watch.join()
         self._bar.close()
-        self._folder.cleanup()
+        self._scratch.close()
 
     def bars(self, page: str) -> Path:
         """The file into which the page writes the bars of its longer computations."""
-        return Path(self._folder.name) / page
+        return self._folder / page
 
     def begin(self, page: str) -> None:
         """Says that a page is running."""

@@ -8,7 +8,6 @@ import shutil
 import stat
 import sys
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import IO
 
 import pandas as pd
 
+from biaslib import store
 from biaslib.datasets import registry
 from biaslib.datasets.registry import Archive, Dataset, File
 from biaslib.errors import BiaslibError
@@ -53,9 +53,9 @@ def fetch(name: str) -> Path:
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+        with store.scratch(folder) as scratch:
             for archive in dataset.archives:
-                _fetch_archive(dataset, archive, folder, Path(scratch))
+                _fetch_archive(dataset, archive, folder, scratch)
     except OSError as error:
         raise BiaslibError(
             f"cannot write {folder}: {error}; free the space or point BIASLIB_DATA elsewhere."
@@ -154,6 +154,11 @@ def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
     import requests
 
     file, bar = archive.url.rsplit("/", 1)[-1], sys.stderr.isatty()
+    if archive.hash is None:
+        print(
+            f"{archive.url}: its source publishes no checksum; only https vouches for it",
+            file=sys.stderr,
+        )
     try:
         return Path(pooch.retrieve(archive.url, known_hash=archive.hash, fname=file, path=scratch, progressbar=bar))
     except ValueError as error:  # pooch's word for a wrong checksum

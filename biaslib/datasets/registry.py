@@ -76,7 +76,7 @@ class Dataset:
 
 def root(chosen: str | os.PathLike[str] | None = None) -> Path:
     """The folder that holds all datasets: `chosen`, else $BIASLIB_DATA, else data/raw of the checkout."""
-    return Path(chosen or os.environ.get("BIASLIB_DATA") or CHECKOUT / "data" / "raw")
+    return Path(chosen or os.environ.get("BIASLIB_DATA") or CHECKOUT / "data" / "raw").expanduser()
 
 
 def read() -> dict[str, Dataset]:

@@ -1,6 +1,6 @@
 """Results by content: computed once, kept with a checksum, computed again where they are damaged."""
 
-from biaslib.store.files import SEAL, is_whole, replacing, sealed
+from biaslib.store.files import SEAL, is_whole, replacing, scratch, sealed
 from biaslib.store.functions import Stored, stored
 from biaslib.store.results import (
     DamagedEntryWarning,
@@ -25,6 +25,7 @@ __all__ = [
     "remove",
     "replacing",
     "root",
+    "scratch",
     "sealed",
     "stored",
     "timed",

@@ -30,25 +30,33 @@ def replacing(target: Path) -> Iterator[Path]:
     Raises:
         BiaslibError: where the folder cannot be written, or the disk is full.
     """
+    with contextlib.ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = stack.enter_context(scratch(target.parent)) / target.name
+        except OSError as error:
+            raise _cannot_write(target, error) from error
+        try:
+            yield partial
+            for written in (*(partial.iterdir() if partial.is_dir() else ()), partial):
+                _flush(written)
+            os.replace(partial, target)
+            _flush(target.parent)
+        except OSError as error:
+            if error.errno is not None and error.errno not in _FULL:
+                raise
+            raise _cannot_write(target, error) from error
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A temporary folder in a folder, removed at the end; those that killed processes left are removed first."""
+    tidy(folder)
+    inner, alive = _partial(folder)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        tidy(target.parent)
-        folder, alive = _partial(target.parent)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    partial = folder / target.name
-    try:
-        yield partial
-        for written in (*(partial.iterdir() if partial.is_dir() else ()), partial):
-            _flush(written)
-        os.replace(partial, target)
-        _flush(target.parent)
-    except OSError as error:
-        if error.errno is not None and error.errno not in _FULL:
-            raise
-        raise _cannot_write(target, error) from error
+        yield inner
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(inner, ignore_errors=True)
         alive.release()
 
 

@@ -64,7 +64,7 @@ class Entry:
 def root() -> Path:
     """The store's folder: $BIASLIB_STORE, else data/store in the checkout, else below the user's cache folder."""
     if chosen := os.environ.get("BIASLIB_STORE"):
-        return Path(chosen)
+        return Path(chosen).expanduser()
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").exists():
         return checkout / "data" / "store"

@@ -413,6 +413,14 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(small_set, refusal, tmp_
     assert "outside" in said
 
 
+def test_a_mask_that_is_a_link_out_of_the_masks_is_refused(small_set, tmp_path, refusal):
+    mask = small_set / "masks" / "spot" / "003.png"
+    mask.rename(tmp_path / "mask.png")
+    mask.symlink_to(tmp_path / "mask.png")
+    said = refusal(small_set, model=MODEL, size=32, masks=small_set / "masks")
+    assert said.startswith("1 of the masks are links to files outside")
+
+
 def test_links_that_stay_inside_and_a_folder_that_is_a_link_are_read(small_set, tmp_path):
     images = small_set / "images"
     (images / "003.png").rename(images / "other.png")

@@ -231,6 +231,8 @@ def test_official_registry_is_complete(raw):
         for file in entry.files:
             assert not file.path.startswith("/")
             assert file.hash is None or file.hash.split(":")[0] in ("sha256", "md5")
+        for archive in entry.archives:
+            assert archive.url.startswith("https://")
 
 
 def test_damaged_registry_is_said(registry_of):

@@ -22,6 +22,7 @@ from biaslib.datasets import download
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 from biaslib.store import files, parallel
+from tests.book.conftest import write_notebook
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +58,24 @@ def test_what_a_living_process_is_writing_stays(tmp_path):
         files.tidy(tmp_path)
         assert first.read_text() == "one"
     assert (tmp_path / "one").read_text() == "one"
+
+
+def test_a_killed_run_leaves_no_connection_file_of_its_kernel(tmp_path):
+    project = Project(tmp_path / "project")
+    for place in (project.notebooks, project.book, project.executed):
+        place.mkdir(parents=True)
+    write_notebook(project, "page", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)", parameters="n = 1")
+    runtime = tmp_path / "runtime"
+    program = "import sys; from pathlib import Path; from biaslib.book import execution, project\n"
+    program += "place = project.Project(Path(sys.argv[1]))\n"
+    program += "execution.run(place, 'page', place.page('page'))"
+    environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(runtime)}
+    done = subprocess.run([sys.executable, "-c", program, str(project.root)], cwd=ROOT, env=environment)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(project.executed.glob(".partial-*/kernel.json"))) == 1
+    files.tidy(project.executed)
+    assert list(project.executed.iterdir()) == []
+    assert list(runtime.glob("kernel*")) == []
 
 
 def test_a_process_that_starts_tidies_the_whole_store(monkeypatch, tmp_path):
