@@ -209,10 +209,18 @@ def _relink(notebook: nbformat.NotebookNode, project: Project) -> None:
             cell.source = re.sub(r"\]\((?:\.\./book/)?(?P<name>[\w-]+)\.md(?=[)#])", moved, cell.source)
 
 
+def _code(text: str) -> str:
+    """As code in Markdown, whatever backticks are in it: a value must not become a part of the page."""
+    marks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{marks} {text} {marks}" if "`" in text else f"{marks}{text}{marks}"
+
+
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Puts a note below the title of a page whose parameters are not the book's."""
     changed = about["changed"].items()
-    changes = ", ".join(f"`{name} = {value!r}` (default `{defaults[name]!r}`)" for name, value in changed)
+    changes = ", ".join(
+        f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed
+    )
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
     note = (
         f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"

@@ -1,8 +1,10 @@
 """What a hostile test of the first edition found, one case each; every one failed there."""
 
 import contextlib
+import html
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,16 +13,19 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from markdown_it import MarkdownIt
 from PIL import Image
 
-from biaslib import store
+from biaslib import figures, store
 from biaslib.audit.pictures import Preprocessing
-from biaslib.book import parameters, recorded
+from biaslib.book import execution, parameters, recorded
 from biaslib.book.project import Project
 from biaslib.datasets import download
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
+from biaslib.figures import theme
 from biaslib.store import files, parallel
 from tests.book.conftest import write_notebook
 
@@ -102,7 +107,7 @@ def test_a_store_that_cannot_be_written_serves_what_it_has(monkeypatch):
 FULL = """
 import resource, sys
 import numpy as np, pandas as pd, torch
-from biaslib import store
+from biaslib import figures, store
 from biaslib.training import loop
 kinds = {
     "array": np.zeros(10**5), "arrays": {"a": np.zeros(10**5)}, "table": pd.DataFrame({"x": np.random.rand(10**5)}),
@@ -241,3 +246,27 @@ def test_a_picture_that_would_fill_the_memory_is_one_that_cannot_be_read(tmp_pat
     if min(size) > 1:
         with pytest.raises(UNREADABLE, match="more than 50 million"):
             open_picture(tmp_path / "large.png")
+
+
+HOSTILE = "</script><script>window.PWN=1</script><img src=x onerror=alert(1)>`\"'$\\frac{"
+
+
+def test_the_pieces_of_a_page_show_hostile_labels_as_text():
+    figure, axes = theme.new()
+    axes.set_title(HOSTILE)
+    axes.text(0.5, 0.5, HOSTILE)
+    table = pd.DataFrame({HOSTILE: [HOSTILE, "b"], "n": [1.0, 2.0]})
+    pictures = np.zeros((2, 1, 8, 8, 3), np.uint8)
+    for piece in (
+        figures.show(figure, alt=HOSTILE, caption="c"),
+        figures.table(table, caption="c", name="t"),
+        figures.dial(pictures, settings=[HOSTILE, "b"], setting_name=HOSTILE, alt=HOSTILE, titles=[HOSTILE]),
+    ):
+        assert "<script>window" not in piece.html
+        assert "<img src=x" not in piece.html
+
+
+@pytest.mark.parametrize("value", ["a` <script>window.PWN=1</script> `", "```{raw} html <b>", "``"])
+def test_a_hostile_parameter_is_code_in_the_note_of_its_page(value):
+    shown = MarkdownIt().render(execution._code(f"world = {value!r}"))
+    assert html.unescape(re.fullmatch(r"<p><code>(.*)</code></p>\n", shown)[1]).strip() == f"world = {value!r}"
