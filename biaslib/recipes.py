@@ -186,11 +186,12 @@ def train(recipe: Recipe) -> _State:
         validation=None if recipe.validation is None else _examples(recipe, recipe.validation.samples()),
     )
     own = {f"{CRITERION}{name}": tensor for name, tensor in criterion.state_dict().items()}
-    return dict(model.state_dict()) | own
+    # a worker sends them, and a card's tensors cannot be sent
+    return {name: tensor.cpu() for name, tensor in (model.state_dict() | own).items()}
 
 
 def load(recipe: Recipe) -> nn.Module:
-    """The model of one recipe, in evaluation mode; trained here where the store lacks it.
+    """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it.
 
     Raises:
         BiaslibError: where files of its data are missing; as `models.build` and `training.fit` do.
@@ -212,7 +213,7 @@ def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
 def _model(recipe: Recipe, state: _State) -> nn.Module:
     model = models.build(recipe.training.architecture, recipe.training.outputs, hidden=recipe.training.hidden)
     model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRITERION)})
-    return model.eval()
+    return models.placed(model)
 
 
 def _examples(recipe: Recipe, samples: Samples) -> tuple[Samples, Any]:

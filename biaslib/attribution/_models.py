@@ -58,6 +58,11 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int 
     return chosen.long()
 
 
+def place_of(model: nn.Module) -> torch.device:
+    """Where the model computes; a model without weights on the CPU."""
+    return next(model.parameters(), torch.zeros(())).device
+
+
 def batches(
     model: nn.Module, images: Any, targets: torch.Tensor, batch: int, dtype: torch.dtype | None = None
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -110,6 +115,7 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     forward pass, and the copy is used only if it gives images as the model takes them the logits of the model, which is
     in evaluation mode.
     """
+    pixels = pixels.to(next(model.parameters(), pixels).device)
     with torch.no_grad():
         expected = logits_of(model, pixels)
         try:

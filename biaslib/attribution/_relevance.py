@@ -26,8 +26,8 @@ _STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
 
 
 def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> nn.Module:
-    """A copy in float64 that relevance can be handed back through by the rule."""
-    copied = copy.deepcopy(model).double()
+    """A copy, in the precision of the pixels, that relevance can be handed back through by the rule."""
+    copied = copy.deepcopy(model).to(pixels.dtype)
     if rule == "epsilon":
         _check_layers(copied)
         if fold_batchnorm(copied, pixels) is copied:

@@ -15,6 +15,7 @@ from biaslib.attribution._models import (
     checked_targets,
     fold_batchnorm,
     logits_of,
+    place_of,
     split,
     unchanged,
 )
@@ -129,49 +130,44 @@ def score_cam(
     One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
     folded away; channels that are 0 everywhere share one pass.
 
-    Everything is as for `grad_cam`, but that `batch` is how many masked images go through the model at once. None: on a
-    CPU as many as have 200,000 pixels together, whose maps stay in its cache; elsewhere 64.
+    Everything is as for `grad_cam`, but that `batch` is how many masked images, of any of the images, go through the
+    model at once. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its cache; elsewhere 256.
     """
     chosen = checked_targets(images, targets, batch)
     if batch is None:
-        on_cpu = next(model.parameters(), torch.zeros(())).device.type == "cpu"
-        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if on_cpu else 64
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if place_of(model).type == "cpu" else 256
     fast: nn.Module | None = None
     maps = []
     with unchanged(model), torch.no_grad():
-        for pixels, indices in batches(model, images, chosen, batch):
+        for pixels, wanted in batches(model, images, chosen, batch):
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:
                 check_outputs(chosen, head(features[:1].clone()))
                 fast = fold_batchnorm(model, pixels[:2])
-            for image, channels, wanted in zip(pixels, features, indices, strict=True):
-                scores = _masked_scores(fast, image, channels, batch)
-                weights = scores[:, wanted].softmax(0)  # (C, T)
-                maps.append(torch.einsum("ct,chw->thw", weights, channels).relu().float().cpu())
-    return torch.stack(maps)
+            scores = _masked_scores(fast, pixels, features, batch)
+            weights = scores.gather(2, wanted[:, None].expand(-1, scores.shape[1], -1)).softmax(1)  # (n, C, T)
+            maps.append(torch.einsum("nct,nchw->nthw", weights, features).relu().float().cpu())
+    return torch.cat(maps)
 
 
-def _masked_scores(model: nn.Module, image: torch.Tensor, channels: torch.Tensor, batch: int) -> torch.Tensor:
-    """The logits of the image under the mask of every channel, (C, outputs)."""
-    alive = channels.flatten(1).any(1).nonzero()[:, 0]
-    scores = [logits_of(model, _masked(image, channels[some])) for some in alive.split(batch)]
-    if len(alive) == len(channels):
-        return torch.cat(scores)
-    empty = logits_of(model, torch.zeros_like(image)[None])
-    every = empty.repeat(len(channels), 1)
-    every[alive] = torch.cat([*scores, empty[:0]])
-    return every
+def _masked_scores(model: nn.Module, pixels: torch.Tensor, features: torch.Tensor, batch: int) -> torch.Tensor:
+    """The logits of every image under the mask of each of its channels, (n, C, outputs)."""
+    empty = logits_of(model, torch.zeros_like(pixels[:1]))
+    scores = empty.repeat(*features.shape[:2], 1)
+    for images, channels in (some.unbind(1) for some in features.any((2, 3)).nonzero().split(batch)):
+        scores[images, channels] = logits_of(model, _masked(pixels[images], features[images, channels]))
+    return scores
 
 
-def _masked(image: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
-    """The image (3, H, W) under the masks of some channels (k, h, w): (k, 3, H, W)."""
-    size = (image.shape[1], image.shape[2])
+def _masked(images: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
+    """Images (k, 3, H, W), each under the mask of a channel (k, h, w)."""
+    size = (images.shape[2], images.shape[3])
     # in this shape the enlarged channels are the grad-cam library's to the last bit, and where a channel hardly differs
     # from place to place the last bits are all there is
     masks = functional.interpolate(channels[None], size=size, mode="bilinear", align_corners=True)[0, :, None]
     least, most = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
-    return image * ((masks - least) / (most - least + 1e-8))
+    return images * ((masks - least) / (most - least + 1e-8))
 
 
 def library_cam(name: str) -> Callable[..., torch.Tensor]:

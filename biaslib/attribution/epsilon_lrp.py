@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import batches, check_outputs, checked_targets, logits_of, unchanged
+from biaslib.attribution._models import batches, check_outputs, checked_targets, logits_of, place_of, unchanged
 from biaslib.errors import BiaslibError
 
 
@@ -20,7 +20,7 @@ def epsilon_lrp(
     rule: Literal["epsilon", "toolbox"] = "epsilon",
     signed: bool = False,
     scaled: bool = False,
-    batch: int = 8,
+    batch: int | None = None,
 ) -> torch.Tensor:
     r"""Every pixel's part in a logit, handed back layer by layer (Bach et al. 2015, eq. 58).
 
@@ -40,9 +40,9 @@ def epsilon_lrp(
     gradient times input whatever eps is.
 
     eps is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer.
-    Everything is computed in float64. A `BiaslibError` is raised for images or targets of a wrong shape, a target the
-    model does not have, an eps that is not positive, an unknown rule, a layer or a step between layers that "epsilon"
-    has no rule for, or relevance too small for float32.
+    Everything is computed in float64; on Apple's devices, which lack it, in float32. A `BiaslibError` is raised for
+    images or targets of a wrong shape, a target the model does not have, an eps that is not positive, an unknown rule,
+    a layer or a step between layers that "epsilon" has no rule for, or relevance too small for float32.
 
     Args:
         model: any module of layers that the rule knows; it comes back as it was, because a copy is worked on.
@@ -52,7 +52,7 @@ def epsilon_lrp(
         rule: "epsilon" or "toolbox".
         signed: give the relevance R itself, of every colour and with its sign.
         scaled: divide every map by its largest absolute value, for relevance that leaves float32's range.
-        batch: how many images go through the model at once; bounds the memory.
+        batch: how many images go through the model at once; bounds the memory. None: 8 on a CPU, elsewhere 64.
 
     Returns:
         (N, T, H, W) float32 on the CPU, >= 0, squared relevance summed over colours; signed (N, T, 3, H, W).
@@ -65,10 +65,12 @@ def epsilon_lrp(
     from biaslib.attribution import _relevance
 
     chosen = checked_targets(images, targets, batch)
+    batch = batch or (8 if place_of(model).type == "cpu" else 64)
     maps = []
     with unchanged(model):
         prepared: nn.Module | None = None
-        for pixels, wanted in batches(model, images, chosen, batch, torch.float64):
+        precision = torch.float32 if place_of(model).type == "mps" else torch.float64
+        for pixels, wanted in batches(model, images, chosen, batch, precision):
             if prepared is None:
                 prepared = _relevance.prepared(model, pixels[:1], rule, eps)
                 with torch.no_grad():

@@ -15,7 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from biaslib import store
+from biaslib import models, store
 from biaslib.book import project
 from biaslib.errors import BiaslibError
 from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
@@ -205,8 +205,8 @@ def _train(setup: GeneratorSetup) -> _State:
     print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
     encoder = train_encoder(grown.generator, setup.encoder, checkpoint=folder / "encoder.pt")
     return {
-        **{f"generator.{name}": tensor for name, tensor in grown.generator.state_dict().items()},
-        **{f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()},
+        **{f"generator.{name}": tensor.cpu() for name, tensor in grown.generator.state_dict().items()},
+        **{f"encoder.{name}": tensor.cpu() for name, tensor in encoder.state_dict().items()},
         "frames": torch.from_numpy(grown.frames),
         "log": torch.tensor([[row[name] for name in _LOG] for row in grown.log], dtype=torch.float64),
         "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
@@ -219,7 +219,7 @@ def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         network.load_state_dict(own)
-        network.to(memory_format=torch.channels_last).eval()  # convolutions read this memory order faster
+        models.placed(network).to(memory_format=torch.channels_last)  # convolutions read this memory order faster
     log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
     frames = state["frames"].to(torch.uint8).numpy()
     return FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())

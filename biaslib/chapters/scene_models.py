@@ -197,9 +197,9 @@ def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> floa
 
 @torch.inference_mode()
 def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray:
-    starts = range(0, len(images), batch)
-    maps = [model.forward_features(models.to_tensor(images[i : i + batch], model=model)) for i in starts]
-    return torch.cat([each.mean((2, 3)) for each in maps]).numpy()
+    starts, place = range(0, len(images), batch), next(model.parameters()).device
+    maps = [model.forward_features(models.to_tensor(images[i : i + batch], place, model=model)) for i in starts]
+    return torch.cat([each.mean((2, 3)) for each in maps]).cpu().numpy()
 
 
 def _outcome(setup: SceneSetup, arrays: _Arrays) -> Outcome:

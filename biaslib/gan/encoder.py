@@ -62,7 +62,7 @@ def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Pa
 
     The generator, in evaluation mode, normalises its codes, so their lengths cannot be seen in an image. `checkpoint`
     is a file that the training is kept in, from which a killed one goes on and ends with the same weights; the caller
-    removes it, and None keeps nothing. The encoder comes back on the CPU, in evaluation mode.
+    removes it, and None keeps nothing. The encoder comes back in evaluation mode, on the device that it was trained on.
     """
     steps = max(1, config.images // config.batch)
     every = math.ceil(steps / _CHECKPOINTS)
@@ -78,7 +78,7 @@ def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Pa
             run.train_step(generator, config.batch)
             if checkpoint is not None and (run.step % every == 0 or run.step == steps):
                 run.save(checkpoint)
-    return run.encoder.cpu().eval()
+    return run.encoder.eval()
 
 
 @dataclass
@@ -125,19 +125,18 @@ class _Run:
 @torch.inference_mode()
 def encoded(encoder: Encoder, pixels: np.ndarray) -> np.ndarray:
     """Codes (N, latent) float32 of uint8 images (N, size, size, 3)."""
+    place = next(encoder.parameters()).device
     # more images at once than 64 leave a CPU's cache
-    parts = [
-        encoder(torch.from_numpy(np.ascontiguousarray(pixels[start : start + 64])).movedim(3, 1).float() / 127.5 - 1)
-        for start in range(0, len(pixels), 64)
-    ]
-    return torch.cat(parts).numpy()
+    parts = (torch.from_numpy(np.ascontiguousarray(pixels[i : i + 64])) for i in range(0, len(pixels), 64))
+    return torch.cat([encoder(part.to(place).movedim(3, 1).float() / 127.5 - 1) for part in parts]).cpu().numpy()
 
 
 @torch.inference_mode()
 def latent_correlation(encoder: Encoder, generator: Generator) -> np.ndarray:
     """(latent,) correlations, over 1,000 new images, of each number of the code with what the encoder makes of it."""
     codes = torch.randn(1000, generator.latent, generator=torch.Generator().manual_seed(0))
-    found = torch.cat([encoder(generator(part)) for part in codes.split(256)])
+    place = next(generator.parameters()).device
+    found = torch.cat([encoder(generator(part.to(place))) for part in codes.split(256)]).cpu()
     wanted = pixel_norm(codes)
     found, wanted = (part - part.mean(0) for part in (found, wanted))
     return ((found * wanted).sum(0) / (found.norm(dim=0) * wanted.norm(dim=0))).numpy()

@@ -88,7 +88,7 @@ class GanConfig:
 
 @dataclass
 class _Grown:
-    """A trained generator, on the CPU, in evaluation mode."""
+    """A trained generator, in evaluation mode, on the device that it was trained on."""
 
     generator: Generator  #: with averaged weights
     critic: Critic  #: as it ended
@@ -117,7 +117,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
             run.save(path)
     if checkpoint is None:
         path.unlink(missing_ok=True)
-    return _Grown(run.averaged.cpu().eval(), run.critic.cpu().eval(), np.stack(run.frames), run.log)
+    return _Grown(run.averaged.eval(), run.critic.eval(), np.stack(run.frames), run.log)
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

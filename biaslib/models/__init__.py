@@ -1,5 +1,40 @@
-"""Image classifiers by name, split where attribution needs it: a feature map, then a head."""
+"""Image classifiers by name, split where attribution needs it: a feature map, then a head; and where they compute."""
 
-from biaslib.models.building import build, cached_batch, device, first_layers, normalisation, pinned, to_tensor
+import os
+from typing import TypeVar
 
-__all__ = ["build", "cached_batch", "device", "first_layers", "normalisation", "pinned", "to_tensor"]
+import torch
+from torch import nn
+
+from biaslib.errors import BiaslibError
+from biaslib.models.building import build, cached_batch, first_layers, normalisation, pinned, to_tensor
+
+__all__ = ["build", "cached_batch", "device", "first_layers", "normalisation", "pinned", "placed", "to_tensor"]
+
+_Network = TypeVar("_Network", bound=nn.Module)
+
+
+def device() -> torch.device:
+    """Where networks compute: $BIASLIB_DEVICE (cpu, cuda, cuda:1, mps), else the fastest: CUDA, Apple's, the CPU.
+
+    Raises:
+        BiaslibError: where this machine, or this torch, has no such device.
+    """
+    chosen = os.environ.get("BIASLIB_DEVICE")
+    if not chosen:
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:  # an unknown name; a device that is not there or not built in
+        raise BiaslibError(
+            f"BIASLIB_DEVICE is {chosen!r}, which torch cannot use here: choose cpu, cuda, cuda:1 or mps, or leave it "
+            "out."
+        ) from error
+    return torch.device(chosen)
+
+
+def placed(network: _Network) -> _Network:
+    """The network, in evaluation mode, where networks compute."""
+    return network.to(device()).eval()

@@ -66,13 +66,6 @@ def pinned(architecture: str, weights: str | None) -> str:
     return f"{architecture}.{default.tag}" if default is not None and default.tag else architecture
 
 
-def device() -> torch.device:
-    """The fastest device here: CUDA, then Apple's, then the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
 def cached_batch(height: int, width: int) -> int:
     """How many images of a size go through a small network at once while its maps stay in a CPU's cache, at least 1."""
     return max(1, 200_000 // (height * width))

@@ -80,7 +80,7 @@ def fit(
     objective: Objective | None = None,
     validation: tuple[Samples, Targets] | None = None,
 ) -> nn.Module:
-    """Trains a classifier on N images and returns it on the CPU, in evaluation mode.
+    """Trains a classifier on N images and returns it in evaluation mode, on the device that it was trained on.
 
     Targets are (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the objective
     takes; without one the loss is the one that the configuration names. An objective with layers of its own, such as an
@@ -128,7 +128,7 @@ def fit_with_criterion(
             run.model.load_state_dict(run.best)
     for parameter in run.model.parameters():
         parameter.requires_grad_(True)
-    return run.model.cpu().to(memory_format=torch.contiguous_format).eval(), run.criterion.cpu().eval()
+    return run.model.to(memory_format=torch.contiguous_format).eval(), run.criterion.eval()
 
 
 @torch.inference_mode()
@@ -183,9 +183,10 @@ class _Run:
         torch.manual_seed(config.seed)
         model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
         with torch.inference_mode():
-            maps, _ = _forward(model.eval(), models.to_tensor(np.asarray(samples.images[:1]), model=model))
-        criterion = objective.criterion(targets, maps.clone()).to(device)
-        model = model.to(device).to(memory_format=torch.channels_last)
+            first = models.to_tensor(np.asarray(samples.images[:1]), device, model=model)
+            maps, _ = _forward(model.to(device).eval(), first)
+        criterion = objective.criterion(targets, maps.cpu().clone()).to(device)
+        model = model.to(memory_format=torch.channels_last)
         frozen = models.first_layers(model, config.frozen)
         for module in frozen:
             module.requires_grad_(False)
