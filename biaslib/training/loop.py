@@ -182,9 +182,9 @@ class _Run:
         device = models.device()
         torch.manual_seed(config.seed)
         model = models.build(config.architecture, config.outputs, weights=config.weights, hidden=config.hidden)
+        model = models.placed(model)
         with torch.inference_mode():
-            first = models.to_tensor(np.asarray(samples.images[:1]), device, model=model)
-            maps, _ = _forward(model.to(device).eval(), first)
+            maps, _ = _forward(model, models.to_tensor(np.asarray(samples.images[:1]), device, model=model))
         criterion = objective.criterion(targets, maps.cpu().clone()).to(device)
         model = model.to(memory_format=torch.channels_last)
         frozen = models.first_layers(model, config.frozen)
