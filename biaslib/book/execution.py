@@ -152,7 +152,7 @@ def plain(text: str) -> str:
 
 def _environment(threads: int | None, scheduler: str | None, bars: Path | None) -> dict[str, str]:
     # a bar that moves and a dial that a kernel answers have no place on a page
-    environment = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1"}
+    environment = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
             environment[name] = str(Path(os.environ[name]).expanduser().resolve())

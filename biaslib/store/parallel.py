@@ -1,21 +1,25 @@
 """Where independent work runs: on this machine's cores, or on the workers of a Dask cluster."""
 
 import contextlib
+import ctypes
 import functools
 import logging
 import multiprocessing
 import os
+import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from biaslib.errors import BiaslibError
 from biaslib.store import results as store
 
 _PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
+# what `keep_memory` sets, as the environment of a process that is to be started
+KEEP_MEMORY: Final = {name: str(2**30) for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")}
 _ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs first
 
 
@@ -27,6 +31,36 @@ def cores() -> int:
             raise BiaslibError(f"BIASLIB_CORES must be a whole number of at least 1, not {chosen!r}.")
         return int(chosen)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def places() -> list[dict[str, str]]:
+    """The environment of every worker process here: one a card where networks compute on cards, else one a core.
+
+    $BIASLIB_PER_CARD processes share a card (1, as two large networks may not fit). Each sees its own card alone.
+    """
+    import torch
+
+    chosen = os.environ.get("BIASLIB_DEVICE", "cuda")
+    if not torch.cuda.is_available() or not chosen.startswith("cuda"):
+        return [{}] * cores()
+    share = os.environ.get("BIASLIB_PER_CARD", "1")
+    if not share.isdecimal() or int(share) == 0:
+        raise BiaslibError(f"BIASLIB_PER_CARD must be a whole number of at least 1, not {share!r}.")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = visible.split(",") if visible else [str(card) for card in range(torch.cuda.device_count())]
+    if ":" in chosen:
+        cards = [cards[int(chosen.partition(":")[2])]]
+    # card after card, so that the first processes do not share one
+    return [{"CUDA_VISIBLE_DEVICES": card, "BIASLIB_DEVICE": "cuda"} for card in cards * int(share)][: cores()]
+
+
+def keep_memory() -> None:
+    """Lets this process keep what it frees: glibc hands large batches back at once, which doubles a training's time."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        allocator = ctypes.CDLL(None)
+        for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+            if not allocator.mallopt(parameter, 2**30):
+                allocator.mallopt(parameter, 2**25)  # the most that some versions take
 
 
 def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -48,8 +82,9 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
 def workers() -> Iterator[tuple[Executor, int]]:
     """An executor for independent work, and how many pieces it does at once.
 
-    The work goes to the Dask scheduler at $BIASLIB_SCHEDULER, such as tcp://host:8786, else to one process for each
-    core of this machine. A `BiaslibError` says where no scheduler answers, it has no workers, or Dask is not installed.
+    The work goes to the Dask scheduler at $BIASLIB_SCHEDULER, such as tcp://host:8786, else to processes of this
+    machine (`places`). Where workers of the cluster offer the resource GPU, it goes to these alone. A `BiaslibError`
+    says where no scheduler answers, it has no workers, one of them cannot see the store, or Dask is not installed.
     """
     address = os.environ.get("BIASLIB_SCHEDULER")
     try:
@@ -65,31 +100,42 @@ def workers() -> Iterator[tuple[Executor, int]]:
 
 @contextlib.contextmanager
 def shared_workers() -> Iterator[str]:
-    """Workers of this machine, one for each core, that several processes can send work to: their scheduler's address.
+    """Workers of this machine (`places`) that several processes can send work to: their scheduler's address.
 
     They stay until the end, so that what each has to import, seconds of it, is imported once.
     """
     import dask
-    from distributed import LocalCluster
+    from distributed import Client, LocalCluster, WorkerPlugin
+
+    ours = places()
+
+    class OneCard(WorkerPlugin):
+        """Tells each worker, also one that is started again, which card is its own."""
+
+        def setup(self, worker: Any) -> None:
+            os.environ.update(ours[worker.name])  # a LocalCluster's are numbers
 
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # Dask's choice hands memory back after every tensor, glibc's after large ones; that doubles the time of a training
-    kept = {name: str(2**30) for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")}
+    # Dask's own choice would hand memory back after every tensor
     with (
-        dask.config.set({"distributed.nanny.pre-spawn-environ": threads | kept}),
+        dask.config.set({"distributed.nanny.pre-spawn-environ": threads | KEEP_MEMORY}),
         LocalCluster(
-            n_workers=cores(), threads_per_worker=1, memory_limit=None, dashboard_address=":0",
+            n_workers=len(ours), threads_per_worker=1, memory_limit=None, dashboard_address=":0",
             silence_logs=logging.ERROR,
         ) as cluster,
     ):  # fmt: skip
+        if any(ours):
+            with Client(cluster) as client:
+                client.register_plugin(OneCard())
         yield cluster.scheduler_address
 
 
 @contextlib.contextmanager
 def _processes() -> Iterator[tuple[Executor, int]]:
-    pool = _pool(cores(), (str(store.root()), os.environ.get("BIASLIB_DATA")), _last_edit())
+    ours = tuple(tuple(place.items()) for place in places())
+    pool = _pool(ours, (str(store.root()), os.environ.get("BIASLIB_DATA")), _last_edit())
     try:
-        yield pool, cores()
+        yield pool, len(ours)
     except BaseException:
         # what was begun would go on unseen, and a pool whose worker died is of no more use
         _pool.cache_clear()
@@ -98,19 +144,24 @@ def _processes() -> Iterator[tuple[Executor, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _pool(size: int, folders: tuple[str | None, ...], edited: int) -> ProcessPoolExecutor:
+def _pool(ours: tuple[Any, ...], folders: tuple[str | None, ...], edited: int) -> ProcessPoolExecutor:
     """Workers that stay for the next call, as each takes seconds to start; new ones for other folders or newer code."""
     # a forked child would inherit torch's thread pool in an unknown state
     spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(size, mp_context=spawn, initializer=_end_with_parent)
+    waiting = spawn.SimpleQueue()
+    for place in ours:
+        waiting.put(place)
+    return ProcessPoolExecutor(len(ours), mp_context=spawn, initializer=_begin, initargs=(waiting,))
 
 
 def _last_edit() -> int:
     return max(file.stat().st_mtime_ns for file in Path(__file__).parents[1].rglob("*.py"))
 
 
-def _end_with_parent() -> None:
-    """Lets a worker end when the process that started it was killed, and without a word when it is interrupted."""
+def _begin(waiting: Any) -> None:
+    """Gives a worker its place, and lets it end with the process that started it, and without a word if interrupted."""
+    os.environ.update(waiting.get())
+    keep_memory()
     signal.signal(signal.SIGINT, lambda *_: os._exit(1))
 
     def wait() -> None:
@@ -138,9 +189,36 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
             f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."
         ) from error
     try:
-        threads = sum(client.nthreads().values())
-        if threads == 0:
+        known = client.scheduler_info(n_workers=-1)["workers"].values()
+        if not known:
             raise BiaslibError(f"the Dask scheduler at {address} has no workers: start some with `dask worker`.")
-        yield client.get_executor(pure=False), threads
+        cards = sum(int(worker.get("resources", {}).get("GPU", 0)) for worker in known)
+        asked = {"resources": {"GPU": 1}} if cards else {}
+        executor = client.get_executor(pure=False, **asked)
+        yield _WithStore(executor), cards or sum(worker["nthreads"] for worker in known)
     finally:
         client.close()
+
+
+class _WithStore(Executor):
+    """Sends work with the store that it belongs to: a worker without it would train again what is there."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._store = str(store.root().resolve()), store.mark()
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """As an executor's."""
+        return self._executor.submit(_in_store, self._store, function, *arguments, **options)
+
+
+def _in_store(place: tuple[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function gives, computed by a worker; a BiaslibError where that does not see the sender's store."""
+    folder, mark = place
+    os.environ.setdefault("BIASLIB_STORE", folder)
+    if store.mark(make=False) != mark:
+        raise BiaslibError(
+            f"the worker on {platform.node()} keeps its results in {store.root()}, which is not the store {folder} of "
+            "who sends the work: let both see one folder, and name it on the worker by BIASLIB_STORE."
+        )
+    return function(*arguments)

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
 import threading
 import time
@@ -69,6 +70,19 @@ def root() -> Path:
     if (checkout / "pyproject.toml").exists():
         return checkout / "data" / "store"
     return Path.home() / ".cache" / "biaslib" / "store"
+
+
+def mark(*, make: bool = True) -> str:
+    """What tells one store from another: a word drawn when it is first asked for; "" where there is none."""
+    file = root() / ".mark"
+    with contextlib.suppress(OSError, BiaslibError):
+        if make:
+            with files.locked(root() / ".locks" / "mark"):
+                if not file.exists():
+                    with replacing(file) as partial:
+                        partial.write_text(secrets.token_hex(8), encoding="utf-8")
+        return file.read_text(encoding="utf-8")
+    return ""
 
 
 def get_or_compute(

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.store import fingerprint
+from biaslib.store import fingerprint, parallel
 from biaslib.training import objectives
 from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
@@ -105,6 +105,7 @@ def fit_with_criterion(
     validation: tuple[Samples, Targets] | None = None,
 ) -> tuple[nn.Module, nn.Module]:
     """As `fit`, and the criterion of the last epoch with it: an objective's own layers, such as an adversary."""
+    parallel.keep_memory()
     objective = objective or _named_objective(config)
     answers = _checked_targets(samples, targets, config, objective)
     if validation is None and (config.keep == "best" or config.patience is not None):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from distributed import Client
 
 from biaslib import store
 from biaslib.errors import BiaslibError
@@ -63,6 +64,82 @@ def test_without_a_scheduler_work_runs_in_processes_here(monkeypatch):
     with parallel.workers() as (executor, at_once):
         assert at_once == 1
         assert executor.submit(abs, -3).result() == 3
+
+
+def two_cards(monkeypatch, **environment):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in {"BIASLIB_CORES": "16", **environment}.items():
+        monkeypatch.setenv(name, value)
+    return [place.get("CUDA_VISIBLE_DEVICES", "") for place in parallel.places()]
+
+
+def test_as_many_processes_as_cards_each_with_its_own(monkeypatch):
+    assert two_cards(monkeypatch) == ["0", "1"]
+    assert two_cards(monkeypatch, BIASLIB_PER_CARD="2") == ["0", "1", "0", "1"]
+    assert two_cards(monkeypatch, BIASLIB_CORES="3") == ["0", "1", "0"]
+    assert two_cards(monkeypatch, BIASLIB_DEVICE="cuda:1", BIASLIB_PER_CARD="1") == ["1"]
+    assert two_cards(monkeypatch, BIASLIB_DEVICE="cpu") == [""] * 16
+
+
+def test_a_machine_whose_cards_are_named_for_it(monkeypatch):
+    two_cards(monkeypatch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-7a")
+    assert [place["CUDA_VISIBLE_DEVICES"] for place in parallel.places()] == ["5", "GPU-7a"]
+
+
+@pytest.mark.parametrize("share", ["0", "x", "1.5"])
+def test_a_share_of_a_card_that_is_none_is_one_sentence(monkeypatch, share):
+    with pytest.raises(BiaslibError, match="BIASLIB_PER_CARD must be a whole number of at least 1"):
+        two_cards(monkeypatch, BIASLIB_PER_CARD=share)
+
+
+def test_workers_find_their_own_card_in_their_environment(monkeypatch):
+    monkeypatch.setattr(parallel, "places", lambda: [{"CUDA_VISIBLE_DEVICES": "5"}])
+    with parallel.workers() as (executor, at_once):
+        assert at_once == 1
+        assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "5"
+    with parallel.shared_workers() as address:
+        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
+        with parallel.workers() as (executor, at_once):
+            assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "5"
+
+
+@contextlib.contextmanager
+def cluster(*workers):
+    """A scheduler and workers as a user starts them: their options and what they find in their environment."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    dask = [sys.executable, "-m", "dask"]
+    port = address.rpartition(":")[2]
+    with contextlib.ExitStack() as stack:
+        scheduler = stack.enter_context(
+            subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"])
+        )
+        stack.callback(scheduler.kill)
+        for options, environment in workers:
+            environment = {name: value for name, value in os.environ.items() if name != "BIASLIB_STORE"} | environment
+            command = [*dask, "worker", address, "--nthreads", "1", "--no-dashboard", *options]
+            worker = stack.enter_context(subprocess.Popen(command, env=environment))
+            stack.callback(worker.terminate)
+        with Client(address, timeout=30) as client:
+            client.wait_for_workers(len(workers), timeout=60)
+        yield address
+
+
+def test_a_worker_gets_the_store_and_one_that_cannot_see_it_says_so(monkeypatch, tmp_path):
+    with cluster(((), {}), (("--resources", "GPU=1"), {})) as address:
+        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
+        with parallel.workers() as (executor, at_once):
+            assert at_once == 1  # the one with a card
+            assert executor.submit(os.getenv, "BIASLIB_STORE").result() == str(store.root().resolve())
+    with cluster(((), {"BIASLIB_STORE": str(tmp_path / "another")})) as address:
+        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
+        with (
+            pytest.raises(BiaslibError, match=r"keeps its results in .*another, which is not the store"),
+            parallel.workers() as (executor, _),
+        ):
+            executor.submit(os.getpid).result()
 
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
