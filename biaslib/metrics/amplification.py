@@ -66,20 +66,14 @@ class _Rule:
 
 @dataclass(frozen=True, eq=False)
 class Amplification:
-    """How much a model amplifies, over all cells (group, set of attributes). Unscaled: papers print 100 times these.
+    """How much a model amplifies, over all cells (group, set of attributes). Unscaled: papers print 100 times these."""
 
-    Attributes:
-        mean: mean change; NaN where there is no set.
-        variance: population variance of the changes d, signs as they are, over all cells; NaN where there is no set.
-        n_sets: number of sets, |M|.
-        n_never_predicted: how many of them no test image is predicted to have. Their undirected change is undefined:
-            left out of the sum, as in the released code, while the sets stay in the divisor. They stay in the variance
-            with d = 0; the released code leaves them out of it.
-    """
-
-    mean: float
-    variance: float
-    n_sets: int
+    mean: float  #: mean change; NaN where there is no set
+    variance: float  #: population variance of the changes d, signs as they are, over all cells; NaN likewise
+    n_sets: int  #: number of sets, the size of M
+    #: how many of them no test image is predicted to have. Their undirected change is undefined: left out of the sum,
+    #: as in the released code, while the sets stay in the divisor. They stay in the variance with d = 0; the released
+    #: code leaves them out of it
     n_never_predicted: int
     _counts: SetCounts = field(repr=False)
     _rule: _Rule = field(repr=False)
