@@ -194,8 +194,8 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
             mask = _frame(path)
             if mask is None or mask.size not in (image.size, image.stored):
                 wrong.append(f"{path.name} {_width_by_height(mask)} for {_width_by_height(image)}")
-            elif not _lies_on(image, mask):
-                turned.append(name)
+            elif mask.size != image.size or (image.turn not in (1, mask.turn) and image.size == image.stored):
+                turned.append(name)  # neither does the size show that the mask is upright, nor is it turned alike
     if wrong:
         raise BiaslibError(
             f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
@@ -331,11 +331,6 @@ def _all_dark(files: Iterable[Path]) -> bool:
             continue  # it is listed later
         dark = True
     return dark
-
-
-def _lies_on(image: _Frame, mask: _Frame) -> bool:
-    """Whether a mask is of the upright picture: the size shows it, or it is turned as its image is."""
-    return mask.size == image.size and (image.turn in (1, mask.turn) or image.size != image.stored)
 
 
 def _masks_in(folder: Path, files: Sequence[str]) -> list[Path | None]:

@@ -221,8 +221,8 @@ def _paired(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     pairs = {
         f"said (labelled), {words}": [
-            f"{printed(said, '.3f')} ({printed(labelled, '.3f')})"
-            for said, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
+            f"{printed(predicted, '.3f')} ({printed(labelled, '.3f')})"
+            for predicted, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
         ]
         for side, words in (("in", "in group"), ("out", "others"))
     }

@@ -23,18 +23,14 @@ def causal_effect(
     """The true effect of a cue on a model: every image drawn with it and without, all else the same, subtracted.
 
     An average over images is the average treatment effect; no estimate is involved, because a generated world draws
-    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)). A `BiaslibError` is raised for an unknown or a
-    non-binary cue, no rows, or scores or as_drawn of another shape.
+    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)).
 
-    Args:
-        predict: uint8 images (N, size, size, 3) -> scores (N,), NumPy or torch; or (..., N), such as one row a
-            model, which draws the images once for all.
-        world: the world that draws.
-        factors: N rows as the world's own `factors` makes them.
-        cue: the binary column to set, often `world.cue`.
-        size: height and width of the images, in pixels.
-        as_drawn: predict's scores of the rows as they are, (N,) or (..., N), where they are known already, as for a
-            second cue: then only what the other value makes of each row is drawn.
+    `predict` gives scores (N,), NumPy or torch, of uint8 images (N, size, size, 3); or (..., N), such as one row a
+    model, which draws the images once for all. `factors` are N rows as the world's own `factors` makes them, `cue` is
+    the binary column to set, often `world.cue`, and `size` the height and width of the images in pixels. Where
+    predict's scores of the rows as they are, (N,) or (..., N), are known already, as for a second cue, give them as
+    `as_drawn`: then only what the other value makes of each row is drawn. A `BiaslibError` is raised for an unknown or
+    a non-binary cue, no rows, or scores or as_drawn of another shape.
 
     Returns:
         (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
