@@ -223,4 +223,3 @@ def _points(gap: Interval) -> str:
     low, high = (gap.low, gap.high) if gap.estimate > 0 else (-gap.high, -gap.low)
     size = Interval(100 * abs(gap.estimate), 100 * low, 100 * high, gap.n)
     return f"{number(size, '.1f')} points {'more' if gap.estimate > 0 else 'less'}"
-

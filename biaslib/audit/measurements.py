@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -290,7 +291,7 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
     hidden = not sys.stderr.isatty()
     bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
     permuted = (permutation_baseline(test, answers, rng=rng) for _ in bar)
-    chance = np.array([_changes(trained, test, errors, kinds, signed=False) for errors in permuted])[..., 0]
+    chance = np.array([_changes(trained, test, errors, kinds, sizes=[True]) for errors in permuted])[..., 0]
     drawn = _bootstrap(trained, test, answers, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
@@ -307,15 +308,12 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
         )  # type: ignore[call-arg]
 
 
-def _changes(trained: Labels, test: Labels, answers: Labels, kinds: Sequence[str], *, signed: bool = True) -> np.ndarray:
-    """(kinds, 2) mean change: of sizes, and signed where asked for."""
-    ways = (True, False) if signed else (True,)
-    return np.array(
-        [
-            [bias_amplification(trained, test, answers, kind=kind, absolute=way, n_groups=2).mean for way in ways]  # type: ignore[arg-type]
-            for kind in kinds
-        ]
-    )
+def _changes(
+    trained: Labels, test: Labels, answers: Labels, kinds: Sequence[Any], sizes: Sequence[bool] = (True, False)
+) -> np.ndarray:
+    """(kinds, sizes) mean change: of the absolute changes where `sizes` is True, else signed."""
+    amplified = partial(bias_amplification, trained, test, answers, n_groups=2)
+    return np.array([[amplified(kind=kind, absolute=absolute).mean for absolute in sizes] for kind in kinds])
 
 
 def _bootstrap(

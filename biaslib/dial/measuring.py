@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -248,7 +248,7 @@ def _scenes_as_biased(trial: Trial, model: nn.Module) -> tuple[Labels, Labels]:
 def _measured(trial: Trial, arrays: _Arrays) -> Measured:
     table = balanced(trial)
     names = _labels(trial.world, table).names
-    sides = {
+    sides: dict[str, Any] = {
         side: Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
         for side in ("train", "test", "predicted")
     }
@@ -258,8 +258,10 @@ def _measured(trial: Trial, arrays: _Arrays) -> Measured:
         cue=table[trial.drawn_by.cue].to_numpy(bool),
         scores={MapScore(*key.split("/")[1:]): array for key, array in arrays.items() if key.startswith("score/")},
         map=arrays["map"].astype(np.float32),
+        probability=arrays["probability"],
+        biased_truth=arrays["biased_truth"],
+        biased_answer=arrays["biased_answer"],
         **sides,
-        **{name: arrays[name] for name in ("probability", "biased_truth", "biased_answer")},
     )
 
 

@@ -80,10 +80,9 @@ class Amplification:
     _names: tuple[object, ...] = field(repr=False)
 
     def table(self, top: int | None = 20) -> pd.DataFrame:
-        """The cells that change most, by the size of d; among equals those of more training images first.
+        """The cells that change most, `top` of them (None: all), by the size of d.
 
-        Args:
-            top: how many rows; None for all cells.
+        Among equals those of more training images come first.
 
         Returns:
             One row a cell: `attributes` (a tuple of names, or of column numbers), `size` of the set, `group`,

@@ -23,11 +23,8 @@ def attention_iou(a: Array, b: Array) -> Array:
 
     `a` and `b` are maps (..., h, w) on the same grid, >= 0, attention or masks, whose leading dimensions broadcast. A
     `BiaslibError` is raised for negative values, grids that differ, leading dimensions that do not broadcast, or no
-    maps.
-
-    Returns:
-        (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
-        everywhere or holds a NaN or an infinity.
+    maps. The score is (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN
+    where a map is 0 everywhere or holds a NaN or an infinity.
 
     Example:
         >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))

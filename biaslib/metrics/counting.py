@@ -240,7 +240,11 @@ def _levels(
         if room.sum() < 2**31:
             base = base.astype(np.int32)
         grown = [lists[i].grown(of_sides[i], base) for i in (0, 1)]
-        going_on = _in_both(grown, int(room.sum()))
+        going_on = np.ones(int(room.sum()), bool)
+        for pairs in grown:
+            seen = np.zeros_like(going_on)
+            seen[pairs.slot] = True
+            going_on &= seen
         number = np.cumsum(going_on, dtype=np.int32) - 1
         n_sets = int(going_on.sum())
         if n_sets == 0:
@@ -255,16 +259,6 @@ def _levels(
         last = (np.flatnonzero(going_on) - base[parent]).astype(np.int32)
         yield parent + np.int32(before), last, counts
         before += len(room)
-
-
-def _in_both(sides: list[_Pairs], n_slots: int) -> np.ndarray:
-    """(n_slots,) which slots some row of each side fills."""
-    both = np.ones(n_slots, bool)
-    for pairs in sides:
-        seen = np.zeros(n_slots, bool)
-        seen[pairs.slot] = True
-        both &= seen
-    return both
 
 
 def _attributes_of(parent: np.ndarray, last: np.ndarray, first: int, width: int, chosen: np.ndarray) -> np.ndarray:

@@ -17,10 +17,8 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
 
     `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind. The
     interval is about the images of one model; what varies between models is for `statistics.interval`. A `BiaslibError`
-    is raised for no images, unequal lengths, a missing group label, or values that are not bool.
-
-    Returns:
-        One row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
+    is raised for no images, unequal lengths, a missing group label, or values that are not bool. The table has one row
+    a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
@@ -49,9 +47,7 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
     `correct` is (..., N) bool, or float shares in [0, 1] (means over models), and `groups` (N,) labels, in the paper
     target x protected attribute; groups with a share of the N images below `min_share` are left out. A `BiaslibError`
     is raised for no images, unequal lengths, a missing group label, or values outside [0, 1].
-
-    Returns:
-        (...) float64 in [0, 1]; NaN where every group is left out, or another one holds a NaN.
+    The accuracy is (...) float64 in [0, 1]; NaN where every group is left out, or another one holds a NaN.
 
     Example:
         >>> float(worst_group_accuracy(np.array([True, False, True]), ["a", "a", "b"]))
@@ -77,9 +73,8 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
 
     Labels are (..., n) bool or 0/1, scores (..., n), larger for more likely; leading dimensions broadcast. For N the
     paper takes the mean number of positives of the evaluated attributes; it may be an array that broadcasts with them.
-
-    Returns:
-        (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is NaN.
+    The result is (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is
+    NaN.
 
     Example:
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))

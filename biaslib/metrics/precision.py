@@ -42,10 +42,8 @@ class MeanPrecision:
     def by_size(self) -> pd.DataFrame:
         """One row a number of attributes in the set: `size`, `n`, `undefined`, `mean`."""
         sizes = self.members.sum(axis=1)
-        rows = []
-        for size in np.unique(sizes):
-            part = MeanPrecision(self.values[sizes == size], self.members[sizes == size])
-            rows.append((int(size), part.n, part.undefined, part.mean))
+        parts = [(int(n), MeanPrecision(self.values[sizes == n], self.members[sizes == n])) for n in np.unique(sizes)]
+        rows = [(size, part.n, part.undefined, part.mean) for size, part in parts]
         return pd.DataFrame(rows, columns=["size", "n", "undefined", "mean"])
 
 
@@ -63,10 +61,8 @@ def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
     from sklearn.metrics import average_precision_score  # here and not above, as it takes a second
 
     truth, score = _checked(labels, scores)
-    values = [
-        average_precision_score(has, ranked) if has.any() else np.nan
-        for has, ranked in zip(truth.T, score.T, strict=True)
-    ]
+    columns = zip(truth.T, score.T, strict=True)
+    values = [average_precision_score(has, ranked) if has.any() else np.nan for has, ranked in columns]
     return MeanPrecision(np.array(values), np.eye(truth.shape[1], dtype=bool))
 
 
@@ -91,10 +87,8 @@ def set_average_precision(
     `train` (M, A) bool, or 0 and 1, are the labels of training, `labels` (N, A) those of the test images, and `logits`
     (N, A) are predicted for them, before the sigmoid. Sets have `min_size` >= 1 to `max_size` attributes (None: all A).
     They are "observed", the whole label sets of training images, or "all", every combination that training images have;
-    either way those that some test image has too, as in `bias_amplification`.
-
-    Returns:
-        The value of each set and their mean; none is NaN. Without any set there are no values and the mean is NaN.
+    either way those that some test image has too, as in `bias_amplification`. No value of a set is NaN; without any set
+    there are no values and the mean is NaN.
     """
     truth, score = _checked(labels, logits)
     seen = to_numpy(train)

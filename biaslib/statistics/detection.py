@@ -84,20 +84,13 @@ def detection_power(
 
     $$P\Bigl(\frac{Z + \Delta / v}{\sqrt{\chi^2_{m-1} / (m-1)}} > \frac{c\, s_0}{v}\Bigr),$$
 
-    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence. A
-    `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
+    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
-    Args:
-        shift: (...) how far the biased mean lies on the expected side, in the unit of the spreads; below 0 for a model
-            that moves to the other side.
-        n_reference: m >= 2 reference models.
-        models: k >= 1, judged by their mean.
-        spread: (...) standard deviation of biased models, >= 0.
-        reference_spread: (...) standard deviation of the reference models, >= 0.
-        confidence: of `prediction_limit`.
-
-    Returns:
-        (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
+    `shift` (...) is how far the biased mean lies on the expected side, in the unit of the spreads, and below 0 for a
+    model that moves to the other side; `n_reference` is m >= 2, `models` is k >= 1, judged by their mean. The spreads
+    (...) are standard deviations, >= 0, of biased and of reference models; `confidence` is that of `prediction_limit`.
+    The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
+    A `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
     """
     _check(side="above", models=models)
     if n_reference < 2:

@@ -17,14 +17,11 @@ _EXACT_BELOW = 10  # expected images in a cell
 def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
-    The interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
+    The 95 % interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
     `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
     one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool. A `BiaslibError`
-    is raised for values that are not bool.
-
-    Returns:
-        Comparison with a 95 % interval: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
-        statistic is the difference. All of it is NaN where a side has no images.
+    is raised for values that are not bool. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
+    statistic is the difference. All of it is NaN where a side has no images.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
