@@ -153,7 +153,8 @@ def bias_amplification(
 
     `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
     Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing. Predictions equal to the labels of
-    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there. A
+    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there.
+    Means lie in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1. A
     `BiaslibError` is raised, before any long computation, for labels that do not fit together, a group or an attribute
     that never occurs in train or in test, unknown options, or more sets than can be counted.
 
@@ -174,9 +175,6 @@ def bias_amplification(
             divides by the number of group columns: 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
-
-    Returns:
-        means in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1.
 
     Example:
         >>> labels = Labels([[1, 0], [1, 1], [0, 1], [1, 1]], [0, 0, 1, 1])

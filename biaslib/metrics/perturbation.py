@@ -30,9 +30,10 @@ def perturbation_curves(
 
     (Samek et al. 2017.) What the papers leave open is settled so: the regions are square tiles that do not overlap,
     counted from the upper left, smaller at the lower and right edge where the size is no multiple of `region`; a
-    region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn
-    anew from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves
-    differ by the order alone. A `BiaslibError` is raised for images, relevance, targets or scores of a wrong shape or
+    region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn anew
+    from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves differ
+    by the order alone. The curves are (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the
+    relevance is not finite. A `BiaslibError` is raised for images, relevance, targets or scores of a wrong shape or
     type, more steps than there are regions, a region larger than the image, or a range that the images cannot hold.
 
     Args:
@@ -50,9 +51,6 @@ def perturbation_curves(
         seed: of the noise and the order of ties.
         batch: how many images go through `predict` at once, which bounds the memory; None: as many as have 200,000
             pixels together.
-
-    Returns:
-        (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance is not finite.
     """
     pixels = _checked_images(images)
     n, height, width = pixels.shape[:3]
