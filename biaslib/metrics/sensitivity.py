@@ -29,8 +29,8 @@ def causal_effect(
     model, which draws the images once for all. `factors` are N rows as the world's own `factors` makes them, `cue` is
     the binary column to set, often `world.cue`, and `size` the height and width of the images in pixels. Where
     predict's scores of the rows as they are, (N,) or (..., N), are known already, as for a second cue, give them as
-    `as_drawn`: then only what the other value makes of each row is drawn. The effect is (N,) or (..., N), predict(cue =
-    1) - predict(cue = 0), in the unit of the scores and of their kind. A `BiaslibError` is raised for an unknown or a
+    `as_drawn`: then only what the other value makes of each row is drawn. The effect is (N,) or (..., N), the scores
+    with the cue less those without it, in their unit and of their kind. A `BiaslibError` is raised for an unknown or a
     non-binary cue, no rows, or scores or as_drawn of another shape.
     """
     if cue not in factors.columns:
