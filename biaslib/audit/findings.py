@@ -42,7 +42,7 @@ def tests_of(
     return [Test(row, raw, after) for row, raw, after in zip(rows, p, adjusted, strict=True)]
 
 
-def _untested(measured: Measurements, permutations: int, at_once: int) -> Iterator[str]:
+def untested(measured: Measurements, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
     needed = permutations_needed(at_once)
     if permutations < needed:
@@ -70,7 +70,8 @@ def findings(tests: Sequence[Test], target: Binary, groups: Sequence[Binary]) ->
     for test in tests:
         if not test.corrected <= ALPHA:
             continue
-        row, p = test.measured, _p(test.corrected)
+        row, value = test.measured, p_value(test.corrected)
+        p = f"p {value}" if value.startswith("<") else f"p = {value}"
         match row:
             case Gap():
                 outside, inside = words[row.group]
@@ -96,14 +97,14 @@ def findings(tests: Sequence[Test], target: Binary, groups: Sequence[Binary]) ->
 def warnings(measured: Measurements, detectable: pd.DataFrame, answered: Answered) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
-    said_yes, accuracy, common = (
+    answers_yes, accuracy, common = (
         measured.overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes")
     )
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
-    if said_yes in (0, 1):
+    if answers_yes in (0, 1):
         yield (
-            f"The model gives the same answer, {target.words[int(said_yes)]}, for every image. Its gaps are 0 or "
+            f"The model gives the same answer, {target.words[int(answers_yes)]}, for every image. Its gaps are 0 or "
             "undefined for that reason, and say nothing about whom it serves."
         )
     elif accuracy < common:
@@ -133,22 +134,8 @@ def warnings(measured: Measurements, detectable: pd.DataFrame, answered: Answere
             )
 
 
-def unmeasured(
-    measured: Measurements,
-    answered: Answered,
-    model: ModelUnderAudit | None,
-    predictions: Predictions | None,
-    *,
-    permutations: int,
-    at_once: int,
-) -> Iterator[str]:
-    """What could not be measured, or not tested, and why; one sentence each."""
-    yield from _without_labels(measured, answered)
-    yield from _without_maps(measured, answered.target.name, model, predictions)
-    yield from _untested(measured, permutations, at_once)
-
-
-def _without_labels(measured: Measurements, answered: Answered) -> Iterator[str]:
+def without_labels(measured: Measurements, answered: Answered) -> Iterator[str]:
+    """What could not be measured for want of images or labels, and why; one sentence each."""
     target = answered.target.name
     for row in measured.counts[measured.counts["small"]].to_dict("records"):
         if row["n"] == 0:
@@ -165,9 +152,10 @@ def _without_labels(measured: Measurements, answered: Answered) -> Iterator[str]
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 
 
-def _without_maps(
+def without_maps(
     measured: Measurements, target: str, model: ModelUnderAudit | None, predictions: Predictions | None
 ) -> Iterator[str]:
+    """What could not be measured for want of maps, masks or roles, and why; one sentence each."""
     if model is None or predictions is None:
         yield "Where the model looks, and its surest mistakes: only yes and no were given, neither model nor images."
         return
@@ -235,8 +223,3 @@ def _points(gap: Interval) -> str:
     low, high = (gap.low, gap.high) if gap.estimate > 0 else (-gap.high, -gap.low)
     size = Interval(100 * abs(gap.estimate), 100 * low, 100 * high, gap.n)
     return f"{number(size, '.1f')} points {'more' if gap.estimate > 0 else 'less'}"
-
-
-def _p(value: float) -> str:
-    shown = p_value(value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"

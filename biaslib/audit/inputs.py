@@ -182,7 +182,8 @@ def _predictions(
         return pd.DataFrame({target: table[predictions]})
     if isinstance(predictions, str) and not Path(predictions).is_file():
         raise BiaslibError(
-            f"There is neither a column nor a file {predictions!r}: the table of labels has {_columns(table)}."
+            f"There is neither a column nor a file {predictions!r}: the table of labels has "
+            f"{listed(list(table.columns), shown=12)}."
         )
     given = read(predictions)
     _check_columns(given, [target], "the table of predictions")
@@ -217,11 +218,8 @@ def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
 def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
     unknown = [name for name in names if name not in table]
     if unknown:
-        raise BiaslibError(f"There is no column {unknown[0]!r} in {what}: it has {_columns(table)}.")
-
-
-def _columns(table: pd.DataFrame) -> str:
-    return listed(list(table.columns), shown=12)
+        columns = listed(list(table.columns), shown=12)
+        raise BiaslibError(f"There is no column {unknown[0]!r} in {what}: it has {columns}.")
 
 
 def _texts(column: pd.Series) -> list[str]:

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -141,12 +142,12 @@ def measure(
 
 def _overall(answered: Answered) -> dict[str, Interval]:
     """With Wilson's intervals."""
-    truth, said_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
+    truth, answers_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     values = {
         "accuracy": answered.correct,
         "sensitivity": answered.correct[truth],
         "specificity": answered.correct[~truth],
-        "share said yes": said_yes,
+        "share said yes": answers_yes,
         "share labelled yes": truth,
     }
     return {name: share_interval(int(value.sum()), len(value)) for name, value in values.items()}
@@ -168,10 +169,10 @@ def _correlations(answered: Answered, seed: int) -> pd.DataFrame:
     rows = []
     for group in answered.groups:
         columns = [answered.target.name, group.name]
-        said = answered.predicted[[answered.target.name]].assign(**{group.name: answered.labels[group.name]})
+        answers = answered.predicted[[answered.target.name]].assign(**{group.name: answered.labels[group.name]})
         of_train = np.nan if answered.train is None else _correlation(answered.train[columns], seed)
         of_labels = _correlation(answered.labels[columns], seed)
-        rows.append((group.name, of_labels, _correlation(said, seed), of_train))
+        rows.append((group.name, of_labels, _correlation(answers, seed), of_train))
     return pd.DataFrame(rows, columns=["group", "in the labels", "of the answers", "in the training labels"])
 
 
@@ -281,17 +282,17 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
     predicted = answered.predicted
     if group.name not in predicted:
         predicted = predicted.assign(**{group.name: answered.labels[group.name]})
-    test, said = _labels(answered.labels[columns]), _labels(predicted[columns])
+    test, answers = _labels(answered.labels[columns]), _labels(predicted[columns])
     trained = test if answered.train is None else _labels(answered.train[columns])
     tie = _correlation((answered.labels if answered.train is None else answered.train)[columns], seed)
     kinds = answered.directions(group)
     rng = np.random.default_rng(seed)
-    changes = _changes(trained, test, said, kinds)
+    changes = _changes(trained, test, answers, kinds)
     hidden = not sys.stderr.isatty()
     bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
-    permuted = (permutation_baseline(test, said, rng=rng) for _ in bar)
-    chance = np.array([_changes(trained, test, errors, kinds, signed=False) for errors in permuted])[..., 0]
-    drawn = _bootstrap(trained, test, said, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
+    permuted = (permutation_baseline(test, answers, rng=rng) for _ in bar)
+    chance = np.array([_changes(trained, test, errors, kinds, sizes=[True]) for errors in permuted])[..., 0]
+    drawn = _bootstrap(trained, test, answers, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
     p = np.where(np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
@@ -299,7 +300,7 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
         size, signed = (
             Interval(changes[at, which], *percentile_ends(drawn[:, at, which]), len(test)) for which in (0, 1)
         )
-        table = bias_amplification(trained, test, said, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
+        table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
         rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
         tied = tie.low > 0 or tie.high < 0
         yield Amplification(
@@ -307,27 +308,24 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
         )  # type: ignore[call-arg]
 
 
-def _changes(trained: Labels, test: Labels, said: Labels, kinds: Sequence[str], *, signed: bool = True) -> np.ndarray:
-    """(kinds, 2) mean change: of sizes, and signed where asked for."""
-    ways = (True, False) if signed else (True,)
-    return np.array(
-        [
-            [bias_amplification(trained, test, said, kind=kind, absolute=way, n_groups=2).mean for way in ways]  # type: ignore[arg-type]
-            for kind in kinds
-        ]
-    )
+def _changes(
+    trained: Labels, test: Labels, answers: Labels, kinds: Sequence[Any], sizes: Sequence[bool] = (True, False)
+) -> np.ndarray:
+    """(kinds, sizes) mean change: of the absolute changes where `sizes` is True, else signed."""
+    amplified = partial(bias_amplification, trained, test, answers, n_groups=2)
+    return np.array([[amplified(kind=kind, absolute=absolute).mean for absolute in sizes] for kind in kinds])
 
 
 def _bootstrap(
-    trained: Labels, test: Labels, said: Labels, kinds: Sequence[str], *, draws: int, rng: np.random.Generator
+    trained: Labels, test: Labels, answers: Labels, kinds: Sequence[str], *, draws: int, rng: np.random.Generator
 ) -> np.ndarray:
     """(k, kinds, 2) changes of images drawn anew, labels that stand in for the training's with them."""
     changes = []
     for _ in range(draws):
         index = rng.integers(len(test), size=len(test))
-        again, answers = (Labels(side.attributes[index], side.groups[index], side.names) for side in (test, said))
+        again, redrawn = (Labels(side.attributes[index], side.groups[index], side.names) for side in (test, answers))
         if again.attributes.any() and len(np.unique(again.groups)) == 2:
-            changes.append(_changes(again if trained is test else trained, again, answers, kinds))
+            changes.append(_changes(again if trained is test else trained, again, redrawn, kinds))
     return np.array(changes).reshape(-1, len(kinds), 2)
 
 

@@ -64,7 +64,15 @@ def read_as(
                 "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave "
                 "those out, or the classes."
             )
-        return _classes(outputs, yes, no)
+        if not yes:
+            raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
+        both = sorted({*yes} & {*no})
+        if both:
+            raise BiaslibError(f"Class {both[0]} means yes and no at once: name it in one of the two.")
+        others = tuple(no) or tuple(number for number in range(outputs) if number not in yes)
+        if not others:
+            raise BiaslibError(f"All {outputs} classes mean yes, so nothing can be a no: name fewer of them.")
+        return _Reading(tuple(yes), others)
     if output is None and group_outputs:
         raise BiaslibError("Outputs for groups need the output of the target named, too.")
     if output is None and outputs == 2:
@@ -86,18 +94,6 @@ def read_as(
             "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
         )
     return _Reading(named[:1], (), named[1:], threshold or 0.0)
-
-
-def _classes(outputs: int, yes: Sequence[int], no: Sequence[int]) -> _Reading:
-    if not yes:
-        raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
-    both = sorted({*yes} & {*no})
-    if both:
-        raise BiaslibError(f"Class {both[0]} means yes and no at once: name it in one of the two.")
-    others = tuple(no) or tuple(number for number in range(outputs) if number not in yes)
-    if not others:
-        raise BiaslibError(f"All {outputs} classes mean yes, so nothing can be a no: name fewer of them.")
-    return _Reading(tuple(yes), others)
 
 
 def class_numbers(text: str) -> list[int]:
@@ -161,18 +157,13 @@ def model_under_audit(
 ) -> ModelUnderAudit:
     """Opens a model and tries it on two pictures of noise.
 
-    Args:
-        model: a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
-            returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's
-            name for the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors.
-            **The first three run their maker's code as soon as they are opened**; an architecture with its weights,
-            and a folder, run none.
-        weights: of an architecture: a file or folder (see `models.build`), whose preprocessing is taken from the
-            config.json beside it; or "imagenet".
-        threshold: this and the next as in `audit.run`.
-        batch: likewise.
-        preprocessing: size, mean, std, crop and interpolation, where they are not the model's own.
-        **reading: what else `read_as` takes.
+    The model is a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
+    returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's name for
+    the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors. **The first three run
+    their maker's code as soon as they are opened**; an architecture with its weights, and a folder, run none. The
+    weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
+    config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
+    not the model's own; threshold and batch are as in `audit.run`, and `reading` is what else `read_as` takes.
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described

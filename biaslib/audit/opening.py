@@ -64,7 +64,13 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
         return _from_file(path)
     if path.is_dir() and (weights is None or _architecture(name) is None):
         _no_weights(weights)
-        return _from_folder(path)
+        named = _beside(path).architecture
+        if not named:
+            raise BiaslibError(
+                f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
+                "model write a function that returns it and give module:function."
+            )
+        return _from_name(_known(named), path)
     if local:
         raise BiaslibError(f"There is no folder {path}: mend its path.")
     if colon and source in _HUBS:
@@ -101,16 +107,6 @@ def _known(name: str) -> str:
             "torchvision model and give module:function, or give the model's answers as --predictions."
         )
     return name
-
-
-def _from_folder(path: Path) -> _Opened:
-    named = _beside(path).architecture
-    if not named:
-        raise BiaslibError(
-            f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
-            "model write a function that returns it and give module:function."
-        )
-    return _from_name(_known(named), path)
 
 
 def _from_name(name: str, weights: str | Path | None) -> _Opened:

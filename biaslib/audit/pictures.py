@@ -1,6 +1,7 @@
 """One picture or mask: read from its file, and made as the model wants it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -199,8 +200,8 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
             mask = _frame(path)
             if mask is None or mask.size not in (image.size, image.stored):
                 wrong.append(f"{path.name} {_width_by_height(mask)} for {_width_by_height(image)}")
-            elif not _lies_on(image, mask):
-                turned.append(name)
+            elif mask.size != image.size or (image.turn not in (1, mask.turn) and image.size == image.stored):
+                turned.append(name)  # neither does the size show that the mask is upright, nor is it turned alike
     if wrong:
         raise BiaslibError(
             f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
@@ -225,27 +226,23 @@ class _Frame(NamedTuple):
 
 def _frame(file: Path) -> _Frame | None:
     """None where the file cannot be read."""
-    try:
-        with open_picture(file) as image:
-            turn = _turn(image)
-            # Pillow turns the size of a TIFF itself
-            size = image.size[::-1] if turn >= 5 and image.format != "TIFF" else image.size
-            return _Frame(size, size[::-1] if turn >= 5 else size, turn)
-    except UNREADABLE:
-        return None
+    with suppress(*UNREADABLE), open_picture(file) as image:
+        turn = _turn(image)
+        # Pillow turns the size of a TIFF itself
+        size = image.size[::-1] if turn >= 5 and image.format != "TIFF" else image.size
+        return _Frame(size, size[::-1] if turn >= 5 else size, turn)
+    return None
 
 
 def _depth(file: Path) -> int | None:
     """8 or 16 bits a colour, 32 where the range of the values is not known; None where the file cannot be read."""
-    try:
-        with open_picture(file) as image:
-            if image.mode in _UNKNOWN:
-                return 32
-            # of 16-bit colour Pillow's mode does not tell
-            packed = image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else ""
-            return 16 if image.mode.startswith("I;16") or ";16" in str(packed) else 8
-    except UNREADABLE:
-        return None
+    with suppress(*UNREADABLE), open_picture(file) as image:
+        if image.mode in _UNKNOWN:
+            return 32
+        # of 16-bit colour Pillow's mode does not tell
+        packed = image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else ""
+        return 16 if image.mode.startswith("I;16") or ";16" in str(packed) else 8
+    return None
 
 
 def _colours(file: Path) -> Image.Image:
@@ -329,18 +326,11 @@ def _all_dark(files: Iterable[Path]) -> bool:
     """Whether no picture that can be read has a value of `_DARK` or more; stops at the first that has."""
     dark = False
     for file in files:
-        try:
+        with suppress(*UNREADABLE):  # such a file is listed later
             if np.asarray(_colours(file)).max() >= _DARK:
                 return False
-        except UNREADABLE:
-            continue  # it is listed later
-        dark = True
+            dark = True
     return dark
-
-
-def _lies_on(image: _Frame, mask: _Frame) -> bool:
-    """Whether a mask is of the upright picture: the size shows it, or it is turned as its image is."""
-    return mask.size == image.size and (image.turn in (1, mask.turn) or image.size != image.stored)
 
 
 def _masks_in(folder: Path, files: Sequence[str]) -> list[Path | None]:

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 _PIECE = 256  # images whose predictions are kept together
 
 _Masks = Mapping[str, Sequence[Path | None]]
+_Tell = Callable[[int], object]  # of so many more images or files that are done
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,14 @@ def predict(
 
 
 def _ask(
-    model: ModelUnderAudit,
-    pictures: list[Path],
-    outlines: list[list[Path | None]],
-    batch: int,
-    tell: Callable[[int], object],
+    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Path | None]], batch: int, tell: _Tell
 ) -> dict[str, np.ndarray]:
     rows = [slice(start, start + batch) for start in range(0, len(pictures), batch)]
     return _together([_ask_batch(model, pictures[at], [paths[at] for paths in outlines], tell) for at in rows])
 
 
 def _ask_batch(
-    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Path | None]], tell: Callable[[int], object]
+    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Path | None]], tell: _Tell
 ) -> dict[str, np.ndarray]:
     loaded = [_loaded(model, path) for path in pictures]
     readable = np.array([picture is not None for picture in loaded])
@@ -163,13 +161,12 @@ def _in_region(heat: np.ndarray, mask: np.ndarray) -> tuple[float, float, float]
 
 
 def _loaded(model: ModelUnderAudit, path: Path) -> np.ndarray | None:
-    try:
+    with suppress(*UNREADABLE):
         return model.preprocessing.picture(path)
-    except UNREADABLE:
-        return None
+    return None
 
 
-def _digest(path: Path | None, tell: Callable[[int], object]) -> str:
+def _digest(path: Path | None, tell: _Tell) -> str:
     tell(1)
     if path is None:
         return ""

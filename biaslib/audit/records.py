@@ -16,7 +16,6 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
 _PAGE, VALUES = "report.html", "audit.json"
-
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -82,7 +81,11 @@ class AuditOptions:
         if self.out is None:
             return
         place = self.out.resolve()
-        for name, path in (("the current folder", Path.cwd()), *((str(source), source) for source in self._sources())):
+        # a model or predictions may be a name: only what is a file lies anywhere
+        named = (self.labels, self.predictions, self.train_labels, self.model)
+        files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
+        files += [Path(source) for source in (self.data, self.masks, self.weights) if source is not None]
+        for name, path in (("the current folder", Path.cwd()), *((str(file), file) for file in files)):
             if path.resolve().is_relative_to(place):
                 raise BiaslibError(f"{self.out} is or holds {name}: name a folder of its own for the report.")
         there = next(path for path in (place, *place.parents) if path.exists())
@@ -109,13 +112,6 @@ class AuditOptions:
             f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
             "or replace it with --force."
         )
-
-    def _sources(self) -> list[Path]:
-        """The files and folders that are read."""
-        # a model or predictions may be a name: only what is a file lies anywhere
-        named = (self.labels, self.predictions, self.train_labels, self.model)
-        files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
-        return files + [Path(place) for place in (self.data, self.masks, self.weights) if place is not None]
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:
         """Region -> wanted, unwanted or neutral; a BiaslibError for two roles, or one of a region that is not there."""
@@ -173,41 +169,26 @@ class Shown:
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything an audit found; the page and the JSON are made of this alone.
+    """Everything an audit found; the page and the JSON are made of this alone."""
 
-    Attributes:
-        key: fingerprint of what was asked.
-        target: the column that the model tells.
-        groups: the columns that were compared.
-        settings: what was asked, in words.
-        subject: the model, in words.
-        numbers: images measured, unreadable, without labels; tests made.
-        warnings: what a reader must know first, such as a model that always gives the same answer.
-        findings: what differs by more than chance; empty where nothing does.
-        tables: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps,
-            attention, regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and
-            trust (how reliable the measures are).
-        unmeasured: what could not be measured, and why.
-        notes: what a reader should know of the data.
-        shown: images to look at.
-        average_maps: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first.
-        about: versions, device, date.
-    """
-
-    key: str
-    target: Binary
-    groups: tuple[Binary, ...]
-    settings: Mapping[str, str]
-    subject: Mapping[str, str]
-    numbers: Mapping[str, int]
-    warnings: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    key: str  #: fingerprint of what was asked
+    target: Binary  #: the column that the model tells
+    groups: tuple[Binary, ...]  #: the columns that were compared
+    settings: Mapping[str, str]  #: what was asked, in words
+    subject: Mapping[str, str]  #: the model, in words
+    numbers: Mapping[str, int]  #: images measured, unreadable, without labels; tests made
+    warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
+    findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
+    #: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
+    #: regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and trust (how
+    #: reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
-    unmeasured: tuple[str, ...]
-    notes: tuple[str, ...]
-    shown: tuple[Shown, ...]
+    unmeasured: tuple[str, ...]  #: what could not be measured, and why
+    notes: tuple[str, ...]  #: what a reader should know of the data
+    shown: tuple[Shown, ...]  #: images to look at
+    #: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)  #: versions, device, date
 
     def remarks(self) -> list[str]:
         """What the command says beside the findings: warnings, notes, and what could not be measured."""

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Container, Mapping
+from dataclasses import astuple
 from functools import cache
 from importlib import resources
 
@@ -89,10 +90,8 @@ def _smallest(gaps: pd.Series) -> str:
 
 
 def _dots(audit: Audit) -> figures.HtmlFigure:
-    rows = [
-        (_plain(row["cell"]), row["accuracy"].estimate, row["accuracy"].low, row["accuracy"].high, row["accuracy"].n)
-        for row in audit.tables["accuracies"].to_dict("records")
-    ]
+    accuracies = audit.tables["accuracies"].to_dict("records")
+    rows = [(_plain(row["cell"]), *astuple(row["accuracy"])[:4]) for row in accuracies]
     frame = pd.DataFrame(rows, columns=["cell", "accuracy", "low", "high", "n"])
     values = "; ".join(f"{cell} {accuracy:.2f}" for cell, accuracy, *_ in rows)
     drawn = figures.dot_plot(
@@ -221,8 +220,8 @@ def _paired(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     pairs = {
         f"said (labelled), {words}": [
-            f"{printed(said, '.3f')} ({printed(labelled, '.3f')})"
-            for said, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
+            f"{printed(predicted, '.3f')} ({printed(labelled, '.3f')})"
+            for predicted, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
         ]
         for side, words in (("in", "in group"), ("out", "others"))
     }

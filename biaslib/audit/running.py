@@ -178,9 +178,13 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     )
     made = sum(not math.isnan(test.p) for test in tests)
     detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
-    found = tuple(findings.findings(tests, target, groups))
-    with_finding = [group for group in groups if group.name in {finding.of for finding in found}]
+    harms = tuple(findings.findings(tests, target, groups))
+    with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
     maps = None if predictions is None else predictions.maps
+    average_maps = {}
+    if maps is not None:
+        for group in with_finding or groups[:1]:
+            average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
     tables = _tables(measured, tests, detectable)
     settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
@@ -196,18 +200,16 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
             "tests": made,
         },
         warnings=tuple(findings.warnings(measured, detectable, answered)),
-        findings=found,
+        findings=harms,
         tables=tables,
-        unmeasured=tuple(
-            findings.unmeasured(measured, answered, model, predictions, permutations=permutations, at_once=at_once)
+        unmeasured=(
+            *findings.without_labels(measured, answered),
+            *findings.without_maps(measured, target.name, model, predictions),
+            *findings.untested(measured, permutations, at_once),
         ),
         notes=tuple(_notes(case, unreadable)),
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
-        average_maps={}
-        if maps is None
-        else {
-            group.name: measurements.average_maps(maps[:, 0], answered, group) for group in with_finding or groups[:1]
-        },
+        average_maps=average_maps,
         about={
             "versions": provenance.versions(),
             "device": provenance.device(),
@@ -222,7 +224,7 @@ def _readable(inputs: LabelledImages, predictions: Predictions | None) -> tuple[
     if predictions is not None:
         labels = labels[predictions.readable].reset_index(drop=True)
         predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-        unreadable = [name for name, could in zip(inputs.files, predictions.readable, strict=True) if not could]
+        unreadable = np.array(inputs.files)[~predictions.readable].tolist()
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
@@ -279,7 +281,7 @@ def _surest_mistakes(
     """For each group those in the cell with the lowest accuracy."""
     if predictions is None or case.model is None or options.data is None:
         return
-    files = [name for name, could in zip(case.inputs.files, predictions.readable, strict=True) if could]
+    files = np.array(case.inputs.files)[predictions.readable]
     margins = predictions.outputs[:, 0]
     for group in answered.groups:
         rows = accuracies[accuracies["group"] == group.name].to_dict("records")
@@ -287,7 +289,7 @@ def _surest_mistakes(
         wrong = np.flatnonzero(~answered.correct & (answered.cells(group) == worst))
         surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:_SHOWN]
         if len(surest):
-            names = tuple(files[row] for row in surest)
+            names = tuple(files[surest].tolist())
             pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
             images = np.stack(pictures) if pictures else None
             maps = None if predictions.maps is None else predictions.maps[surest, 0]

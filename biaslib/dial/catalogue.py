@@ -49,9 +49,8 @@ class _Metric:
 
 def _accuracy_as_biased(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
     """Accuracy on test images as biased as the training images: what is usually reported."""
-    return np.array(
-        [np.mean((model.biased_truth == model.biased_answer)[rows % len(model.biased_truth)]) for model in models]
-    )
+    correct = [model.biased_truth == model.biased_answer for model in models]
+    return np.array([np.mean(right[rows % len(right)]) for right in correct])
 
 
 def _worst_group(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
@@ -83,9 +82,7 @@ def _mean_of(score: MapScore) -> _Value:
     """The mean over images of a score of maps; NaN where no image has one, or the world's models have no such map."""
 
     def mean(model: Measured, rows: np.ndarray) -> float:
-        if score not in model.scores:
-            return float("nan")
-        values = model.scores[score]
+        values = model.scores.get(score, np.array([np.nan]))
         drawn = values[rows % len(values)]
         defined = drawn[~np.isnan(drawn)]
         return float(defined.mean()) if len(defined) else float("nan")

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ _ALL_METHODS_IN: Final = ("birds", "pets")  # worlds where the methods are tried
 _BALL_GROWTH: Final = 0.5  # of the ball's area, as paper C extends it
 # of faces: further attributes whose maps are compared with the clan's
 _BYSTANDERS: Final = ("Eyeglasses", "Blond_Hair")
+_ACCURACIES: Final = {"RMA": metrics.relevance_mass_accuracy, "RRA": metrics.relevance_rank_accuracy}
 _STEPS, _REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100 regions of 9 x 9 are of 224 x 224
 
 
@@ -93,7 +94,7 @@ def measure(trial: Trial) -> Measured:
 
 def balanced(trial: Trial) -> pd.DataFrame:
     """The rows of the test images: those of the world without bias, the same for all its trials."""
-    return _table(trial.world, trial.test_images, 0.0, _TEST_SEED)
+    return trial.drawn_by.factors(trial.test_images, strength=0.0, seed=_TEST_SEED)
 
 
 def pictures(trial: Trial) -> Samples:
@@ -196,10 +197,8 @@ def _localisation(
         fine = metrics.upsample_maps(coarse, trial.size, trial.size)
         for part, masks in parts.items():
             rows = np.asarray(masks.any(axis=(1, 2)))
-            mass = metrics.relevance_mass_accuracy(fine[rows], masks[rows])
-            rank = metrics.relevance_rank_accuracy(fine[rows], masks[rows])
-            scores[MapScore("RMA", part, name)] = _at(rows, mass)
-            scores[MapScore("RRA", part, name)] = _at(rows, rank)
+            for score, accuracy in _ACCURACIES.items():
+                scores[MapScore(score, part, name)] = _at(rows, accuracy(fine[rows], masks[rows]))
         if trial.world == "pets":
             rows = explained.labels[Pets.target].to_numpy(bool)
             region = max(1, round(_REGION * trial.size / 64))
@@ -218,11 +217,14 @@ def _as_biased(trial: Trial, model: nn.Module) -> _Arrays:
         test, predicted = _scenes_as_biased(trial, model)
         truth, answer = test.groups, predicted.groups
     else:
-        table = _table(world, trial.test_images, trial.strength, _OWN_SEED)
+        table = trial.drawn_by.factors(trial.test_images, strength=trial.strength, seed=_OWN_SEED)
         logits = training.predict(model, trial.drawn_by.render(table, size=trial.size, regions=()).images)
         test, truth = _labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
         answer = probability(world, logits) > 0.5
-        predicted = _faces_predicted(logits) if world == "faces" else Labels(answer[:, None], test.groups, test.names)
+        if world == "faces":
+            predicted = _labels(world, pd.DataFrame(logits > 0, columns=Faces.attributes))
+        else:
+            predicted = Labels(answer[:, None], test.groups, test.names)
     sides = {"train": trained, "test": test, "predicted": predicted}
     return {
         **{f"{name}/attributes": side.attributes for name, side in sides.items()},
@@ -243,30 +245,23 @@ def _scenes_as_biased(trial: Trial, model: nn.Module) -> tuple[Labels, Labels]:
     return test, Labels(objects[1] > thresholds, logits[1][:, len(OBJECTS) :].argmax(axis=1), OBJECTS)
 
 
-def _faces_predicted(logits: np.ndarray) -> Labels:
-    yes, columns = logits > 0, [Faces.attributes.index(name) for name in ATTRIBUTES]
-    return Labels(yes[:, columns], yes[:, Faces.attributes.index(Faces.cue)].astype(int), ATTRIBUTES)
-
-
 def _measured(trial: Trial, arrays: _Arrays) -> Measured:
     table = balanced(trial)
     names = _labels(trial.world, table).names
-    trained, test, predicted = (
-        Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
+    sides: dict[str, Any] = {
+        side: Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
         for side in ("train", "test", "predicted")
-    )
+    }
     return Measured(
         trial=trial,
         truth=table[trial.drawn_by.target].to_numpy(bool),
         cue=table[trial.drawn_by.cue].to_numpy(bool),
-        probability=arrays["probability"],
         scores={MapScore(*key.split("/")[1:]): array for key, array in arrays.items() if key.startswith("score/")},
         map=arrays["map"].astype(np.float32),
-        train=trained,
-        test=test,
-        predicted=predicted,
+        probability=arrays["probability"],
         biased_truth=arrays["biased_truth"],
         biased_answer=arrays["biased_answer"],
+        **sides,
     )
 
 
@@ -281,15 +276,11 @@ def _at(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     return everywhere
 
 
-def _table(world: str, n: int, strength: float, seed: int) -> pd.DataFrame:
-    return worlds.get(world).factors(n, strength=strength, seed=seed)
-
-
 @functools.lru_cache(maxsize=3)
-def _rendered(world: str, n: int, size: int, cue: int | None) -> Samples:
+def _rendered(name: str, n: int, size: int, cue: int | None) -> Samples:
     """The balanced images as they are, or all of them with or without the cue; kept for the next model."""
-    table = _table(world, n, 0.0, _TEST_SEED)
+    world = worlds.get(name)
+    table = world.factors(n, strength=0.0, seed=_TEST_SEED)
     if cue is not None:
-        name = worlds.get(world).cue
-        table = table.assign(**{name: np.full(n, cue).astype(table[name].to_numpy().dtype)})
-    return worlds.get(world).render(table, size=size)
+        table = table.assign(**{world.cue: np.full(n, cue).astype(table[world.cue].to_numpy().dtype)})
+    return world.render(table, size=size)

@@ -81,24 +81,15 @@ def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
     A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank` (by
     the true effect), `low`, `high` (quartiles of the metrics' normalised ranks), `spread` (their distance), `metrics`.
     """
-    rows = []
-    for model, part in normalised_ranks(table).groupby("model", sort=False):
+    keys, rows = ["world", "architecture", "strength", "seed", "model", "effect"], []
+    for _, part in normalised_ranks(table).groupby("model", sort=False):
         exact = part["metric"] == EXACT.name
-        ranks, first = part.loc[~exact, "rank"], part.iloc[0]
+        ranks = part.loc[~exact, "rank"]
         low, high = ranks.quantile([0.25, 0.75])
-        rows.append(
-            {
-                **{key: first[key] for key in ("world", "architecture", "strength", "seed")},
-                "model": model,
-                "effect": first["effect"],
-                "rank": float(part.loc[exact, "rank"].mean()),
-                "low": low,
-                "high": high,
-                "spread": high - low,
-                "metrics": len(ranks),
-            }
-        )
-    return pd.DataFrame(rows).sort_values("spread", ascending=False, kind="stable", ignore_index=True)
+        rank = float(part.loc[exact, "rank"].mean())
+        rows.append((*part.iloc[0][keys], rank, low, high, high - low, len(ranks)))
+    spreads = pd.DataFrame(rows, columns=[*keys, "rank", "low", "high", "spread", "metrics"])
+    return spreads.sort_values("spread", ascending=False, kind="stable", ignore_index=True)
 
 
 def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> _PairSigns:

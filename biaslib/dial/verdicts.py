@@ -127,8 +127,7 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
                     rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
-    columns = [*_PLACE, "metric", "strength", "images", "models", "power", "draws"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*_PLACE, "metric", "strength", "images", "models", "power", "draws"])
 
 
 @stored("dial-redrawn")
@@ -214,9 +213,8 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
         unbiased = part[part["strength"] == 0]
         references = [unbiased.loc[unbiased["model"] != model, "risk_score"].to_numpy() for model in part["model"]]
         compared = list(zip(part["risk_score"].to_numpy(), references, strict=True))
-        distances = [_distance(score, reference) for score, reference in compared]
         p = [p_value([score], reference, side="above") for score, reference in compared]
-        parts.append(part.assign(distance=distances, p=p))
+        parts.append(part.assign(distance=[_distance(*pair) for pair in compared], p=p))
     return pd.concat(parts).sort_index()
 
 

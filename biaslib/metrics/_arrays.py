@@ -57,8 +57,8 @@ def checked_maps(maps: Any, what: str = "maps") -> np.ndarray:
     """The maps (..., h, w) as NumPy; a BiaslibError where they are no numbers or have no pixel."""
     values = to_numpy(maps)
     if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiub":
-        found = f"{values.dtype} of shape {values.shape}"
-        raise BiaslibError(f"The {what} must be numbers (..., h, w) with at least one pixel, not {found}.")
+        kind = f"{values.dtype} of shape {values.shape}"
+        raise BiaslibError(f"The {what} must be numbers (..., h, w) with at least one pixel, not {kind}.")
     return values
 
 

@@ -66,30 +66,23 @@ class _Rule:
 
 @dataclass(frozen=True, eq=False)
 class Amplification:
-    """How much a model amplifies, over all cells (group, set of attributes). Unscaled: papers print 100 times these.
+    """How much a model amplifies, over all cells (group, set of attributes). Unscaled: papers print 100 times these."""
 
-    Attributes:
-        mean: mean change; NaN where there is no set.
-        variance: population variance of the changes d, signs as they are, over all cells; NaN where there is no set.
-        n_sets: number of sets, |M|.
-        n_never_predicted: how many of them no test image is predicted to have. Their undirected change is undefined:
-            left out of the sum, as in the released code, while the sets stay in the divisor. They stay in the variance
-            with d = 0; the released code leaves them out of it.
-    """
-
-    mean: float
-    variance: float
-    n_sets: int
+    mean: float  #: mean change; NaN where there is no set
+    variance: float  #: population variance of the changes d, signs as they are, over all cells; NaN likewise
+    n_sets: int  #: number of sets, the size of M
+    #: how many of them no test image is predicted to have. Their undirected change is undefined: left out of the sum,
+    #: as in the released code, while the sets stay in the divisor. They stay in the variance with d = 0; the released
+    #: code leaves them out of it
     n_never_predicted: int
     _counts: SetCounts = field(repr=False)
     _rule: _Rule = field(repr=False)
     _names: tuple[object, ...] = field(repr=False)
 
     def table(self, top: int | None = 20) -> pd.DataFrame:
-        """The cells that change most, by the size of d; among equals those of more training images first.
+        """The cells that change most, `top` of them (None: all), by the size of d.
 
-        Args:
-            top: how many rows; None for all cells.
+        Among equals those of more training images come first.
 
         Returns:
             One row a cell: `attributes` (a tuple of names, or of column numbers), `size` of the set, `group`,
@@ -160,7 +153,8 @@ def bias_amplification(
 
     `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
     Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing. Predictions equal to the labels of
-    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there. A
+    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there.
+    Means lie in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1. A
     `BiaslibError` is raised, before any long computation, for labels that do not fit together, a group or an attribute
     that never occurs in train or in test, unknown options, or more sets than can be counted.
 
@@ -181,9 +175,6 @@ def bias_amplification(
             divides by the number of group columns: 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
-
-    Returns:
-        means in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1.
 
     Example:
         >>> labels = Labels([[1, 0], [1, 1], [0, 1], [1, 1]], [0, 0, 1, 1])

@@ -9,14 +9,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics.labels import Labels
-
-_Method = Literal["table", "levels"]
 
 # counts of three sides and three groups are then 0.6 GB
 _LARGEST_TABLE = 24
@@ -73,15 +70,12 @@ def count_sets(
     min_size: int,
     max_size: int,
     observed: bool,
-    method: _Method | None = None,
 ) -> SetCounts:
     """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
     sides = [_Rows.of(labels, n_groups) for labels in (train, test, predicted)]
     width = train.attributes.shape[1]
     work = _most_pairs(sides, max_size)
-    if method is None:
-        method = "table" if width <= _LARGEST_TABLE and 1 << width <= max(1 << 16, work) else "levels"
-    if method == "table":
+    if width <= _LARGEST_TABLE and 1 << width <= max(1 << 16, work):
         return _count_by_table(sides, min_size, max_size, observed)
     if observed:
         return _count_observed(sides, min_size, max_size)
@@ -98,19 +92,11 @@ def count_sets(
 def _most_pairs(sides: list[_Rows], max_size: int) -> int:
     """At most how many pairs of a distinct row and a set in it there are, over the three sides."""
     sizes = [np.bincount(side.attributes.sum(axis=1), minlength=1) for side in sides]
-    inside = [_subsets(size, max_size) for size in range(max(len(size) for size in sizes))]
+    largest = max(map(len, sizes))
+    inside = [sum(math.comb(size, k) for k in range(1, min(size, max_size) + 1)) for size in range(largest)]
     totals = [sum(int(n) * inside[size] for size, n in enumerate(side)) for side in sizes]
     shared = min(totals[:2])  # a set occurs in train and in test
     return sum(int(n) * min(inside[size], shared) for side in sizes for size, n in enumerate(side))
-
-
-def _subsets(size: int, max_size: int) -> int:
-    if max_size >= size:
-        return 2**size - 1
-    return sum(math.comb(size, k) for k in range(1, max_size + 1))
-
-
-# --- a table over all 2^A sets ---------------------------------------------------------------------------------------
 
 
 def _superset_sums(table: np.ndarray) -> None:
@@ -134,24 +120,21 @@ def _count_by_table(sides: list[_Rows], min_size: int, max_size: int, observed: 
     tables = np.zeros((len(sides), n_groups, 1 << width), np.int32)
     for side, table in zip(sides, tables, strict=True):
         table[:, side.codes] = side.weights.T
-        for one in table:
-            _superset_sums(one)
+        for of_group in table:
+            _superset_sums(of_group)
     size = np.bitwise_count(np.arange(1 << width, dtype=np.int32))
     chosen = (size >= min_size) & (size <= max_size)
     if observed:
         chosen &= np.bincount(sides[0].codes, minlength=1 << width) > 0
     for table in tables[:2]:
-        chosen &= np.logical_or.reduce([one > 0 for one in table])
+        chosen &= (table > 0).any(axis=0)
     codes = np.flatnonzero(chosen).astype(np.int32)
-    train, test, predicted = (np.stack([one[codes] for one in table]) for table in tables)
+    train, test, predicted = tables.take(codes, axis=2)
     return SetCounts(train, test, predicted, partial(_bits_of, codes, width))
 
 
 def _bits_of(codes: np.ndarray, width: int, chosen: np.ndarray) -> np.ndarray:
     return (codes[chosen, None] >> np.arange(width) & 1).astype(bool)
-
-
-# --- given sets, by a matrix product ---------------------------------------------------------------------------------
 
 
 def _count_observed(sides: list[_Rows], min_size: int, max_size: int) -> SetCounts:
@@ -174,9 +157,6 @@ def _contained(sets: np.ndarray, side: _Rows) -> np.ndarray:
     return counts
 
 
-# --- sets that grow by one attribute at a time -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Pairs:
     """Where the sets of one size are: each pair is a row, the place of the set's last attribute in it, and the set.
@@ -190,8 +170,8 @@ class _Pairs:
 
     def keep(self, going_on: np.ndarray, number: np.ndarray) -> "_Pairs":
         """Those whose set goes on, under its new number."""
-        kept = np.flatnonzero(going_on[self.slot])
-        return _Pairs(self.row[kept], self.place[kept], number[self.slot[kept]])
+        index = np.flatnonzero(going_on[self.slot])
+        return _Pairs(self.row[index], self.place[index], number[self.slot[index]])
 
 
 @dataclass(frozen=True)
@@ -226,8 +206,8 @@ class _Lists:
 
     def unfinished(self, pairs: _Pairs) -> _Pairs:
         """Those whose row has attributes after the set's last."""
-        kept = np.flatnonzero(pairs.place < self.start[pairs.row + 1] - 1)
-        return _Pairs(pairs.row[kept], pairs.place[kept], pairs.slot[kept])
+        index = np.flatnonzero(pairs.place < self.start[pairs.row + 1] - 1)
+        return _Pairs(pairs.row[index], pairs.place[index], pairs.slot[index])
 
     def counts(self, pairs: _Pairs, n_sets: int) -> np.ndarray:
         """(G, n) how many images of each group have each set."""
@@ -252,39 +232,33 @@ def _levels(
     """For each size: the number of the set that each one extends (-1: none), its last attribute, counts (3, G, n)."""
     width, n_groups = sides[0].attributes.shape[1], sides[0].weights.shape[1]
     lists = [_Lists.of(side) for side in sides]
-    found = [side.roots() for side in lists]
+    of_sides = [side.roots() for side in lists]
     last, before = np.array([-1], np.int32), -1
     for size in range(1, max_size + 1):
         room = width - 1 - last.astype(np.int64)  # attributes that may come after the last one
         base = np.cumsum(room) - room - last - 1
         if room.sum() < 2**31:
             base = base.astype(np.int32)
-        grown = [lists[i].grown(found[i], base) for i in (0, 1)]
-        going_on = _in_both(grown, int(room.sum()))
+        grown = [lists[i].grown(of_sides[i], base) for i in (0, 1)]
+        going_on = np.ones(int(room.sum()), bool)
+        for pairs in grown:
+            seen = np.zeros_like(going_on)
+            seen[pairs.slot] = True
+            going_on &= seen
         number = np.cumsum(going_on, dtype=np.int32) - 1
         n_sets = int(going_on.sum())
         if n_sets == 0:
             return
         counts = np.empty((len(lists), n_groups, n_sets), np.int32) if size >= min_size else None
         for i, side in enumerate(lists):  # one side after the other, so that not all are in memory at once
-            pairs = (grown.pop(0) if grown else side.grown(found[i], base)).keep(going_on, number)
+            pairs = (grown.pop(0) if grown else side.grown(of_sides[i], base)).keep(going_on, number)
             if counts is not None:
                 counts[i] = side.counts(pairs, n_sets)
-            found[i] = side.unfinished(pairs)
+            of_sides[i] = side.unfinished(pairs)
         parent = np.repeat(np.arange(len(last), dtype=np.int32), room)[going_on]
         last = (np.flatnonzero(going_on) - base[parent]).astype(np.int32)
         yield parent + np.int32(before), last, counts
         before += len(room)
-
-
-def _in_both(sides: list[_Pairs], n_slots: int) -> np.ndarray:
-    """(n_slots,) which slots some row of each side fills."""
-    both = np.ones(n_slots, bool)
-    for pairs in sides:
-        seen = np.zeros(n_slots, bool)
-        seen[pairs.slot] = True
-        both &= seen
-    return both
 
 
 def _attributes_of(parent: np.ndarray, last: np.ndarray, first: int, width: int, chosen: np.ndarray) -> np.ndarray:

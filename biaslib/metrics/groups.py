@@ -12,19 +12,13 @@ from biaslib.metrics._arrays import AnyArray, Array, is_tensor, like, to_numpy
 _GroupLabels = AnyArray | pd.Series | Sequence[object]
 
 
-def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Accuracy of each group, with its count and Wilson's interval (Wilson 1927).
+def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
+    """Accuracy of each group, with its count and Wilson's 95 % interval (Wilson 1927).
 
-    The interval is about the images of one model; what varies between models is for `statistics.interval`. A
-    `BiaslibError` is raised for no images, unequal lengths, a missing group label, or values that are not bool.
-
-    Args:
-        correct: (N,) bool, whether each prediction was right.
-        groups: (N,) labels of any sortable kind.
-        confidence: coverage of the interval, in (0, 1).
-
-    Returns:
-        One row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
+    `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind. The
+    interval is about the images of one model; what varies between models is for `statistics.interval`. A `BiaslibError`
+    is raised for no images, unequal lengths, a missing group label, or values that are not bool. The table has one row
+    a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
@@ -35,13 +29,11 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels, *, confidence: float
     right = to_numpy(correct)
     if right.dtype != np.bool_ or right.ndim != 1:
         raise BiaslibError(f"correct must be bool (N,), not {right.dtype} of shape {right.shape}.")
-    if not 0 < confidence < 1:
-        raise BiaslibError(f"confidence must lie between 0 and 1, not {confidence}.")
     codes, labels = _codes(groups, len(right))
     rows = []
     for code, label in enumerate(labels):
         hits, n = int(right[codes == code].sum()), int((codes == code).sum())
-        bounds = binomtest(hits, n).proportion_ci(confidence, method="wilson")
+        bounds = binomtest(hits, n).proportion_ci(0.95, method="wilson")
         rows.append((label, n, hits / n, bounds.low, bounds.high))
     return pd.DataFrame(rows, columns=["group", "n", "accuracy", "low", "high"])
 
@@ -50,29 +42,25 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
     For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
-    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower. A `BiaslibError` is raised
-    for no images, unequal lengths, a missing group label, or values outside [0, 1].
+    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower.
 
-    Args:
-        correct: (..., N) bool, or float shares in [0, 1] (means over models).
-        groups: (N,) labels, in the paper target x protected attribute.
-        min_share: groups with a smaller share of the N images are left out.
-
-    Returns:
-        (...) float64 in [0, 1]; NaN where every group is left out, or a kept one holds a NaN.
+    `correct` is (..., N) bool, or float shares in [0, 1] (means over models), and `groups` (N,) labels, in the paper
+    target x protected attribute; groups with a share of the N images below `min_share` are left out. A `BiaslibError`
+    is raised for no images, unequal lengths, a missing group label, or values outside [0, 1].
+    The accuracy is (...) float64 in [0, 1]; NaN where every group is left out, or another one holds a NaN.
 
     Example:
         >>> float(worst_group_accuracy(np.array([True, False, True]), ["a", "a", "b"]))
         0.5
     """
     right = to_numpy(correct)
-    if right.ndim < 1 or right.dtype.kind not in "bf" or (right.dtype.kind == "f" and _outside(right)):
+    if right.ndim < 1 or right.dtype.kind not in "bf" or ((right < 0) | (right > 1)).any():
         raise BiaslibError("correct must be bool, or float shares between 0 and 1, of shape (..., N).")
     codes, labels = _codes(groups, right.shape[-1])
-    kept = [inside for code in range(len(labels)) if (inside := codes == code).mean() >= min_share]
-    if not kept:
+    large = [inside for code in range(len(labels)) if (inside := codes == code).mean() >= min_share]
+    if not large:
         return like(np.full(right.shape[:-1], np.nan)[()], correct)
-    return like(np.min([right[..., inside].mean(-1, dtype=np.float64) for inside in kept], axis=0), correct)
+    return like(np.min([right[..., inside].mean(-1, dtype=np.float64) for inside in large], axis=0), correct)
 
 
 def normalized_average_precision(labels: Array, scores: Array, n_positive: float | np.ndarray) -> Array:
@@ -83,14 +71,10 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
     usual average precision (scikit-learn's, ties included: equal scores are one step). A `BiaslibError` is raised for
     labels other than 0 and 1, shapes that do not fit, no images, or N <= 0.
 
-    Args:
-        labels: (..., n) bool or 0/1.
-        scores: (..., n), larger for more likely; leading dimensions broadcast.
-        n_positive: N > 0; the paper takes the mean number of positives of the evaluated attributes. May be an array
-            that broadcasts with the leading dimensions.
-
-    Returns:
-        (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is NaN.
+    Labels are (..., n) bool or 0/1, scores (..., n), larger for more likely; leading dimensions broadcast. For N the
+    paper takes the mean number of positives of the evaluated attributes; it may be an array that broadcasts with them.
+    The result is (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is
+    NaN.
 
     Example:
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
@@ -125,10 +109,6 @@ def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: fl
 
 
 _average_precision = np.vectorize(_one_average_precision, otypes=[np.float64], signature="(n),(n),()->()")
-
-
-def _outside(shares: np.ndarray) -> bool:
-    return bool(((shares < 0) | (shares > 1)).any())
 
 
 def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:

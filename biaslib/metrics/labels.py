@@ -17,16 +17,11 @@ class Labels:
 
     A `BiaslibError` is raised for no images or attributes, values other than 0 and 1, groups that are no whole numbers
     from 0, lengths that differ.
-
-    Attributes:
-        attributes: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names.
-        groups: (N,) whole numbers 0, 1, ..., the group of each image.
-        names: of the A attributes, for tables; their numbers where not given.
     """
 
-    attributes: Any
-    groups: Any
-    names: Sequence[Any] = ()
+    attributes: Any  #: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names
+    groups: Any  #: (N,) whole numbers 0, 1, ..., the group of each image
+    names: Sequence[Any] = ()  #: of the A attributes, for tables; their numbers where not given
 
     def __post_init__(self) -> None:
         names = self.names

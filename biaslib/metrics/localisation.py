@@ -14,16 +14,12 @@ def relevance_mass_accuracy(relevance: Array, mask: AnyArray) -> Array:
 
     $$\mathrm{RMA} = \frac{\sum_{p \in M} R_p}{\sum_p R_p}$$
 
-    A map that is the same everywhere scores the region's share of the image. A `BiaslibError` is raised for negative
-    relevance, a mask that is not bool or of another size, leading dimensions that do not broadcast, or no maps.
-
-    Args:
-        relevance: maps (..., H, W), >= 0, on the grid of the mask; `upsample_maps` enlarges coarser ones.
-        mask: (..., H, W) bool, True inside the region; the leading dimensions of both broadcast.
-
-    Returns:
-        (...) float64 in [0, 1]; NaN where the map is 0 everywhere or holds a NaN or an infinity, and where the region
-        is empty: there is nothing that could be found.
+    A map that is the same everywhere scores the region's share of the image. Maps are (..., H, W), >= 0, on the grid of
+    the mask (`upsample_maps` enlarges coarser ones), and masks (..., H, W) bool, True inside the region; the leading
+    dimensions of both broadcast. The share is (...) float64 in [0, 1]; NaN where the map is 0 everywhere or holds a NaN
+    or an infinity, and where the region is empty: there is nothing that could be found. A `BiaslibError` is raised for
+    negative relevance, a mask that is not bool or of another size, leading dimensions that do not broadcast, or no
+    maps.
 
     Example:
         >>> float(relevance_mass_accuracy(np.array([[3.0, 1.0]]), np.array([[True, False]])))

@@ -30,9 +30,10 @@ def perturbation_curves(
 
     (Samek et al. 2017.) What the papers leave open is settled so: the regions are square tiles that do not overlap,
     counted from the upper left, smaller at the lower and right edge where the size is no multiple of `region`; a
-    region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn
-    anew from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves
-    differ by the order alone. A `BiaslibError` is raised for images, relevance, targets or scores of a wrong shape or
+    region's relevance is the sum over its pixels; ties are broken at random; every value of every pixel is drawn anew
+    from a uniform distribution. An image has the same noise whatever its relevance is, so that two of its curves differ
+    by the order alone. The curves are (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the
+    relevance is not finite. A `BiaslibError` is raised for images, relevance, targets or scores of a wrong shape or
     type, more steps than there are regions, a region larger than the image, or a range that the images cannot hold.
 
     Args:
@@ -50,9 +51,6 @@ def perturbation_curves(
         seed: of the noise and the order of ties.
         batch: how many images go through `predict` at once, which bounds the memory; None: as many as have 200,000
             pixels together.
-
-    Returns:
-        (N, steps + 1) float64: the score after 0, 1, ..., `steps` regions; NaN where the relevance is not finite.
     """
     pixels = _checked_images(images)
     n, height, width = pixels.shape[:3]
@@ -90,21 +88,19 @@ def perturbation_curves(
 
 
 def _destroyed(
-    index: int,
-    image: np.ndarray,
-    sums: np.ndarray,
-    tiles: Sequence[tuple[slice, slice]],
-    steps: int,
-    repeats: int,
-    value_range: tuple[float, float],
-    seed: int,
-) -> Iterator[tuple[int, int, float, np.ndarray]]:
+    index: int, image: np.ndarray, sums: np.ndarray, tiles: Sequence[tuple[slice, slice]], steps: int, repeats: int,
+    value_range: tuple[float, float], seed: int,
+) -> Iterator[tuple[int, int, float, np.ndarray]]:  # fmt: skip
     """An image (H, W, 3) after 0, 1, ... of its tiles: its index, the step, its weight in the curve, the picture."""
     yield index, 0, 1.0, image
     for repeat in range(repeats):
         # not default_rng([0, 0, 0]): that is the stream of default_rng(0), which may have drawn the images
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index, repeat)))
-        noise = _noise(rng, image, *value_range)
+        low, high = value_range
+        if image.dtype == np.uint8:
+            noise = rng.integers(int(low), int(high), image.shape, np.uint8, endpoint=True)
+        else:
+            noise = rng.uniform(low, high, image.shape).astype(image.dtype)
         order = np.lexsort((rng.random(len(tiles)), -sums))[:steps]
         left = image.copy()
         for step, place in enumerate(order, 1):
@@ -132,12 +128,6 @@ def aopc(curves: Array) -> Array:
     return like((scores[..., :1] - scores).mean(-1, dtype=np.float64), curves)
 
 
-def _noise(rng: np.random.Generator, image: np.ndarray, low: float, high: float) -> np.ndarray:
-    if image.dtype == np.uint8:
-        return rng.integers(int(low), int(high), image.shape, np.uint8, endpoint=True)
-    return rng.uniform(low, high, image.shape).astype(image.dtype)
-
-
 def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.ndarray, lefts: np.ndarray) -> np.ndarray:
     """The relevance of every region, (N, rows x columns)."""
     if relevance is None:
@@ -149,9 +139,8 @@ def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.nd
             "upsample_maps enlarges coarser maps."
         )
     # map by map: as float64 the maps of a test set would fill the memory
-    return np.stack(
-        [np.add.reduceat(np.add.reduceat(one.astype(np.float64), tops, axis=0), lefts, axis=1).ravel() for one in maps]
-    )
+    rows = (np.add.reduceat(image.astype(np.float64), tops, axis=0) for image in maps)
+    return np.stack([np.add.reduceat(sums, lefts, axis=1).ravel() for sums in rows])
 
 
 def _checked_images(images: AnyArray) -> np.ndarray:

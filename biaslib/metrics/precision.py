@@ -42,10 +42,8 @@ class MeanPrecision:
     def by_size(self) -> pd.DataFrame:
         """One row a number of attributes in the set: `size`, `n`, `undefined`, `mean`."""
         sizes = self.members.sum(axis=1)
-        rows = []
-        for size in np.unique(sizes):
-            part = MeanPrecision(self.values[sizes == size], self.members[sizes == size])
-            rows.append((int(size), part.n, part.undefined, part.mean))
+        parts = [(int(n), MeanPrecision(self.values[sizes == n], self.members[sizes == n])) for n in np.unique(sizes)]
+        rows = [(size, part.n, part.undefined, part.mean) for size, part in parts]
         return pd.DataFrame(rows, columns=["size", "n", "undefined", "mean"])
 
 
@@ -63,10 +61,8 @@ def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
     from sklearn.metrics import average_precision_score  # here and not above, as it takes a second
 
     truth, score = _checked(labels, scores)
-    values = [
-        average_precision_score(has, ranked) if has.any() else np.nan
-        for has, ranked in zip(truth.T, score.T, strict=True)
-    ]
+    columns = zip(truth.T, score.T, strict=True)
+    values = [average_precision_score(has, ranked) if has.any() else np.nan for has, ranked in columns]
     return MeanPrecision(np.array(values), np.eye(truth.shape[1], dtype=bool))
 
 
@@ -88,17 +84,11 @@ def set_average_precision(
     `BiaslibError` is raised for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN,
     sizes out of order, or more sets than can be ranked.
 
-    Args:
-        train: (M, A) bool, or 0 and 1, the labels of training.
-        labels: (N, A), of the test images.
-        logits: (N, A), predicted for them, before the sigmoid.
-        min_size: of a set, >= 1.
-        max_size: of a set; all A attributes where not given.
-        sets: "observed": the whole label sets of training images; "all": every combination that training images have.
-            Either way those that some test image has too, as in `bias_amplification`.
-
-    Returns:
-        The value of each set and their mean; none is NaN. Without any set there are no values and the mean is NaN.
+    `train` (M, A) bool, or 0 and 1, are the labels of training, `labels` (N, A) those of the test images, and `logits`
+    (N, A) are predicted for them, before the sigmoid. Sets have `min_size` >= 1 to `max_size` attributes (None: all A).
+    They are "observed", the whole label sets of training images, or "all", every combination that training images have;
+    either way those that some test image has too, as in `bias_amplification`. No value of a set is NaN; without any set
+    there are no values and the mean is NaN.
     """
     truth, score = _checked(labels, logits)
     seen = to_numpy(train)
@@ -114,7 +104,9 @@ def set_average_precision(
         )
     if sets not in ("observed", "all"):
         raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
-    members = _sets(seen, truth, min_size, largest, observed=sets == "observed")
+    sides = [Labels(side, np.zeros(len(side), int)) for side in (seen, truth, truth)]
+    counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=largest, observed=sets == "observed")
+    members = counts.members(np.arange(counts.n_sets))
     if len(members) * len(truth) > _MOST_PAIRS:
         raise BiaslibError(
             f"{len(members):,} sets on {len(truth):,} images are too many to rank: "
@@ -148,17 +140,10 @@ def calibrated_thresholds(labels: Array, scores: Array) -> Array:
     return like(np.array([_threshold(*column) for column in zip(truth.T, score.T, strict=True)]), scores)
 
 
-def _sets(train: np.ndarray, test: np.ndarray, min_size: int, max_size: int, *, observed: bool) -> np.ndarray:
-    """(n, A) the sets that occur in both."""
-    sides = [Labels(side, np.zeros(len(side), int)) for side in (train, test, test)]
-    counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=max_size, observed=observed)
-    return counts.members(np.arange(counts.n_sets))
-
-
 def _average_precisions(members: np.ndarray, truth: np.ndarray, log_probability: np.ndarray) -> list[float]:
     has_all = (truth.astype(np.float32) @ members.T.astype(np.float32) == members.sum(axis=1)).T
-    scores = np.stack([log_probability[:, inside].sum(axis=1) for inside in members])
-    return [_average_precision(one[has], one) for has, one in zip(has_all, scores, strict=True)]
+    scores = [log_probability[:, inside].sum(axis=1) for inside in members]
+    return [_average_precision(of_set[has], of_set) for has, of_set in zip(has_all, scores, strict=True)]
 
 
 def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
@@ -179,8 +164,7 @@ def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
     if not np.isin(truth, (0, 1)).all():
         raise BiaslibError("labels must be 0 or 1 (or bool).")
     score = score.astype(np.float64)
-    if (missing := np.isnan(score)).any():
-        count = int(missing.sum())
+    if count := int(np.isnan(score).sum()):
         raise BiaslibError(f"{count} of {score.size} scores are NaN, which have no rank: drop those images.")
     return truth.astype(bool), score
 

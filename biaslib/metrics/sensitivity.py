@@ -23,21 +23,15 @@ def causal_effect(
     """The true effect of a cue on a model: every image drawn with it and without, all else the same, subtracted.
 
     An average over images is the average treatment effect; no estimate is involved, because a generated world draws
-    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)). A `BiaslibError` is raised for an unknown or a
+    both of the counterfactuals (Pearl's do(cue = 1) and do(cue = 0)).
+
+    `predict` gives scores (N,), NumPy or torch, of uint8 images (N, size, size, 3); or (..., N), such as one row a
+    model, which draws the images once for all. `factors` are N rows as the world's own `factors` makes them, `cue` is
+    the binary column to set, often `world.cue`, and `size` the height and width of the images in pixels. Where
+    predict's scores of the rows as they are, (N,) or (..., N), are known already, as for a second cue, give them as
+    `as_drawn`: then only what the other value makes of each row is drawn. The effect is (N,) or (..., N), the scores
+    with the cue less those without it, in their unit and of their kind. A `BiaslibError` is raised for an unknown or a
     non-binary cue, no rows, or scores or as_drawn of another shape.
-
-    Args:
-        predict: uint8 images (N, size, size, 3) -> scores (N,), NumPy or torch; or (..., N), such as one row a
-            model, which draws the images once for all.
-        world: the world that draws.
-        factors: N rows as the world's own `factors` makes them.
-        cue: the binary column to set, often `world.cue`.
-        size: height and width of the images, in pixels.
-        as_drawn: predict's scores of the rows as they are, (N,) or (..., N), where they are known already, as for a
-            second cue: then only what the other value makes of each row is drawn.
-
-    Returns:
-        (N,) or (..., N): predict(cue = 1) - predict(cue = 0), in the unit of the scores and of their kind.
     """
     if cue not in factors.columns:
         raise BiaslibError(f"There is no factor {cue!r}: take one of {', '.join(map(str, factors.columns))}.")
@@ -75,15 +69,10 @@ def score_sensitivity(before: Array, after: Array) -> Any:
 
     $$S(f \circ G, d) = \mathbb{E}_z\big[f(G(z + d)) - f(G(z))\big]$$
 
-    A `BiaslibError` is raised for scores of different numbers of images.
-
-    Args:
-        before: (..., N) scores of images, NumPy or torch.
-        after: (..., N) scores of the same images changed; leading dimensions broadcast, such as one row a direction.
-
-    Returns:
-        (...) in the unit of the scores, within [-1, 1] for probabilities; pairs with a NaN are left out, and NaN where
-        no pair is left.
+    `before` are (..., N) scores of images, NumPy or torch, and `after` (..., N) those of the same images changed;
+    leading dimensions broadcast, such as one row a direction. The result is (...) in the unit of the scores, within
+    [-1, 1] for probabilities; pairs with a NaN are left out, and it is NaN where no pair is left. Different numbers of
+    images are a `BiaslibError`.
 
     Example:
         >>> float(score_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
@@ -99,10 +88,7 @@ def classification_sensitivity(before: Array, after: Array, *, threshold: float 
     $$S(y \circ G, d) = \mathbb{E}_z\big[y(G(z + d)) - y(G(z))\big], \qquad y = [f \ge threshold]$$
 
     Flips to either side cancel here; `flip_rates` tells them apart. Scores, NaN and errors are as for
-    `score_sensitivity`; `threshold` is the least score that is a positive answer.
-
-    Returns:
-        (...) within [-1, 1].
+    `score_sensitivity`, the result is (...) within [-1, 1]; `threshold` is the least score that is a positive answer.
 
     Example:
         >>> float(classification_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))
@@ -118,10 +104,8 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     $$S_{0 \to 1} = \Pr\big[y(G(z + d)) = 1 \mid y(G(z)) = 0\big], \qquad
       S_{1 \to 0} = \Pr\big[y(G(z + d)) = 0 \mid y(G(z)) = 1\big]$$
 
-    (Denton et al. 2019, section 4.5, after eq. 6). Arguments are as for `classification_sensitivity`.
-
-    Returns:
-        zero_to_one (...) and one_to_zero (...), each in [0, 1]; NaN where there was no such answer before.
+    (Denton et al. 2019, section 4.5, after eq. 6). Arguments are as for `classification_sensitivity`; zero_to_one (...)
+    and one_to_zero (...) are each in [0, 1], NaN where there was no such answer before.
 
     Example:
         >>> rates = flip_rates(np.array([0.2, 0.4, 0.9]), np.array([0.3, 0.6, 0.8]))
@@ -130,11 +114,8 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
     """
     first, second = (_answers(scores, threshold) for scores in _pairs(before, after))
     flipped = np.where(np.isnan(first) | np.isnan(second), np.nan, first != second)
-
-    def share(answer: float) -> Any:
-        return like(_nanmean(np.where(first == answer, flipped, np.nan)), before)
-
-    return share(0.0), share(1.0)
+    from_zero, from_one = (_nanmean(np.where(first == answer, flipped, np.nan)) for answer in (0.0, 1.0))
+    return like(from_zero, before), like(from_one, before)
 
 
 def _pairs(before: Array, after: Array) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,8 @@ import numpy as np
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 
+_ROUNDS = 500  # at most
+
 
 @dataclass(frozen=True)
 class Constrained:
@@ -18,9 +20,6 @@ class Constrained:
     reached: np.ndarray  #: (A, G) the same among the predictions; NaN for an attribute that is never predicted
     met: np.ndarray  #: (A,) bool, every share within the margin; what is never predicted breaks no constraint
     rounds: int  #: of the multipliers' updates, until all were met or at most as many as were allowed
-
-
-_ROUNDS = 500  # at most
 
 
 def corpus_constraints(

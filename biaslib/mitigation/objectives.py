@@ -27,14 +27,10 @@ class Adversarial(AttributesAndGroup):
     from the map: train a fresh one to find out.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
-
-    Attributes:
-        weight: of the reversed gradient, >= 0; 0 leaves an onlooker that changes nothing.
-        hidden: width of the adversary's hidden layer.
     """
 
-    weight: float = 2.0
-    hidden: int = 64
+    weight: float = 2.0  #: of the reversed gradient, >= 0; 0 leaves an onlooker that changes nothing
+    hidden: int = 64  #: width of the adversary's hidden layer
 
     def __post_init__(self) -> None:
         if not self.weight >= 0:
@@ -147,8 +143,7 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     blocks = logits.reshape(len(logits), n_groups, -1)
     match rule:
         case "conditional":
-            known = _known(groups, len(logits), n_groups)
-            return blocks[np.arange(len(blocks)), known]
+            return blocks[np.arange(len(blocks)), _known(groups, len(logits), n_groups)]
         case "max":
             return blocks.max(axis=1)
         case "sum_of_probabilities":

@@ -32,18 +32,20 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
     if not eps > 0:
         raise BiaslibError(f"eps is the allowed distance from an even share and must be above 0, not {eps!r}.")
     n_groups = int(groups.max()) + 1
-    if absent := _absent(attributes, groups, n_groups):
-        raise BiaslibError(
-            f"attribute {absent[0]} cannot be balanced by drawing again, as group {absent[1]} has no image with it: "
-            "leave the attribute out."
-        )
+    for attribute, has in enumerate(attributes.T):
+        counts = np.bincount(groups[has], minlength=n_groups)
+        if not counts.all():
+            raise BiaslibError(
+                f"attribute {attribute} cannot be balanced by drawing again, as group {int(counts.argmin())} has no "
+                "image with it: leave the attribute out."
+            )
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
     everyone = np.ones(len(groups), bool)
     for _ in range(_ROUNDS):
         rows = _evened(rows, everyone, groups, n_groups, eps, rng)
-        for attribute in attributes.T:
-            rows = _evened(rows, attribute, groups, n_groups, eps, rng)
+        for has in attributes.T:
+            rows = _evened(rows, has, groups, n_groups, eps, rng)
             if len(rows) > _LARGEST * len(groups):
                 break
         if imbalance(attributes[rows], groups[rows]).max() <= eps and _uneven(groups[rows], n_groups) <= eps:
@@ -148,9 +150,9 @@ def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: 
     """
     bounds = np.searchsorted(groups, np.arange(groups.max() + 2))
     of_group = [slice(*pair) for pair in pairwise(bounds)]
-    counts = np.stack([available[one] @ kinds[one] for one in of_group])
+    counts = np.stack([available[rows] @ kinds[rows] for rows in of_group])
     k = kinds.sum(axis=1)
-    inside = np.concatenate([kinds[one] @ counts[group] for group, one in enumerate(of_group)])
+    inside = np.concatenate([kinds[rows] @ counts[group] for group, rows in enumerate(of_group)])
     total, squares = counts.sum(), (counts**2).sum()
     left = available.copy()
     for _ in range(n):
@@ -160,8 +162,8 @@ def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: 
         chosen = int(cost.argmin())
         left[chosen] -= 1
         total, squares = total - k[chosen], squares - 2 * inside[chosen] + k[chosen]
-        one = of_group[groups[chosen]]
-        inside[one] -= kinds[one] @ kinds[chosen]
+        rows = of_group[groups[chosen]]
+        inside[rows] -= kinds[rows] @ kinds[chosen]
     return available - left
 
 
@@ -186,15 +188,6 @@ def _evened(
 def _uneven(groups: np.ndarray, n_groups: int) -> float:
     counts = np.bincount(groups, minlength=n_groups)
     return float(np.abs(counts / counts.sum() - 1 / n_groups).max())
-
-
-def _absent(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> tuple[int, int] | None:
-    """An attribute and a group without it, the first there is."""
-    for attribute, has in enumerate(attributes.T):
-        counts = np.bincount(groups[has], minlength=n_groups)
-        if (counts == 0).any():
-            return attribute, int(counts.argmin())
-    return None
 
 
 def _checked(attributes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

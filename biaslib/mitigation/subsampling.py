@@ -75,7 +75,9 @@ def subgroup_sizes(
     if distance not in ("l2", "relative"):
         raise BiaslibError(f"distance must be 'l2' or 'relative', not {distance!r}.")
     for target in wanted:
-        _refuse_empty(available, target)
+        for cell in {1: (0, 3), -1: (1, 2), 0: (0, 1, 2, 3)}[int(np.sign(target))]:
+            if available[cell] == 0:
+                raise BiaslibError(f"a correlation of {target:g} cannot be reached: there is no image {_CELLS[cell]}.")
     searches = [_Search(available.astype(float), target, distance) for target in wanted]
     if size is None:
         size = int(min(search.nearest().sum() for search in searches) + 0.01)
@@ -87,7 +89,7 @@ def subgroup_sizes(
         if not 2 <= size <= most:
             raise BiaslibError(
                 f"a correlation of {search.mcc:g} cannot be reached with {size:,} images: the subgroups "
-                f"{_told(available)} allow at most {most:,}."
+                f"{_listed(available)} allow at most {most:,}."
             )
     for total in sizes:
         tables = [search.whole(total) for search in searches]
@@ -96,7 +98,7 @@ def subgroup_sizes(
     missed = wanted[[len(table) for table in tables].index(0)]
     raise BiaslibError(
         f"no {size:,} images have a correlation within {_TOLERANCE:g} of {missed:g}: with the subgroups "
-        f"{_told(available)} whole numbers come no nearer; take another size, or a larger tolerance."
+        f"{_listed(available)} whole numbers come no nearer; take another size, or a larger tolerance."
     )
 
 
@@ -148,7 +150,7 @@ class _Search:
     def _grid(self, total: float | None, *, largest: bool = False) -> np.ndarray:
         """Tables (4, k): over the shares of attribute and group, and on smaller windows around the best again."""
         low, high = np.zeros(2), np.ones(2)
-        found: list[np.ndarray] = [np.zeros((4, 0))]
+        grids: list[np.ndarray] = [np.zeros((4, 0))]
         for _ in range(_ROUNDS):
             steps = [np.clip(np.linspace(*ends, _GRID), 1e-9, 1 - 1e-9) for ends in zip(low, high, strict=True)]
             where = np.stack(np.meshgrid(*steps, indexing="ij")).reshape(2, -1)
@@ -169,29 +171,29 @@ class _Search:
             tables = shares * totals
             if not tables.size:
                 break
-            found.append(tables)
+            grids.append(tables)
             best = (-totals if largest else self._loss(tables)).argmin()
             width = _NEAR * (high - low) / (_GRID - 1)
             low, high = np.maximum(where[:, best] - width, 0.0), np.minimum(where[:, best] + width, 1.0)
-        return np.concatenate(found, axis=1)
+        return np.concatenate(grids, axis=1)
 
     def _polished(
-        self, found: np.ndarray, loss: Callable[[np.ndarray], float | np.ndarray], total: float | None
+        self, start: np.ndarray, loss: Callable[[np.ndarray], float | np.ndarray], total: float | None
     ) -> np.ndarray:
         """The table, or a better one that an optimiser finds from it."""
         scale = self.available.max()
-        unit = max(abs(float(loss(found))), 1e-12)
+        unit = max(abs(float(loss(start))), 1e-12)
         constraints = [{"type": "eq", "fun": lambda table: float(_mcc(np.maximum(table, 1e-12))) - self.mcc}]
         if total is not None:
             constraints.append({"type": "eq", "fun": lambda table: table.sum() - total / scale})
         result = minimize(
-            lambda table: float(loss(table * scale)) / unit, found / scale, method="SLSQP", constraints=constraints,
+            lambda table: float(loss(table * scale)) / unit, start / scale, method="SLSQP", constraints=constraints,
             bounds=[(0, n / scale) for n in self.available], options={"maxiter": 200, "ftol": 1e-12},
         )  # fmt: skip
         table = np.clip(result.x * scale, 0, self.available)
         fits = abs(float(_mcc(np.maximum(table, 1e-12))) - self.mcc) < 1e-7
         fits &= total is None or abs(table.sum() - total) < 1e-3
-        return table if fits and float(loss(table)) < float(loss(found)) else found
+        return table if fits and float(loss(table)) < float(loss(start)) else start
 
 
 def _table(attribute: np.ndarray, group: np.ndarray, mcc: float) -> np.ndarray:
@@ -209,14 +211,7 @@ def _mcc(tables: np.ndarray) -> np.ndarray:
         return (a * d - b * c) / np.sqrt((a + b) * (c + d) * (a + c) * (b + d))
 
 
-def _refuse_empty(available: np.ndarray, target: float) -> None:
-    needed = {1: (0, 3), -1: (1, 2), 0: (0, 1, 2, 3)}[int(np.sign(target))]
-    for cell in needed:
-        if available[cell] == 0:
-            raise BiaslibError(f"a correlation of {target:g} cannot be reached: there is no image {_CELLS[cell]}.")
-
-
-def _told(available: np.ndarray) -> str:
+def _listed(available: np.ndarray) -> str:
     return ", ".join(f"{n:,} {cell}" for n, cell in zip(available, _CELLS, strict=True))
 
 

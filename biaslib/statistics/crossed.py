@@ -67,23 +67,14 @@ def crossed_interval(
 
     Each resample draws models and, independently, images, and takes the mean over the drawn pairs (the "pigeonhole"
     bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `statistics.interval`
-    with clusters, made for images nested in models, would not know. Deviations are widened for few models as there. A
-    `BiaslibError` is raised for values of another shape or of fewer models than the strata, or a confidence out of
-    range.
+    with clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
 
-    Args:
-        values: (M, N); NaN counts as undefined and is left out.
-        confidence: between 0 and 1.
-        seed: of the resampling.
-        resamples: number of bootstrap draws.
-        bounds: the range of the quantity; the interval does not leave it.
-        strata: how many models of each kind follow each other in `values`, such as (3, 3) for two architectures. Each
-            resample then holds as many models of each kind as there are, and the widening is that of the smallest
-            kind. None: all models are of one kind.
-
-    Returns:
-        Interval over M N values; low and high are NaN with fewer than two models of a kind or fewer than two images,
-        everything is NaN without values.
+    Values are (M, N), of which NaN counts as undefined and is left out; confidence, seed, resamples and bounds are as
+    there. `strata` are how many models of each kind follow each other in `values`, such as (3, 3) for two
+    architectures: each resample then holds as many models of each kind as there are, and the widening is that of the
+    smallest kind; None: all models are of one kind. The Interval is over M N values; low and high are NaN with fewer
+    than two models of a kind or fewer than two images, everything is NaN without values. A `BiaslibError` is raised for
+    values of another shape or of fewer models than the strata, or a confidence out of range.
     """
     check_confidence(confidence)
     table = _checked(values)
@@ -117,14 +108,11 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     left out, and the test is Welch's over models.
 
     `a` is (M_a, N), models by images, and `b` (M_b, N), other models on the same images. Each mean is that of the
-    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation. A
-    `BiaslibError` is raised for shapes that do not fit.
-
-    Returns:
-        Comparison with a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
-        standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
-        difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or
-        no variance.
+    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation.
+    The Comparison has a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
+    standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
+    difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or no
+    variance. A `BiaslibError` is raised for shapes that do not fit.
     """
     kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:
@@ -161,11 +149,9 @@ def crossed_ratio(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> Inte
 
     Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the lower
     mean counts too. Deviations are widened for few models, as in `crossed_interval`. `top` is (M, N) and `bottom` (M,
-    K), of the same models; no value of either is NaN. A `BiaslibError` is raised for shapes that do not fit, or missing
-    values.
-
-    Returns:
-        Interval over M N values. NaN where the interval of mean(bottom) holds 0: a share of nothing is undefined.
+    K), of the same models; no value of either is NaN. The Interval is over M N values, and NaN where that of
+    mean(bottom) holds 0: a share of nothing is undefined. A `BiaslibError` is raised for shapes that do not fit, or
+    missing values.
     """
     tables = [_checked(values) for values in (top, bottom)]
     if len(tables[0]) != len(tables[1]):

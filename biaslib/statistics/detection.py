@@ -18,16 +18,10 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
 
     for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
-    Meeker 1991, section 4.7). A `BiaslibError` is raised for another side, a confidence out of range, or no model.
-
-    Args:
-        reference: (m,) the same number of each reference model; NaN is left out.
-        side: "above" for the upper limit, "below" for the lower one.
-        confidence: from 0.5 to below 1.
-        models: k, how many audited models are judged by their mean.
-
-    Returns:
-        The limit; NaN with fewer than two reference models.
+    Meeker 1991, section 4.7). `reference` is (m,), the same number of each reference model, NaN left out; `side` is
+    "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k, how many
+    audited models are judged by their mean. The limit is NaN with fewer than two reference models. A `BiaslibError` is
+    raised for another side, a confidence out of range, or no model.
     """
     _check(side=side, models=models)
     if not 0.5 <= confidence < 1:
@@ -56,11 +50,9 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
     degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
 
-    Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out.
-
-    Returns:
-        In [0, 1]; NaN without a value or with fewer than two reference models. Reference models that are all alike give
-        0 for any value beyond them and 1 for any other.
+    Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out. The p lies in [0, 1]; it
+    is NaN without a value or with fewer than two reference models. Reference models that are all alike give 0 for any
+    value beyond them and 1 for any other.
     """
     _check(side=side)
     k, audited, _ = _moments(values)
@@ -92,20 +84,13 @@ def detection_power(
 
     $$P\Bigl(\frac{Z + \Delta / v}{\sqrt{\chi^2_{m-1} / (m-1)}} > \frac{c\, s_0}{v}\Bigr),$$
 
-    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence. A
-    `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
+    the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
-    Args:
-        shift: (...) how far the biased mean lies on the expected side, in the unit of the spreads; below 0 for a model
-            that moves to the other side.
-        n_reference: m >= 2 reference models.
-        models: k >= 1, judged by their mean.
-        spread: (...) standard deviation of biased models, >= 0.
-        reference_spread: (...) standard deviation of the reference models, >= 0.
-        confidence: of `prediction_limit`.
-
-    Returns:
-        (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
+    `shift` (...) is how far the biased mean lies on the expected side, in the unit of the spreads, and below 0 for a
+    model that moves to the other side; `n_reference` is m >= 2, `models` is k >= 1, judged by their mean. The spreads
+    (...) are standard deviations, >= 0, of biased and of reference models; `confidence` is that of `prediction_limit`.
+    The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
+    A `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
     """
     _check(side="above", models=models)
     if n_reference < 2:

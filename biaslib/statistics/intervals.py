@@ -13,9 +13,7 @@ from biaslib.errors import BiaslibError
 
 # of fewer units a bootstrap knows too few orders: of four in order it would say [1, 1], where the exact p is 1/12
 _LEAST_UNITS = 6
-
 _BLOCK = 4_000_000  # values drawn at once, at most
-
 # pairs, all of whose flips of signs are made, and how many flips are drawn for more pairs
 _EXACT_UP_TO, _FLIPS = 16, 10_000
 
@@ -60,19 +58,13 @@ def interval(
     resample draws clusters and then values inside each drawn cluster (Davison and Hinkley 1997, section 3.8). A
     bootstrap over few units is too narrow; its deviations from the estimate are therefore widened by sqrt(m / (m - 1))
     and by the ratio of Student's to the normal quantile, m being the number of units drawn first (Hesterberg 2015,
-    section 3): over three models this is what makes 95 % mean 95 %. A `BiaslibError` is raised where values and
-    clusters have different lengths, or the confidence is not between 0 and 1.
+    section 3): over three models this is what makes 95 % mean 95 %.
 
-    Args:
-        values: (N,) numbers; NaN counts as undefined and is left out.
-        clusters: (N,) labels, such as the model of each value.
-        confidence: between 0 and 1.
-        seed: of the resampling.
-        resamples: number of bootstrap draws.
-        bounds: the range of the quantity, such as (0, 1) for an accuracy; the interval does not leave it.
-
-    Returns:
-        Interval; low and high are NaN with fewer than two units, everything is NaN without values.
+    Values are (N,) numbers, of which NaN counts as undefined and is left out, clusters (N,) labels, such as the model
+    of each value; `seed` is that of the `resamples` bootstrap draws. The interval does not leave `bounds`, the range of
+    the quantity, such as (0, 1) for an accuracy. Its low and high are NaN with fewer than two units, everything is NaN
+    without values. A `BiaslibError` is raised where values and clusters have different lengths, or the confidence is
+    not between 0 and 1.
     """
     check_confidence(confidence)
     data = _flat("values", values)
@@ -103,12 +95,9 @@ def kendall(
     tau-b = (concordant - discordant) / sqrt((pairs not tied in x)(pairs not tied in y)), in [-1, 1] (Kendall 1945);
     undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is the percentile
     one; over clusters the resamples, which hold some cluster twice, have another centre than the pairs, and are moved
-    by as much as their median lies off the estimate. A `BiaslibError` is raised where x, y and clusters have different
-    lengths.
-
-    Returns:
-        Interval; low and high are NaN with fewer than six units (pairs, or clusters), and where all resamples agree, as
-        those of a perfect order do.
+    by as much as their median lies off the estimate. Its low and high are NaN with fewer than six units (pairs, or
+    clusters), and where all resamples agree, as those of a perfect order do. A `BiaslibError` is raised where x, y and
+    clusters have different lengths.
     """
     a, b = _flat("x", x), _flat("y", y)
     keys = np.arange(len(a)) if clusters is None else _keys(clusters)
@@ -159,10 +148,10 @@ def welch(a: ArrayLike, b: ArrayLike) -> Comparison:
     with warnings.catch_warnings():
         # scipy warns where one side is constant, which is a value like any other here
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = scipy.stats.ttest_ind(first, second, equal_var=False)
-    low, high = found.confidence_interval(0.95)
+        test = scipy.stats.ttest_ind(first, second, equal_var=False)
+    low, high = test.confidence_interval(0.95)
     pooled = np.sqrt(((n[0] - 1) * first.var(ddof=1) + (n[1] - 1) * second.var(ddof=1)) / (sum(n) - 2))
-    statistic, p = float(found.statistic), float(found.pvalue)
+    statistic, p = float(test.statistic), float(test.pvalue)
     return Comparison(difference, float(low), float(high), difference / pooled, statistic, p, n)
 
 
@@ -179,11 +168,9 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     therefore leave zero out where p is not small. The effect size is the mean in standard deviations of the differences
     (Cohen's d_z); the statistic is the mean.
 
-    Differences are (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out.
-
-    Returns:
-        Comparison with n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for
-        one pair or equal differences. Differences that are all zero have p = 1.
+    Differences are (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out. The
+    Comparison has n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for one
+    pair or equal differences. Differences that are all zero have p = 1.
     """
     data = _flat("differences", differences)
     data = data[~np.isnan(data)]

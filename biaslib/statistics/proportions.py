@@ -17,14 +17,11 @@ _EXACT_BELOW = 10  # expected images in a cell
 def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
-    The interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
+    The 95 % interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
     `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
     one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool. A `BiaslibError`
-    is raised for values that are not bool.
-
-    Returns:
-        Comparison with a 95 % interval: the effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
-        statistic is the difference. All of it is NaN where a side has no images.
+    is raised for values that are not bool. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
+    statistic is the difference. All of it is NaN where a side has no images.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
@@ -33,11 +30,11 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     if min(n) == 0:
         return Comparison(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, n)
     hits = int(first.sum()), int(second.sum())
-    one, other = (share_interval(*side) for side in zip(hits, n, strict=True))
-    difference = float(one.estimate - other.estimate)
-    down = np.hypot(one.estimate - one.low, other.high - other.estimate)
-    up = np.hypot(one.high - one.estimate, other.estimate - other.low)
-    effect = float(np.subtract(*(2 * np.arcsin(np.sqrt([one.estimate, other.estimate])))))
+    share_a, share_b = (share_interval(*side) for side in zip(hits, n, strict=True))
+    difference = float(share_a.estimate - share_b.estimate)
+    down = np.hypot(share_a.estimate - share_a.low, share_b.high - share_b.estimate)
+    up = np.hypot(share_a.high - share_a.estimate, share_b.estimate - share_b.low)
+    effect = float(np.subtract(*(2 * np.arcsin(np.sqrt([share_a.estimate, share_b.estimate])))))
     p = float(share_p_values(hits[0], n[0], hits[1], n[1]))
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
 
@@ -89,15 +86,10 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
     """The probability in [0, 1] that `share_p_values` is at most alpha, for two underlying shares: its power.
 
     Exact up to 1e-6: the test is made of every pair of counts that may come out, weighed by its binomial probability.
-    With equal shares it is the test's true rate of false alarms. A `BiaslibError` is raised for a share or level out of
-    range, or a group without images.
-
-    Args:
-        share_a: underlying share of the first group, in [0, 1].
-        n_a: images in the first group.
-        share_b: underlying share of the second group.
-        n_b: images in the second group.
-        alpha: level of the test; divide it by the number of tests where they are corrected.
+    With equal shares it is the test's true rate of false alarms. The shares are those of the first and of the second
+    group, in [0, 1], and `n_a` and `n_b` their images; `alpha` is the level of the test: divide it by the number of
+    tests where they are corrected. A `BiaslibError` is raised for a share or level out of range, or a group without
+    images.
     """
     _check_sizes(n_a, n_b)
     _check_share(share_a=share_a, share_b=share_b, alpha=alpha)
@@ -109,17 +101,10 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
 def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
     """How far below `accuracy` the second group must be for the test to show it with the given power.
 
-    A `BiaslibError` is raised for a share, power or level out of range, or a group without images.
-
-    Args:
-        accuracy: underlying share of the first group, in [0, 1].
-        n_a: images in the first group.
-        n_b: images in the second, worse group.
-        power: wanted, in (0, 1).
-        alpha: level of the test, see `gap_power`.
-
-    Returns:
-        The smallest gap, in (0, accuracy]; NaN where not even an accuracy of 0 would be seen that often.
+    `accuracy` is the underlying share of the first group, in [0, 1], `n_a` and `n_b` are the images in it and in the
+    second, worse group, `power` in (0, 1) is wanted, and `alpha` is the level of the test, see `gap_power`. The
+    smallest gap lies in (0, accuracy]; it is NaN where not even an accuracy of 0 would be seen that often. A
+    `BiaslibError` is raised for a share, power or level out of range, or a group without images.
     """
     _check_share(accuracy=accuracy, power=power, alpha=alpha)
     if not alpha < power < 1:
@@ -143,17 +128,10 @@ def images_needed(accuracy: float, gap: float, *, share: float = 0.5, power: flo
     4.4, without the correction for continuity that the test does not have either), raised in steps of 2 % where the
     exact `gap_power` of so many images is still too low, as it may be for small groups and shares near 1.
 
-    A `BiaslibError` is raised for a gap that is not positive, or a share, power or level out of range.
-
-    Args:
-        accuracy: underlying share of the first group, in [0, 1].
-        gap: how far the second group is below it, in (0, accuracy].
-        share: of the images that belong to the second group, in (0, 1).
-        power: wanted, in (0, 1).
-        alpha: level of the test, see `gap_power`.
-
-    Returns:
-        A whole number; NaN where the gap is larger than the accuracy.
+    `accuracy` is the underlying share of the first group, in [0, 1], `gap` in (0, accuracy] how far the second one is
+    below it, `share` in (0, 1) that of the images which belong to the second group, `power` in (0, 1) is wanted, and
+    `alpha` is the level of the test, see `gap_power`. The result is a whole number; NaN where the gap is larger than
+    the accuracy. A `BiaslibError` is raised for a gap that is not positive, or a share, power or level out of range.
     """
     _check_share(accuracy=accuracy, share=share, power=power, alpha=alpha)
     if not gap > 0 or not 0 < share < 1:

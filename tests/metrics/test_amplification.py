@@ -130,11 +130,12 @@ def test_the_ways_of_counting_agree(labels: Triple, min_size: int, observed: boo
     width = labels[0].attributes.shape[1]
     assume(min_size <= width)
     found = []
-    for method in ("table", "levels"):
-        counts = counting.count_sets(
-            *labels, n_groups=1 + max(labels[0].groups), min_size=min_size, max_size=width, observed=observed,
-            method=method,
-        )  # fmt: skip
+    for largest_table in (24, 0):  # by the table, then level by level (or by a product)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counting, "_LARGEST_TABLE", largest_table)
+            counts = counting.count_sets(
+                *labels, n_groups=1 + max(labels[0].groups), min_size=min_size, max_size=width, observed=observed
+            )
         members = counts.members(np.arange(counts.n_sets))
         sides = np.concatenate([counts.train, counts.test, counts.predicted]).T
         found.append(dict(zip(map(tuple, members), map(tuple, sides), strict=True)))
