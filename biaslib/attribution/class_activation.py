@@ -154,7 +154,7 @@ def score_cam(
 def _masked_scores(model: nn.Module, pixels: torch.Tensor, features: torch.Tensor, batch: int) -> torch.Tensor:
     """The logits of every image under the mask of each of its channels, (n, C, outputs)."""
     empty = logits_of(model, torch.zeros_like(pixels[:1]))
-    scores = empty.repeat(*features.shape[:2], 1)
+    scores = empty.expand(*features.shape[:2], -1).clone()
     for images, channels in (some.unbind(1) for some in features.any((2, 3)).nonzero().split(batch)):
         scores[images, channels] = logits_of(model, _masked(pixels[images], features[images, channels]))
     return scores

@@ -147,6 +147,8 @@ def _mean_gradients(
             answers = logits.gather(1, targets.repeat_interleave(len(alpha), 0))  # (points, T)
         for place, answer in enumerate(answers.unbind(1)):
             keep = place < targets.shape[1] - 1  # the last target frees the graph: the next points need its room
-            (gradients,) = torch.autograd.grad(answer, points, weight.to(answer).repeat(n), retain_graph=keep)
+            (gradients,) = torch.autograd.grad(
+                answer, points, weight.to(answer).expand(n, -1).flatten(), retain_graph=keep
+            )
             total[:, place] += gradients.unflatten(0, (n, -1)).sum(1)
     return total

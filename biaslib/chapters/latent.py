@@ -126,7 +126,9 @@ class CodeRequest:
         """Of the generator's weights and its encoder's: another training under the same name is another generator."""
         networks = face_generators.load(self.generator)
         states = [network.state_dict() for network in (networks.generator, networks.encoder)]
-        return fingerprint.of_value([{name: tensor.numpy() for name, tensor in state.items()} for state in states])
+        return fingerprint.of_value(
+            [{name: tensor.cpu().numpy() for name, tensor in state.items()} for state in states]
+        )
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
