@@ -36,12 +36,8 @@ class Place(NamedTuple):
 class Sketch(Frame):
     """The patches around n things, and what has been drawn on them so far.
 
-    Attributes:
-        u: coordinate of the pixels across the thing, (n, P, P).
-        v: the same along the thing, downwards.
-        lit: how far towards the light a pixel lies, (n, P, P).
-        pixel: side of a pixel in these coordinates, (n, 1, 1).
-        seeds: (n,) the seeds of the things' own colours and shapes.
+    `u` and `v`, (n, P, P), are coordinates across and along each thing, `lit` says how far towards the light a pixel
+    lies, `pixel`, (n, 1, 1), is the side of one; `seeds`, (n,), are those of the things' own colours and shapes.
     """
 
     def __init__(self, place: Place, seeds: np.ndarray, size: int) -> None:
@@ -94,10 +90,7 @@ class Sketch(Frame):
 
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what has been laid with `share` (n, P, P) of another colour."""
-        layer = colour * self._cover[:, None]
-        layer -= self._colour
-        layer *= share[:, None]
-        self._colour += layer
+        self._colour += (colour * self._cover[:, None] - self._colour) * share[:, None]
 
     def shade(self, light: Field) -> None:
         """Multiplies the brightness of what has been laid by `light` (n, P, P)."""
@@ -145,12 +138,9 @@ def _moved(values: Field, step: float, axis: int) -> Field:
     whole = int(step)
     part = np.float32(step - whole)
     result = np.zeros_like(values)
+    source, target = np.moveaxis(values, axis, 0), np.moveaxis(result, axis, 0)
     for pixels, share in ((whole, 1 - part), (whole + 1, part)):
-        source = [slice(None)] * 3
-        target = [slice(None)] * 3
-        source[axis] = slice(0, values.shape[axis] - pixels)
-        target[axis] = slice(pixels, None)
-        result[tuple(target)] += share * values[tuple(source)]
+        target[pixels:] += share * source[: len(source) - pixels]
     return result
 
 
@@ -181,12 +171,8 @@ class Upright(Sketch):
 class Surface(Frame):
     """Whole pictures of the rows of a table, for what fills them: walls and floors, landscapes, cloths.
 
-    Attributes:
-        table: the columns, each (n,).
-        seeds: (n,) its column `scene_seed`.
-        u: coordinate of the pixels from left to right, (1, 1, W).
-        v: the same downwards, (1, H, 1).
-        pixel: side of a pixel.
+    `table` holds the columns, (n,) each, `seeds` its column `scene_seed`; `u`, (1, 1, W), and `v`, (1, H, 1), are the
+    coordinates of the pixels, `pixel` the side of one.
     """
 
     def __init__(self, table: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
@@ -233,7 +219,7 @@ class Surface(Frame):
         return coverage(distance, self.pixel)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Sheet(Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
 
@@ -246,12 +232,10 @@ class Sheet(Frame):
         "neck", "cloth", "background",
     )  # fmt: skip
 
-    table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
-    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
-    u: Field  # coordinate of the pixels across the face, (n, h, w)
-    v: Field  # the same, downwards
     canvas: Field  # what has been drawn, (n, 3, h, w)
     region_index: np.ndarray  # the number of each pixel's region in `regions`, (n, h, w)
+    table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
+    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
 
     @classmethod
     def whole(cls, table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
@@ -259,7 +243,7 @@ class Sheet(Frame):
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
         own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
-        return cls(table, 1.0 / (size * unit), own.u, own.v, canvas, region_index)
+        return cls(own.u, own.v, canvas, region_index, table, 1.0 / (size * unit))
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
@@ -275,15 +259,16 @@ class Sheet(Frame):
         y = self.table["y"][:, None] + unit * (corners[:, 0] * sin + corners[:, 1] * cos)
         rows, columns = (slice(max(0, int(at.min() * size) - 1), max(2, int(at.max() * size) + 2)) for at in (y, x))
         parts = (part[..., rows, columns] for part in (self.u, self.v, self.canvas, self.region_index))
-        return Sheet(self.table, self.pixel, *parts)
+        return Sheet(*parts, self.table, self.pixel)
 
     def where(self, there: np.ndarray, draw: Callable[["Sheet"], None]) -> None:
         """Draws only on the pictures for which `there` (n,) is true."""
-        rows = np.flatnonzero(there)
-        if not len(rows):
+        if not there.any():
             return
+        rows = np.flatnonzero(there)
         table = {name: values[rows] for name, values in self.table.items()}
-        part = Sheet(table, *(part[rows] for part in (self.pixel, self.u, self.v, self.canvas, self.region_index)))
+        parts = (part[rows] for part in (self.u, self.v, self.canvas, self.region_index))
+        part = Sheet(*parts, table, self.pixel[rows])
         draw(part)
         self.canvas[rows], self.region_index[rows] = part.canvas, part.region_index
 
