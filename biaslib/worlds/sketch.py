@@ -258,19 +258,20 @@ class Sheet(Frame):
         x = self.table["x"][:, None] + unit * (corners[:, 0] * cos - corners[:, 1] * sin)
         y = self.table["y"][:, None] + unit * (corners[:, 0] * sin + corners[:, 1] * cos)
         rows, columns = (slice(max(0, int(at.min() * size) - 1), max(2, int(at.max() * size) + 2)) for at in (y, x))
-        parts = (part[..., rows, columns] for part in (self.u, self.v, self.canvas, self.region_index))
-        return Sheet(*parts, self.table, self.pixel)
+        parts = (self.u, self.v, self.canvas, self.region_index)
+        u, v, canvas, region_index = (part[..., rows, columns] for part in parts)
+        return Sheet(u, v, canvas, region_index, self.table, self.pixel)
 
     def where(self, there: np.ndarray, draw: Callable[["Sheet"], None]) -> None:
         """Draws only on the pictures for which `there` (n,) is true."""
-        if not there.any():
-            return
         rows = np.flatnonzero(there)
+        if not len(rows):
+            return
         table = {name: values[rows] for name, values in self.table.items()}
-        parts = (part[rows] for part in (self.u, self.v, self.canvas, self.region_index))
-        part = Sheet(*parts, table, self.pixel[rows])
-        draw(part)
-        self.canvas[rows], self.region_index[rows] = part.canvas, part.region_index
+        parts = (self.u, self.v, self.canvas, self.region_index, self.pixel)
+        u, v, canvas, region_index, pixel = (part[rows] for part in parts)
+        draw(Sheet(u, v, canvas, region_index, table, pixel))
+        self.canvas[rows], self.region_index[rows] = canvas, region_index
 
     def lay(
         self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()
