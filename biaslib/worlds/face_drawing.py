@@ -96,8 +96,7 @@ def _sockets(s: Sheet) -> None:
     across, top, _ = _lids(s, 0.0 * s["wide"])
     dark = s.colour("shadow")
     s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - _EYES_AT + 0.02)), 1.5, 0.6), dark)
-    crease = np.abs(s.v - top + 0.030)
-    s.tint(0.55 * ramp(crease, 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
+    s.tint(0.55 * ramp(np.abs(s.v - top + 0.030), 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
 
 
 def _eyes(s: Sheet) -> None:

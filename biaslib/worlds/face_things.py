@@ -58,8 +58,9 @@ def _hair_outline(s: Sheet) -> Field:
     return join(cap, hang, 0.12) - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
 
 
-def _hair_light(s: Sheet, outline: Field) -> Field:
-    """Strands that fan out from the parting, a shine, darker edges."""
+def _hair_behind(s: Sheet) -> tuple[Field, Field]:
+    """The hair behind the head; gives its outline and the light on it: strands from the parting, a shine."""
+    outline = _hair_outline(s)
     a, b, c, d = s.chance("hair_seed", 4, 4)
     wavy = s["Wavy_Hair"]
     fan = (s.u - 0.30 * s["parting"]) / (0.62 + 0.38 * np.clip(s.v + 0.95, 0.0, 1.1))
@@ -69,13 +70,7 @@ def _hair_light(s: Sheet, outline: Field) -> Field:
     light += 0.14 * wavy * np.sin(13.0 * s.v + 9.0 * np.abs(s.u) + 6.28 * b)
     band = (s.v + 0.66 - 0.42 * s.u * s.u) * (1.0 / 0.10)
     light += (0.24 - 0.12 * wavy) / (1.0 + band * band)
-    return light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
-
-
-def _hair_behind(s: Sheet) -> tuple[Field, Field]:
-    """The hair behind the head; gives its outline and the light on it."""
-    outline = _hair_outline(s)
-    light = _hair_light(s, outline)
+    light = light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
     shade = 0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06)
     s.lay(outline, s.colour("hair") * (light * shade)[:, None], "hair")
     return outline, light

@@ -62,17 +62,15 @@ STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 _SHADOW, _HUE = (0.985, 0.015), 0.95
 
 _ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
-_HEAD = ("skin", "undertone", "face_width", "face_length", "jaw", "forehead")
 _FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_width", "lip_tone")
-_SEEDS = ("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed")
 _LOOKS = {
-    **dict.fromkeys(_HEAD, SHARE),
+    **dict.fromkeys(("skin", "undertone", "face_width", "face_length", "jaw", "forehead"), SHARE),
     "eye_colour": Factor(0, 5, whole=True),
     **dict.fromkeys(("eye_size", "eye_gap"), SHARE),
     "gaze": Factor(-1.0, 1.0),
     **dict.fromkeys((*_FEATURES, "hair_length", "hair_volume"), SHARE),
     "parting": Factor(-1.0, 1.0),
-    **dict.fromkeys(_SEEDS, SEED),
+    **dict.fromkeys(("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed"), SEED),
     "light": SHARE,
     **dict.fromkeys(("x", "y", "zoom", "roll", "turn"), Factor(-1.0, 1.0)),
 }

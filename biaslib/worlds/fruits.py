@@ -95,8 +95,7 @@ def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.nd
                 scale * share * np.float32(relative),
                 np.float32(turn) * np.clip(table["turn"][rows] + 0.8 * jitter[rows, place, 2] * (dx != 0), -1.2, 1.2),
             )
-            seeds = table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32)
-            sketch = Sketch(at, seeds, size)
+            sketch = Sketch(at, table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32), size)
             draw(sketch)
             sketch.put(canvas, region_index, rows, 0)
 
@@ -145,8 +144,7 @@ def _apple(s: Sketch) -> None:
     s.tint(0.85 * cheek, blush)
     s.tint(0.22 * ramp(_grain(s, s.u, s.v, 27.0), 0.80, 0.97), _WHITE * 0.9)
     s.shade(_round(s, flesh, 0.62) + 0.03 * streak)
-    hollow = s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0))
-    s.tint(0.75 * ramp(hollow, 0.10, -0.10), skin * 0.30)
+    s.tint(0.75 * ramp(s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0)), 0.10, -0.10), skin * 0.30)
     s.tint(0.65 * ramp(s.ellipse((-0.32, -0.16), (0.13, 0.20), column(0.5)), 0.10, -0.06), _WHITE)
     s.lay(s.limb((0.0, -0.36), (0.16 * lean, -0.84), (0.040, 0.060))[0], _STALK)
     _blade(s, (0.04, -0.56), -0.55 + 0.5 * turn, 0.66, 0.17, s.pick(_GREENS, 4))

@@ -251,18 +251,9 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     head = by_maker(s.circle((0.0, -0.48), 0.35), s.box((0.0, -0.46), (0.40, 0.29), 0.03), s.polygon(_HEAD) - 0.04)
     s.lay(head, paint)
     s.relief(0.10, 0.34)
-    _face(s, which, gaze)
-    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
-    s.mark(panel, _CREAM)
-    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
-    ring = np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06
-    cross = np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19)))
-    s.mark(by_maker(ring, cross, np.maximum(chevron, np.abs(s.u) - 0.18)), _DARK)
 
-
-def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
-    """One large eye and a mouth, a visor with two lights, or two small eyes."""
-    one, visor, two = (np.where(which == maker, np.float32(0.0), np.float32(9.0)) for maker in range(3))
+    # One large eye and a mouth, a visor with two lights, or two small eyes.
+    one, visor, two = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(MAKERS))
     look = 0.06 * gaze - 0.03
     s.mark(s.circle((0.0, -0.50), 0.20) + one, _CREAM)
     s.mark(s.circle((look, -0.50), 0.10) + one, _DARK)
@@ -273,3 +264,10 @@ def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
         s.mark(s.box((0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
         s.mark(s.circle((0.13 * side, -0.36), 0.085) + two, _CREAM)
         s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + two, _DARK)
+
+    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
+    s.mark(panel, _CREAM)
+    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
+    ring = np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06
+    cross = np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19)))
+    s.mark(by_maker(ring, cross, np.maximum(chevron, np.abs(s.u) - 0.18)), _DARK)

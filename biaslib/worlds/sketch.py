@@ -45,20 +45,17 @@ class Sketch(Frame):
         reach = float(place.scale.max()) + _SHADOW + _SOFT
         side = 2 * int(np.ceil(reach * size)) + 2
         middle = np.stack([place.x, place.y]).astype(np.float32) * np.float32(size)
-        self._start = np.floor(middle).astype(np.intp) - side // 2
-        self._size = size
-        offsets = np.arange(side)
-        self._columns, self._rows = self._start[0][:, None] + offsets, self._start[1][:, None] + offsets
-        scale = column(place.scale)
+        self._size, scale = size, column(place.scale)
+        start = np.floor(middle).astype(np.intp) - side // 2
+        self._columns, self._rows = start[:, :, None] + np.arange(side)
         dx = (self._columns + np.float32(0.5) - middle[0][:, None]).astype(np.float32)[:, None, :] / (size * scale)
         dy = (self._rows + np.float32(0.5) - middle[1][:, None]).astype(np.float32)[:, :, None] / (size * scale)
-        super().__init__(dx, dy)
-        turned = self.turned((0.0, 0.0), column(place.angle))
-        self.u, self.v = turned.u, turned.v
+        turned = Frame(dx, dy).turned((0.0, 0.0), column(place.angle))
+        super().__init__(turned.u, turned.v)
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
         # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
-        own = np.floor((column(place.scale) + (_SHADOW + _SOFT)) * size) * self.pixel
+        own = np.floor((scale + (_SHADOW + _SOFT)) * size) * self.pixel
         self._own = (np.abs(dx) < own) & (np.abs(dy) < own)
         self.seeds = seeds
         self._colour = np.zeros((len(seeds), 3, side, side), np.float32)  # premultiplied by what it covers
@@ -73,8 +70,7 @@ class Sketch(Frame):
         """One of the colours for each thing, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade, *tint = uniform(self.seeds, stream, 5).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
-        colours = colours * (0.88 + 0.24 * shade[:, None]) + 0.06 * (np.stack(tint, axis=1) - 0.5)
-        return rgb(colours)
+        return rgb(colours * (0.88 + 0.24 * shade[:, None]) + 0.06 * (np.stack(tint, axis=1) - 0.5))
 
     def lay(self, distance: Field, colour: Field, share: Number = 1.0) -> None:
         """Adds a part: covers what lies below it with `share` of its colour, and belongs to the thing's outline."""

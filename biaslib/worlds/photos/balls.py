@@ -60,8 +60,7 @@ def places(
     check_square(occupied)
     _check(radius, gap, floor, seed)
     rows = [_place(mask, np.random.default_rng([seed, i]), radius, gap, floor) for i, mask in enumerate(occupied)]
-    table = pd.DataFrame(rows, columns=list(_COLUMNS))
-    return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
 def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
