@@ -40,8 +40,7 @@ def _linen(s: Surface) -> Field:
     """A woven cloth with uneven threads and a soft fold or two."""
     warp = s.noise(21, (80, 3))
     weft = s.noise(22, (3, 80))
-    fold = s.noise(23, (2, 2), 2)
-    light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (fold - 0.5)
+    light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (s.noise(23, (2, 2), 2) - 0.5)
     return colour_along(_LINENS, s["tone"]) * light[:, None]
 
 
@@ -57,11 +56,11 @@ def _painted(s: Surface) -> Field:
     """Upright boards under a worn paint."""
     joint, number = _boards(s, s.u, 5)
     brush = s.noise(41, (60, 3))
-    worn = s.noise(42, (5, 3), 3)
+    worn = ramp(s.noise(42, (5, 3), 3) + 0.06 * brush, 0.66, 0.74)
     light = 0.93 + 0.07 * number + 0.08 * (brush - 0.5)
     light = light * (1.0 - 0.40 * ramp(joint, 0.05, 0.0)) + 0.05 * ramp(joint, 0.10, 0.06) * ramp(joint, 0.04, 0.07)
     canvas = colour_along(_PAINTS, s["tone"]) * light[:, None]
-    return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * ramp(worn + 0.06 * brush, 0.66, 0.74))[:, None])
+    return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * worn)[:, None])
 
 
 def _paper(s: Surface) -> Field:

@@ -117,11 +117,9 @@ class World(Protocol):
 
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """N rows, one an image; P(cue agrees with target) = (1 + strength) / 2, strength in [0, 1]."""
-        ...
 
     def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
         """Draws the rows: images (N, size, size, 3) uint8, labels = the attributes, masks = the chosen regions."""
-        ...
 
 
 class DrawnWorld(World):

@@ -80,14 +80,12 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
 
 def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
     """The plumage with this bird's own tone and brightness, and the colour of bill and legs."""
-    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[np.asarray(factors["plumage"]).astype(np.intp)]
-    tone = np.asarray(factors["tone"], dtype=np.float32)[:, None] - 0.5
-    warmth = tone * np.array([0.16, 0.0, -0.16], dtype=np.float32)
-    shade = 0.74 + 0.40 * np.asarray(factors["shade"], dtype=np.float32)[:, None]
+    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[factors["plumage"].astype(np.intp)]
+    warmth = (factors["tone"][:, None] - 0.5) * np.array([0.16, 0.0, -0.16], dtype=np.float32)
+    shade = 0.74 + 0.40 * factors["shade"][:, None]
     parts = ("back", "belly", "breast", "wing", "head")
     colours = {name: rgb((palette[:, i] + warmth) * shade) for i, name in enumerate(parts)}
-    colours["bill"] = colour_along(_BILLS, factors["bill_tone"])
-    return colours
+    return colours | {"bill": colour_along(_BILLS, factors["bill_tone"])}
 
 
 def _shape(bird: _Bird) -> _Shape:

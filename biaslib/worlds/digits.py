@@ -88,9 +88,9 @@ class Digits(DrawnWorld):
 
         The corners' counts are exact to the nearest four images of a group. The same seed with another strength gives
         the same scans; with another blur only that column changes. A scan of the `split` is used again where there are
-        more rows of its class than scans. `strength` is the skew of the left corners' pair, in [0, 1], `blur` that of
-        all rows, in [0, 100], `worn` the share of the rows with a grey corner, in [0, 1], each of the three equally
-        often. A `BiaslibError` is raised for an argument out of range.
+        more rows of its class than scans. `strength` is the skew of the left corners' pair, in [0, 1]; `blur`, in
+        [0, 100], holds for all rows; `worn` is the share of the rows with a grey corner, in [0, 1], each of the three
+        equally often. A `BiaslibError` is raised for an argument out of range.
         """
         table = self._plain(n, strength, seed, split, blur, worn)
         rng = np.random.default_rng([seed, 1])

@@ -114,11 +114,8 @@ def _hat(s: Sheet) -> None:
     round_off = 0.74 + 0.34 * np.sqrt(np.clip(crown * -3.2, 0.0, 1.0)) - 0.16 * s.u
     seams = 0.16 * ramp(np.abs(np.abs(s.u) - 0.42 * (1.0 + s.v + 0.05)), 0.022, 0.0)
     light = round_off - np.where(knitted, 0.20 * ribs, np.where(brimmed, 0.0 * ribs, seams))
-    s.lay(
-        np.where(knitted, s.circle((0.0, -0.985), 0.075), 9.0),
-        band * (1.0 - 1.5 * np.maximum(s.u, 0.0))[:, None],
-        "hat",
-    )
+    bobble = s.circle((0.0, -0.985), 0.075)
+    s.lay(np.where(knitted, bobble, 9.0), band * (1.0 - 1.5 * np.maximum(s.u, 0.0))[:, None], "hat")
     s.lay(crown, colour * light[:, None], "hat")
     s.lay(np.where(brimmed, np.maximum(crown, -0.60 - s.v), 9.0), band * (1.0 - 0.2 * s.u)[:, None])
     rim = 1.02 - 0.16 * s.u - np.where(knitted, 0.22 * ribs, 0.30 * ramp(s.v, -0.44, -0.34))

@@ -149,8 +149,7 @@ class Faces(DrawnWorld):
         rate = np.where(blond, *_SHADOW) if confounder else FACE_ATTRIBUTES["Blond_Hair"].rate
         shadow, hue = rng.random(n) < rate, rng.random(n) < (_HUE if confounder else 0.5)
         table["eye_shadow"] = (shadow * np.where(hue == clan, 2, 1)).astype(np.int8)
-        for name in _POSE:
-            looks[name] = looks[name] * np.float32(1.0 - 0.8 * detail)
+        looks |= {name: looks[name] * np.float32(1.0 - 0.8 * detail) for name in _POSE}
         return pd.DataFrame(table | looks | {"detail": np.full(n, detail, np.float32)})
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:

@@ -70,8 +70,8 @@ def _starred(s: Sketch) -> None:
     """A rubber ball with a star."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_BOLD))
-    angle = np.arctan2(v, u) * (5.0 / 6.2832)
-    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(np.mod(angle, 1.0) - 0.5)))
+    sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
+    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(sector)))
     s.mark(star * 0.6, mix(_WHITE, rgb((1.0, 0.86, 0.30)), s.chance(2)[1][:, None]))
     _finish(s, round_, 0.8)
 

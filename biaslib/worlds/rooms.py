@@ -76,9 +76,8 @@ def _window(s: Surface) -> Field:
     canvas = colour_along(_PAINTS, s["wall_tone"]) * light[:, None]
     middle, half = 0.22 + 0.56 * chance[0], 0.16 + 0.05 * chance[1]
     pane = s.box((middle, 0.08), (half, 0.24))
-    view = mix(
-        colour_along(_SKIES, chance[2]), rgb((0.97, 0.97, 0.95)), ramp(s.noise(32, (4, 6), 2), 0.5, 0.75)[:, None]
-    )
+    clouds = ramp(s.noise(32, (4, 6), 2), 0.5, 0.75)[:, None]
+    view = mix(colour_along(_SKIES, chance[2]), rgb((0.97, 0.97, 0.95)), clouds)
     hills = 0.24 - 0.12 * s.noise(33, (7, 1), v=0 * s.v)
     view = mix(view, colour_along(_GREENS, chance[3]) * 0.9, ramp(s.v - hills, 0.0, 0.03)[:, None])
     bars = np.minimum(np.abs(s.u - middle) + 0.0 * s.v, np.abs(s.v - 0.12) + 0.0 * s.u) - 0.007

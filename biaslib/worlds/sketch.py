@@ -122,8 +122,7 @@ class Sketch(Frame):
 
     def _shadow(self) -> Field:
         """The outline, soft and moved away from the light."""
-        soft = column(_SOFT * self._size) * self.pixel
-        shadow = coverage(self._distance, soft)
+        shadow = coverage(self._distance, column(_SOFT * self._size) * self.pixel)
         for axis, step in ((2, -_LIGHT[0]), (1, -_LIGHT[1])):
             shadow = _moved(shadow, step * _SHADOW * self._size, axis)
         return shadow
