@@ -39,8 +39,8 @@ def _hair_colours(s: Sheet) -> Field:
     other = s.pick(_OTHER_HAIR, "hair_seed", 1)
     darkest, lightest = np.array(list(_HAIR.values()), np.float32).swapaxes(0, 1)
     (shade,) = s.chance("hair_seed", 2, 1)
-    known = darkest + shade.reshape(-1, 1, 1) * (lightest - darkest)
-    mean = rgb((flags[:, :, None] * known).sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
+    known = flags[:, :, None] * mix(darkest, lightest, shade.reshape(-1, 1, 1))
+    mean = rgb(known.sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
     return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)[:, :, 0, 0]
 
 
@@ -59,7 +59,7 @@ def _hair_outline(s: Sheet) -> Field:
 
 
 def _hair_behind(s: Sheet) -> tuple[Field, Field]:
-    """The hair behind the head; gives its outline and the light on it: strands from the parting, a shine."""
+    """The hair behind the head; gives its outline and its light: strands from the parting, a shine, darker edges."""
     outline = _hair_outline(s)
     a, b, c, d = s.chance("hair_seed", 4, 4)
     wavy = s["Wavy_Hair"]
@@ -77,7 +77,7 @@ def _hair_behind(s: Sheet) -> tuple[Field, Field]:
 
 
 def _hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
-    """The hair over forehead and temples, with its soft shadow on the skin."""
+    """The hair over forehead and temples, down to the hairline, with its soft shadow on the skin."""
     wide, parting, receding, bangs = s["wide"], s["parting"], s["Receding_Hairline"], s["Bangs"]
     a = np.abs(s.u)
     (phase,) = s.chance("hair_seed", 5, 1)

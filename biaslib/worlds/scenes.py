@@ -253,17 +253,17 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     s.relief(0.10, 0.34)
 
     # One large eye and a mouth, a visor with two lights, or two small eyes.
-    one, visor, two = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(MAKERS))
+    single, visor, pair = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(MAKERS))
     look = 0.06 * gaze - 0.03
-    s.mark(s.circle((0.0, -0.50), 0.20) + one, _CREAM)
-    s.mark(s.circle((look, -0.50), 0.10) + one, _DARK)
-    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
+    s.mark(s.circle((0.0, -0.50), 0.20) + single, _CREAM)
+    s.mark(s.circle((look, -0.50), 0.10) + single, _DARK)
+    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + single, _DARK, 0.8)
     s.mark(s.box((0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
     s.mark(s.box((0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
     for side in (-1.0, 1.0):
         s.mark(s.box((0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
-        s.mark(s.circle((0.13 * side, -0.36), 0.085) + two, _CREAM)
-        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + two, _DARK)
+        s.mark(s.circle((0.13 * side, -0.36), 0.085) + pair, _CREAM)
+        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + pair, _DARK)
 
     panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
     s.mark(panel, _CREAM)

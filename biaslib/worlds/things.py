@@ -221,16 +221,14 @@ def _ball(s: Sketch) -> None:
     s.tint(0.7 * ramp(s.circle((-0.34, -0.42), 0.0), 0.26, 0.04), _WHITE)
 
 
-_PIPS = np.array(
-    [[0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1], [1, 1, 1, 1, 0]], np.float32
-)
+_PIPS = [[0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1], [1, 1, 1, 1, 0]]
 
 
 def _die(s: Sketch) -> None:
     """A die, some face of it up."""
     body = s.pick([(0.96, 0.94, 0.88), (0.96, 0.94, 0.88), (0.80, 0.14, 0.16), (0.14, 0.30, 0.62), (0.12, 0.46, 0.30)])
     (face,) = s.chance(1)
-    up, down, left, _, middle = (column(part) for part in _PIPS[(face[:, 0, 0] * 6).astype(np.intp)].T)
+    up, down, left, _, middle = (column(part) for part in np.array(_PIPS)[(face[:, 0, 0] * 6).astype(np.intp)].T)
     ink = np.where(body.mean(axis=1, keepdims=True) > 0.6, _BLACK, _WHITE)
     s.lay(s.box((0.0, 0.0), (0.70, 0.70), 0.22), body)
     s.relief(0.26, 0.32)

@@ -299,9 +299,9 @@ def _lay(
     shadow = ndimage.shift(cover, (_MOVED[1] * radius, _MOVED[0] * radius), order=1)
     shadow = ndimage.gaussian_filter(shadow, _SOFT * radius)
     # where the stretches of pixels lie on the picture, and which part of them does
-    starts = [start - margin for start in corner]
-    low, high = np.maximum(starts, 0), np.minimum(np.add(starts, cover.shape), len(image))
-    seen, own = (tuple(map(slice, low - shift, high - shift)) for shift in (0, np.array(starts)))
+    start = np.subtract(corner, margin)
+    low, high = np.maximum(start, 0), np.minimum(start + cover.shape, len(image))
+    seen, own = (tuple(map(slice, low - shift, high - shift)) for shift in (0, start))
     cover, colour, shadow = cover[own], colour[own], shadow[own]
     cover[cover <= 1 / 255] = 0
     shadow[shadow <= 1 / 255] = 0
