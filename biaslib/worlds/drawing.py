@@ -47,7 +47,8 @@ def column(values: object) -> Field:
 
 def coverage(distance: Field, pixel: Number) -> Field:
     """The share of a pixel of this side that lies inside a shape's edge: clip(0.5 - distance / pixel, 0, 1)."""
-    return np.clip(distance * (-1.0 / pixel) + 0.5, 0.0, 1.0)
+    share = distance * (-1.0 / pixel) + 0.5
+    return np.clip(share, 0.0, 1.0, out=share)
 
 
 def mix(a: Number, b: Number, share: Number) -> Field:
@@ -193,7 +194,8 @@ def colour_along(palette: Sequence[tuple[float, float, float]], at: np.ndarray) 
 
 def paint(canvas: Field, colour: Field, cover: Field) -> None:
     """Lays `colour` (n, 3, H, W or 1, 1) over the canvas where `cover` (n, H, W) says, in place."""
-    canvas += (colour - canvas) * cover[:, None]
+    layer = colour - canvas
+    canvas += np.multiply(layer, cover[:, None], out=layer)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,14 +125,13 @@ def _hat(s: Sheet) -> None:
 
 def _backdrop(s: Sheet) -> None:
     """Two colours that run into each other, and a soft light behind the head."""
-    one, two = s.pick(_BACKDROPS, "scene_seed", 1), s.pick(_BACKDROPS, "scene_seed", 2)
+    first, second = s.pick(_BACKDROPS, "scene_seed", 1), s.pick(_BACKDROPS, "scene_seed", 2)
     angle, a, b, c = s.chance("scene_seed", 3, 4)
     along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
     wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
-    s.canvas[:] = one
-    s.tint(ramp(along + wave, -1.1, 1.1), two)
-    spot = np.hypot(s.u - 1.6 * (c - 0.5), s.v + 0.5)
-    s.tint(0.30 * ramp(spot, 1.3, 0.2), mix(one, _WHITE, 0.6))
+    s.canvas[:] = first
+    s.tint(ramp(along + wave, -1.1, 1.1), second)
+    s.tint(0.30 * ramp(np.hypot(s.u - 1.6 * (c - 0.5), s.v + 0.5), 1.3, 0.2), mix(first, _WHITE, 0.6))
 
 
 def _clothes(s: Sheet) -> None:

@@ -86,7 +86,8 @@ class Sketch(Frame):
 
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what has been laid with `share` (n, P, P) of another colour."""
-        self._colour += (colour * self._cover[:, None] - self._colour) * share[:, None]
+        layer = colour * self._cover[:, None] - self._colour
+        self._colour += np.multiply(layer, share[:, None], out=layer)
 
     def shade(self, light: Field) -> None:
         """Multiplies the brightness of what has been laid by `light` (n, P, P)."""
