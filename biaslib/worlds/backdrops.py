@@ -5,6 +5,8 @@ import numpy as np
 from biaslib.worlds.drawing import Field, Frame, colour_along, column, coverage, mix, paint, ramp, rgb, rows_of_each
 from biaslib.worlds.sketch import Surface
 
+_Pair = tuple[float, float]
+
 _WOODS = [(0.72, 0.53, 0.35), (0.56, 0.38, 0.24), (0.80, 0.66, 0.48), (0.42, 0.29, 0.20), (0.68, 0.60, 0.52)]
 _LINENS = [(0.86, 0.82, 0.74), (0.72, 0.74, 0.72), (0.58, 0.66, 0.72), (0.82, 0.70, 0.66), (0.66, 0.70, 0.58)]
 _SLATES = [(0.25, 0.28, 0.31), (0.33, 0.34, 0.35), (0.20, 0.24, 0.29), (0.30, 0.32, 0.29)]
@@ -28,8 +30,7 @@ def _wood(s: Surface) -> Field:
     """Planks with a grain along them."""
     joint, number = _boards(s, s.v, 4)
     grain = s.noise(11, (4, 70))
-    wide = s.noise(12, (2, 14))
-    rings = np.abs(np.sin(18.0 * wide + 5.0 * grain))
+    rings = np.abs(np.sin(18.0 * s.noise(12, (2, 14)) + 5.0 * grain))
     light = 0.86 + 0.16 * number + 0.16 * (grain - 0.5) + 0.10 * (rings - 0.6)
     light = light * (1.0 - 0.55 * ramp(joint, 0.05, 0.0))
     return colour_along(_WOODS, s["tone"]) * light[:, None]
@@ -39,17 +40,15 @@ def _linen(s: Surface) -> Field:
     """A woven cloth with uneven threads and a soft fold or two."""
     warp = s.noise(21, (80, 3))
     weft = s.noise(22, (3, 80))
-    fold = s.noise(23, (2, 2), 2)
-    light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (fold - 0.5)
+    light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (s.noise(23, (2, 2), 2) - 0.5)
     return colour_along(_LINENS, s["tone"]) * light[:, None]
 
 
 def _slate(s: Surface) -> Field:
     """A dark stone with layers."""
     layers = s.noise(31, (3, 5), 4)
-    fine = s.noise(32, (50, 50))
     step = ramp(np.abs(layers - 0.52), 0.03, 0.0)
-    light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (fine - 0.5) + 0.12 * step
+    light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (s.noise(32, (50, 50)) - 0.5) + 0.12 * step
     return colour_along(_SLATES, s["tone"]) * light[:, None]
 
 
@@ -57,17 +56,16 @@ def _painted(s: Surface) -> Field:
     """Upright boards under a worn paint."""
     joint, number = _boards(s, s.u, 5)
     brush = s.noise(41, (60, 3))
-    worn = s.noise(42, (5, 3), 3)
+    worn = ramp(s.noise(42, (5, 3), 3) + 0.06 * brush, 0.66, 0.74)
     light = 0.93 + 0.07 * number + 0.08 * (brush - 0.5)
     light = light * (1.0 - 0.40 * ramp(joint, 0.05, 0.0)) + 0.05 * ramp(joint, 0.10, 0.06) * ramp(joint, 0.04, 0.07)
     canvas = colour_along(_PAINTS, s["tone"]) * light[:, None]
-    return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * ramp(worn + 0.06 * brush, 0.66, 0.74))[:, None])
+    return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * worn)[:, None])
 
 
 def _paper(s: Surface) -> Field:
     """A large sheet with a faint square grid."""
-    fibre = s.noise(51, (24, 24), 2)
-    light = 0.97 + 0.07 * (fibre - 0.5)
+    light = 0.97 + 0.07 * (s.noise(51, (24, 24), 2) - 0.5)
     canvas = colour_along(_PAPERS, s["tone"]) * light[:, None]
     line = np.zeros_like(light)
     for along, shift in zip((s.u, s.v), s.chance(52, 2), strict=True):
@@ -79,9 +77,7 @@ def _paper(s: Surface) -> Field:
 TABLE_TOPS = (_wood, _linen, _slate, _painted, _paper)
 
 
-def _scatter(
-    s: Surface, stream: int, cells: float, width: float, turn: tuple[float, float]
-) -> tuple[Field, Field, Field, Field]:
+def _scatter(s: Surface, stream: int, cells: float, width: float, turn: _Pair) -> tuple[Field, Field, Field, Field]:
     """Leaves or blades strewn over the picture: one in each cell of a slanted lattice, never touching the next.
 
     There are `cells` leaves along the side of the picture. A leaf is .9 of a cell long and 2 `width` cells wide, and
@@ -116,8 +112,7 @@ def _apple_tree(s: Surface) -> Field:
     gaps = s.noise(2, (3, 3), 2)
     canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
     for i in range(4):
-        middle = chance[4 + i], 0.8 * chance[9 + i]
-        disc = s.circle(middle, 0.05 + 0.06 * chance[14 + i])
+        disc = s.circle((chance[4 + i], 0.8 * chance[9 + i]), 0.05 + 0.06 * chance[14 + i])
         paint(canvas, mix(sky, leaf * 1.5, 0.3), 0.45 * ramp(disc, 0.012, -0.012))
     for layer in range(5):
         if layer in (1, 3):
@@ -139,11 +134,10 @@ def _bough(canvas: Field, s: Surface, left: Field, right: Field, thick: float) -
     left, right = 0.15 + 0.8 * left, 0.05 + 0.8 * right
     bough, _ = s.limb((-0.1, left), (1.1, right), (1.7 * thick, thick))
     twig, _ = s.limb((0.45, mix(left, right, 0.46)), (0.80, right - 0.30), (0.8 * thick, 0.3 * thick))
-    bark = rgb((0.36, 0.27, 0.20))
     upper = s.v - mix(left, right, s.u)
     for part in (twig, bough):
         light = 1.05 - 16.0 * upper + 0.10 * np.sin(90.0 * s.u + 160.0 * upper)
-        paint(canvas, bark * np.clip(light, 0.45, 1.5)[:, None], s.cover(part))
+        paint(canvas, rgb((0.36, 0.27, 0.20)) * np.clip(light, 0.45, 1.5)[:, None], s.cover(part))
 
 
 def _gingham(s: Surface) -> Field:
@@ -154,17 +148,15 @@ def _gingham(s: Surface) -> Field:
     for along, shift in zip((s.u, s.v), shifts, strict=True):
         place = along * count + shift
         share = share + 0.5 * ramp(np.abs(np.mod(place, 1.0) - 0.5), 0.22, 0.28)
-    fold = s.noise(62, (2, 2), 2)
-    thread = s.noise(63, (70, 70))
+    light = 0.88 + 0.26 * (s.noise(62, (2, 2), 2) - 0.5) + 0.08 * s.noise(63, (70, 70))
     cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_CHECKS, s["tone"]), (0.85 * share)[:, None])
-    return cloth * (0.88 + 0.26 * (fold - 0.5) + 0.08 * thread)[:, None]
+    return cloth * light[:, None]
 
 
 def _meadow(s: Surface) -> Field:
     """Short grass from above, blade over blade."""
     green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), s["tone"][:, None])
-    patch = s.noise(70, (4, 4), 3)
-    canvas = green * (0.50 + 0.45 * patch)[:, None]
+    canvas = green * (0.50 + 0.45 * s.noise(70, (4, 4), 3))[:, None]
     _strew(canvas, s, 71, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
     return canvas
 
@@ -177,14 +169,7 @@ def _straw(s: Surface) -> Field:
     return canvas
 
 
-def _strew(
-    canvas: Field,
-    s: Surface,
-    stream: int,
-    colour: Field,
-    layers: tuple[tuple[float, float], ...],
-    turn: tuple[float, float],
-) -> None:
+def _strew(canvas: Field, s: Surface, stream: int, colour: Field, layers: tuple[_Pair, ...], turn: _Pair) -> None:
     """Layers of blades over the canvas, in place, each as (blades along the side, half width in cells)."""
     for layer, (cells, width) in enumerate(layers):
         distance, along, _, number = _scatter(s, stream + 2 * layer, cells, width, turn)

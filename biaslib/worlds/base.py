@@ -117,11 +117,9 @@ class World(Protocol):
 
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """N rows, one an image; P(cue agrees with target) = (1 + strength) / 2, strength in [0, 1]."""
-        ...
 
     def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
         """Draws the rows: images (N, size, size, 3) uint8, labels = the attributes, masks = the chosen regions."""
-        ...
 
 
 class DrawnWorld(World):
@@ -158,16 +156,12 @@ class DrawnWorld(World):
     def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
         """Draws the rows, each for itself: the same row gives the same pixels in whatever table it stands.
 
-        A `BiaslibError` is raised for a missing column, a value out of range, a size below 8 and an unknown region.
+        `factors` is a table from `factors`, edited at will; further columns are left alone. `size` is height and width
+        in pixels. `regions` names the masks to return; None: all of them. Training sets need none: `()`.
 
-        Args:
-            factors: a table from `factors`, edited at will; further columns are left alone.
-            size: height and width in pixels.
-            regions: the masks to return, of `regions`; None: all of them. Training sets need none: `()`.
-
-        Returns:
-            Images (n, size, size, 3); labels, the attributes; the chosen masks: a pixel belongs to the region that
-            covers more than half of it. All regions together divide the picture.
+        Returned are images (n, size, size, 3), labels (the attributes) and the chosen masks: a pixel belongs to the
+        region that covers more than half of it, and all regions together divide the picture. A `BiaslibError` is raised
+        for a missing column, a value out of range, a size below 8 and an unknown region.
         """
         if not isinstance(size, Integral) or size < 8:
             raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")

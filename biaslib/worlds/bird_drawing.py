@@ -80,14 +80,12 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
 
 def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
     """The plumage with this bird's own tone and brightness, and the colour of bill and legs."""
-    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[np.asarray(factors["plumage"]).astype(np.intp)]
-    tone = np.asarray(factors["tone"], dtype=np.float32)[:, None] - 0.5
-    warmth = tone * np.array([0.16, 0.0, -0.16], dtype=np.float32)
-    shade = 0.74 + 0.40 * np.asarray(factors["shade"], dtype=np.float32)[:, None]
+    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[factors["plumage"].astype(np.intp)]
+    warmth = (factors["tone"][:, None] - 0.5) * np.array([0.16, 0.0, -0.16], dtype=np.float32)
+    shade = 0.74 + 0.40 * factors["shade"][:, None]
     parts = ("back", "belly", "breast", "wing", "head")
     colours = {name: rgb((palette[:, i] + warmth) * shade) for i, name in enumerate(parts)}
-    colours["bill"] = colour_along(_BILLS, factors["bill_tone"])
-    return colours
+    return colours | {"bill": colour_along(_BILLS, factors["bill_tone"])}
 
 
 def _shape(bird: _Bird) -> _Shape:
@@ -141,17 +139,13 @@ def _body(bird: _Bird, colours: dict[str, Field], shape: _Shape, chance: list[Fi
     x, y = bird.u, bird.v
     low = y - bird.pick(0.05, -0.05) + bird.pick(0.0, 0.28) * x
     canvas = mix(colours["back"], colours["belly"], ramp(low, -0.02, 0.20)[:, None])
-    from_breast = Frame(x, y).circle((bird.pick(0.42, 0.34), bird.pick(0.06, 0.04)), 0.22)
-    paint(canvas, colours["breast"], ramp(from_breast, 0.09, -0.07))
-    from_head = Frame(x, y).circle(shape.head, shape.head_radius)
-    paint(canvas, colours["head"], ramp(from_head, 0.07, -0.01))
-    round_ = np.clip(shape.body * -6.0, 0.0, 1.0)
-    light = 0.70 + 0.34 * np.sqrt(round_)
+    breast = bird.circle((bird.pick(0.42, 0.34), bird.pick(0.06, 0.04)), 0.22)
+    paint(canvas, colours["breast"], ramp(breast, 0.09, -0.07))
+    paint(canvas, colours["head"], ramp(bird.circle(shape.head, shape.head_radius), 0.07, -0.01))
+    light = 0.70 + 0.34 * np.sqrt(np.clip(shape.body * -6.0, 0.0, 1.0))
     light -= 0.42 * np.clip(y, -0.25, 0.35) * bird.pick(0.9, 1.0)
-    down = np.sin(31.0 * x + 17.0 * y + 6.28 * chance[0]) * np.sin(43.0 * y - 12.0 * x)
-    light += 0.04 * down
-    canvas *= light[:, None]
-    return canvas
+    light += 0.04 * (np.sin(31.0 * x + 17.0 * y + 6.28 * chance[0]) * np.sin(43.0 * y - 12.0 * x))
+    return canvas * light[:, None]
 
 
 def _wing(bird: _Bird, colours: dict[str, Field], canvas: Field, chance: list[Field]) -> None:
@@ -163,8 +157,7 @@ def _wing(bird: _Bird, colours: dict[str, Field], canvas: Field, chance: list[Fi
     edge, along = bird.limb(shoulder, tip, (wide, 0.035))
     run = (tip[0] - shoulder[0], tip[1] - shoulder[1])
     across = ((bird.u - shoulder[0]) * run[1] - (bird.v - shoulder[1]) * run[0]) * (-1.0 / np.hypot(*run))
-    under = coverage(edge - 0.035, 0.07 + bird.pixel)
-    paint(canvas, colours["wing"] * 0.45, 0.45 * under)
+    paint(canvas, colours["wing"] * 0.45, 0.45 * coverage(edge - 0.035, 0.07 + bird.pixel))
     quills = np.sin(across * 62.0 + along * 5.0 + 6.28 * chance[2])
     scales = along * 7.0 + 0.6 * np.abs(np.sin(across * 34.0)) + chance[3]
     scales = 2.0 * (scales - np.floor(scales)) - 1.0
@@ -182,5 +175,4 @@ def _eye(bird: _Bird, canvas: Field, shape: _Shape) -> None:
     distance = bird.circle(centre, 0.055)
     paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * bird.cover(distance))
     paint(canvas, rgb((0.04, 0.03, 0.03)), bird.cover(distance + 0.014))
-    glint = bird.circle((centre[0] + 0.012, centre[1] - 0.016), 0.015)
-    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(glint))
+    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(bird.circle((centre[0] + 0.012, centre[1] - 0.016), 0.015)))

@@ -120,8 +120,7 @@ def _forest(s: Surface) -> Field:
     paint(canvas, air, dapple * (0.10 + 0.38 * s["light"]))
 
     cover, side = _trunks(s, 22, 2, 0.052, floor + 0.16)
-    furrows = s.noise(43, (26, 5))
-    paint(canvas, bark * (1.15 - 0.75 * side + 0.45 * (furrows - 0.5))[:, None], cover)
+    paint(canvas, bark * (1.15 - 0.75 * side + 0.45 * (s.noise(43, (26, 5)) - 0.5))[:, None], cover)
     paint(canvas, mix(shade, leaf, 0.15 + 0.75 * foliage[:, None]), _canopy(s, 31, 0.07))
     for rank, (height, tone) in enumerate(((0.16, 0.45), (0.09, 0.8))):
         blades = s.noise(50 + rank, (34, 1), u=s.u + 0.06 * (1.0 - s.v), v=np.zeros_like(s.v))
@@ -151,8 +150,7 @@ def _trunks(s: Surface, stream: int, count: int, width: float, base: Field) -> t
 
 def _canopy(s: Surface, stream: int, depth: float) -> Field:
     """Leaves that hang in from the top, about `depth` low, thinning out downwards."""
-    leaves = s.noise(stream, (6, 6), 3)
-    return ramp(leaves + 1.4 * (depth - s.v), 0.46, 0.56)
+    return ramp(s.noise(stream, (6, 6), 3) + 1.4 * (depth - s.v), 0.46, 0.56)
 
 
 def _water(s: Surface) -> Field:
@@ -183,8 +181,7 @@ def _water(s: Surface) -> Field:
     surface = surface * (1.0 + 0.42 * crest)[:, None]
     paint(surface, shore * 0.9, 0.6 * ramp(near + 0.05 * crest, 0.14, 0.0))
     paint(surface, mix(sky, rgb((1.0, 1.0, 1.0)), 0.35), 0.55 * ramp(crest, 0.25, 0.95) * (1.0 - 0.5 * near))
-    sparkle = ramp(crest + 0.9 * glow * (1.1 - near), 0.85, 1.25)
-    paint(surface, rgb((1.0, 0.98, 0.92)), 0.9 * sparkle)
+    paint(surface, rgb((1.0, 0.98, 0.92)), 0.9 * ramp(crest + 0.9 * glow * (1.1 - near), 0.85, 1.25))
     paint(canvas, surface, s.cover(horizon - s.v))
 
     # In half of the scenes a sandy bank with a line of foam runs into the foreground.

@@ -51,13 +51,12 @@ class Digits(DrawnWorld):
     of a 28-pixel image; the corners stay sharp), `worn` (0: no corner, 1 to 3: that one is grey whatever it was, and
     its value can only be guessed).
 
-    The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does. A `BiaslibError` is
-    raised for an assignment that is no whole number >= 0, or a corner that would touch the digit.
+    The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
 
-    Args:
-        assignment: which random five of the ten classes are group 1.
-        corner: side of a corner, in pixels of a 28-pixel image; the paper's is one pixel.
-        scans: handwritten originals to use; None for scikit-learn's 1,797 of 8 x 8 pixels.
+    `assignment` says which random five of the ten classes are group 1; `corner` is the side of a corner in pixels of a
+    28-pixel image (the paper's is one pixel); `scans` are the originals to use, None for scikit-learn's 1,797 of 8 x 8
+    pixels. A `BiaslibError` is raised for an assignment that is no whole number >= 0, or a corner that would touch the
+    digit.
     """
 
     name = "digits"
@@ -88,16 +87,10 @@ class Digits(DrawnWorld):
         """Draws n rows: half of them of group 1, the classes of a group equally often.
 
         The corners' counts are exact to the nearest four images of a group. The same seed with another strength gives
-        the same scans; with another blur only that column changes. A `BiaslibError` is raised for an argument out of
-        range.
-
-        Args:
-            n: number of rows, >= 1; a scan is used again where there are more rows of its class than scans.
-            strength: skew of the left corners' pair, in [0, 1].
-            seed: >= 0.
-            split: which scans to draw from.
-            blur: of all rows, in [0, 100].
-            worn: share of the rows with a grey corner, in [0, 1]; each of the three equally often.
+        the same scans; with another blur only that column changes. A scan of the `split` is used again where there are
+        more rows of its class than scans. `strength` is the skew of the left corners' pair, in [0, 1]; `blur`, in
+        [0, 100], holds for all rows; `worn` is the share of the rows with a grey corner, in [0, 1], each of the three
+        equally often. A `BiaslibError` is raised for an argument out of range.
         """
         table = self._plain(n, strength, seed, split, blur, worn)
         rng = np.random.default_rng([seed, 1])

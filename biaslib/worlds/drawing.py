@@ -47,8 +47,7 @@ def column(values: object) -> Field:
 
 def coverage(distance: Field, pixel: Number) -> Field:
     """The share of a pixel of this side that lies inside a shape's edge: clip(0.5 - distance / pixel, 0, 1)."""
-    share = distance * (-1.0 / pixel)
-    share += 0.5
+    share = distance * (-1.0 / pixel) + 0.5
     return np.clip(share, 0.0, 1.0, out=share)
 
 
@@ -63,12 +62,12 @@ def ramp(value: Field, low: Number, high: Number) -> Field:
     return t * t * (3.0 - 2.0 * t)
 
 
+@dataclass(eq=False)
 class Frame:
     """The pixels in a thing's own coordinates, and their signed distances to shapes in these, negative inside."""
 
-    def __init__(self, u: Field, v: Field) -> None:
-        """Takes the coordinates of the pixels across the thing (u) and downwards (v)."""
-        self.u, self.v = u, v
+    u: Field  # coordinate of the pixels across the thing
+    v: Field  # the same, downwards
 
     def turned(self, middle: Point, angle: Number) -> "Frame":
         """The same pixels in a frame around `middle` that is turned by `angle` (radians, clockwise on the screen)."""
@@ -81,26 +80,14 @@ class Frame:
         turned = self.turned(centre, angle)
         u, v = turned.u / radii[0], turned.v / radii[1]
         k = np.sqrt(u * u + v * v)
-        u /= radii[0]
-        v /= radii[1]
-        return k * (k - 1.0) / np.maximum(np.sqrt(u * u + v * v), 1e-6)
+        return k * (k - 1.0) / np.maximum(np.sqrt((u / radii[0]) ** 2 + (v / radii[1]) ** 2), 1e-6)
 
     def oval(self, centre: Point, radii: Point) -> Field:
         """An upright ellipse, as `ellipse` without an angle, and faster."""
         across, down = 1.0 / radii[0], 1.0 / radii[1]
         a, b = (self.u - centre[0]) * across, (self.v - centre[1]) * down
         k = np.sqrt(a * a + b * b)
-        a *= across
-        b *= down
-        a *= a
-        b *= b
-        a += b
-        slope = np.sqrt(a, out=a)
-        np.maximum(slope, 1e-6, out=slope)
-        distance = k - 1.0
-        distance *= k
-        distance /= slope
-        return distance
+        return k * (k - 1.0) / np.maximum(np.sqrt((a * across) ** 2 + (b * down) ** 2), 1e-6)
 
     def circle(self, centre: Point, radius: Number) -> Field:
         """A circle."""
@@ -170,10 +157,7 @@ def _interpolate(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
         spread = (slice(None), *[None] * (knots.ndim - 2), slice(None))
         low, high = (np.take_along_axis(knots, index[spread], axis=-1) for index in (left, left + 1))
         t = t[spread]
-    high -= low
-    high *= t
-    high += low
-    return high
+    return mix(low, high, t)
 
 
 def noise(seeds: np.ndarray, stream: int, x: Field, y: Field, cells: tuple[int, int], octaves: int = 1) -> Field:
@@ -211,8 +195,7 @@ def colour_along(palette: Sequence[tuple[float, float, float]], at: np.ndarray) 
 def paint(canvas: Field, colour: Field, cover: Field) -> None:
     """Lays `colour` (n, 3, H, W or 1, 1) over the canvas where `cover` (n, H, W) says, in place."""
     layer = colour - canvas
-    layer *= cover[:, None]
-    canvas += layer
+    canvas += np.multiply(layer, cover[:, None], out=layer)
 
 
 @dataclass(frozen=True, kw_only=True)

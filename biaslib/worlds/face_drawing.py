@@ -8,20 +8,14 @@ from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sheet
 
 # From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
-_SKIN = np.array(
-    [
-        (0.97, 0.88, 0.81), (0.95, 0.82, 0.72), (0.92, 0.75, 0.62), (0.86, 0.67, 0.52), (0.78, 0.57, 0.42),
-        (0.67, 0.47, 0.33), (0.56, 0.38, 0.26), (0.46, 0.31, 0.22), (0.37, 0.245, 0.18),
-    ],
-    np.float32,
-)  # fmt: skip
-_IRIS = np.array(
-    [
-        (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
-        (0.34, 0.42, 0.50),
-    ],
-    np.float32,
-)  # fmt: skip
+_SKIN = np.array([
+    (0.97, 0.88, 0.81), (0.95, 0.82, 0.72), (0.92, 0.75, 0.62), (0.86, 0.67, 0.52), (0.78, 0.57, 0.42),
+    (0.67, 0.47, 0.33), (0.56, 0.38, 0.26), (0.46, 0.31, 0.22), (0.37, 0.245, 0.18),
+], np.float32)  # fmt: skip
+_IRIS = np.array([
+    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
+    (0.34, 0.42, 0.50),
+], np.float32)  # fmt: skip
 _LIPSTICK = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
 _ROSE = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
 _TEAL = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
@@ -34,44 +28,35 @@ def palette(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Colours (n, 3) of a face's parts; brows and beards are darker than any skin."""
     at = table["skin"] * (len(_SKIN) - 1)
     low = np.minimum(at.astype(np.intp), len(_SKIN) - 2)
-    share = (at - low)[:, None].astype(np.float32)
-    base = _SKIN[low] + share * (_SKIN[low + 1] - _SKIN[low])
+    base = mix(_SKIN[low], _SKIN[low + 1], (at - low)[:, None].astype(np.float32))
     tilt = (table["undertone"][:, None] - 0.5) * np.array([0.0, 0.035, -0.035], np.float32)
     tone = (base + tilt).astype(np.float32)
     bright = tone.mean(axis=1, keepdims=True)
     darkest, lighter = np.array([(0.13, 0.08, 0.06), (0.26, 0.13, 0.05)], np.float32)
     brow = (darkest + table["brow_tone"][:, None] * lighter) * (0.35 + 0.75 * bright)
     lips = 0.55 * tone * (0.98, 0.66, 0.64) + 0.45 * (0.40 + 0.60 * bright) * np.array([0.84, 0.40, 0.40], np.float32)
-    lips = lips * (0.88 + 0.24 * table["lip_tone"][:, None])
     return {
         "tone": tone,
         "shadow": tone * np.array([0.66, 0.53, 0.49], np.float32),
         "iris": _IRIS[table["eye_colour"].astype(np.intp)],
         "brow": brow,
         "beard": brow * 1.10 + 0.01,
-        "lips": lips,
+        "lips": lips * (0.88 + 0.24 * table["lip_tone"][:, None]),
     }
-
-
-def _head(s: Sheet) -> Field:
-    """Distance to the outline of the head without ears."""
-    wide, jaw = s["wide"], s["jaw"]
-    skull = s.oval((0.0, -0.15), (wide, 0.70))
-    chin = s.oval((0.03 * s["turn"], 0.25), (wide * (0.72 + 0.17 * jaw), 0.51 + 0.05 * s["long"]))
-    return join(skull, chin, 0.28)
 
 
 def _ears(s: Sheet) -> None:
     """Both ears, behind the head."""
-    a, skin = np.abs(s.u), s.colour("tone")
+    a = np.abs(s.u)
     ear = Frame(a, s.v).oval((s["wide"] + 0.015, 0.0), (0.078, 0.145))
-    s.lay(ear, skin * (0.86 - 0.14 * ramp(a - s["wide"], 0.09, 0.0))[:, None], "ears")
+    s.lay(ear, s.colour("tone") * (0.86 - 0.14 * ramp(a - s["wide"], 0.09, 0.0))[:, None], "ears")
     s.lay(Frame(a, s.v).oval((s["wide"] + 0.025, 0.0), (0.036, 0.085)), s.colour("shadow"), share=0.55)
 
 
 def _skin(s: Sheet) -> None:
-    """The head's skin: round, lit from the upper left."""
-    distance = _head(s)
+    """The head's skin without ears: round, lit from the upper left."""
+    chin = s.oval((0.03 * s["turn"], 0.25), (s["wide"] * (0.72 + 0.17 * s["jaw"]), 0.51 + 0.05 * s["long"]))
+    distance = join(s.oval((0.0, -0.15), (s["wide"], 0.70)), chin, 0.28)
     rise = np.sqrt(np.clip(distance * -2.1, 0.0, 1.0))
     light = 0.34 + 0.66 * rise - 0.13 * s.u - 0.10 * s.v
     dark = s.colour("shadow")
@@ -79,8 +64,7 @@ def _skin(s: Sheet) -> None:
     glow = 0.16 * ramp(np.hypot(1.1 * (s.u + 0.14), s.v + 0.40), 0.34, 0.0)
     glow += 0.07 * ramp(np.hypot(np.abs(s.u) - 0.34, 1.2 * (s.v - 0.16)), 0.17, 0.0)
     s.tint(glow, mix(s.colour("tone"), _WHITE, 0.55))
-    under = ramp(np.hypot(0.8 * s.u, 2.2 * (s.v - 0.575)), 0.13, 0.0)
-    s.tint(0.30 * under, dark)
+    s.tint(0.30 * ramp(np.hypot(0.8 * s.u, 2.2 * (s.v - 0.575)), 0.13, 0.0), dark)
 
 
 def _cheeks(s: Sheet) -> None:
@@ -101,8 +85,7 @@ def _lids(s: Sheet, narrow: Field) -> tuple[Field, Field, Field]:
 def _eye_shadow(s: Sheet) -> None:
     """A soft colour around the eyes, up to the brows: rose (1) or teal (2)."""
     across, top, bottom = _lids(s, 0.0 * s["wide"])
-    rise = top - s.v
-    share = ramp(rise, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
+    share = ramp(top - s.v, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
     teal, rose = s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
     colour = np.where(s["eye_shadow"][:, None] > 1.5, teal, rose)
     s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
@@ -113,8 +96,7 @@ def _sockets(s: Sheet) -> None:
     across, top, _ = _lids(s, 0.0 * s["wide"])
     dark = s.colour("shadow")
     s.tint(0.22 * ramp(np.hypot(across, 9.0 * (s.v - _EYES_AT + 0.02)), 1.5, 0.6), dark)
-    crease = np.abs(s.v - top + 0.030)
-    s.tint(0.55 * ramp(crease, 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
+    s.tint(0.55 * ramp(np.abs(s.v - top + 0.030), 0.024, 0.004) * ramp(np.abs(across), 1.0, 0.7), dark)
 
 
 def _eyes(s: Sheet) -> None:
@@ -122,24 +104,20 @@ def _eyes(s: Sheet) -> None:
     across, top, bottom = _lids(s, s["Narrow_Eyes"])
     side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
     inside = 0.84 * np.maximum(np.maximum(top - s.v, s.v - bottom), 0.13 * (np.abs(across) - 1.02))
-    white = rgb((0.97, 0.96, 0.95)) * (1.0 - 0.26 * ramp(s.v - top, 0.05, 0.0))[:, None]
-    s.lay(inside, white, "eyes")
-    clan = s["Clan"]
-    radius = 0.062 + 0.026 * clan
+    s.lay(inside, rgb((0.97, 0.96, 0.95)) * (1.0 - 0.26 * ramp(s.v - top, 0.05, 0.0))[:, None], "eyes")
+    radius = 0.062 + 0.026 * s["Clan"]
     local = (np.abs(s.u - s["shift"]) - s["eye_at"]) * side - 0.022 * s["gaze"]
-    down = s.v - (_EYES_AT - 0.006)
+    down, iris = s.v - (_EYES_AT - 0.006), s.colour("iris")
     away = np.sqrt(local * local + down * down)
-    iris = s.colour("iris")
     lit = mix(iris * 0.62, iris * 1.25 + 0.04, ramp(down, -0.05, 0.06)[:, None])
     s.lay(np.maximum(inside, away - radius), lit)
     s.lay(np.maximum(inside, np.abs(away - radius + 0.006) - 0.009), iris * 0.35, share=0.8)
     ring = np.maximum(inside, np.abs(away - 0.055) - 0.023)
-    s.lay(ring, mix(iris, rgb((1.0, 0.94, 0.60)), 0.88), share=0.92 * clan)
+    s.lay(ring, mix(iris, rgb((1.0, 0.94, 0.60)), 0.88), share=0.92 * s["Clan"])
     s.lay(np.maximum(inside, away - 0.030), _INK)
     s.lay(np.hypot(local + 0.026, down + 0.026) - 0.017, _WHITE, share=0.95 * s.cover(inside - 0.01))
     wide = np.abs(across) - 1.06
-    lash = np.maximum(np.abs(s.v - top) - 0.017, 0.13 * wide)
-    s.lay(lash, _INK, "eyes", share=0.92)
+    s.lay(np.maximum(np.abs(s.v - top) - 0.017, 0.13 * wide), _INK, "eyes", share=0.92)
     s.lay(np.maximum(np.abs(s.v - bottom) - 0.006, 0.13 * wide), s.colour("shadow") * 0.8, share=0.6)
 
 
@@ -208,8 +186,7 @@ def _mouth(s: Sheet) -> None:
     s.lay(within, rgb((0.30, 0.07, 0.08)), "mouth", share=opened)
     tongue = Frame(u, s.v).oval((0.0, line + 0.82 * gap), (0.10, 0.034))
     s.lay(np.maximum(within, tongue), rgb((0.80, 0.36, 0.36)), share=opened)
-    teeth = np.maximum(within + 0.004, s.v - line - 0.16 * gap)
-    s.lay(teeth, rgb((0.97, 0.96, 0.93)), share=opened)
+    s.lay(np.maximum(within + 0.004, s.v - line - 0.16 * gap), rgb((0.97, 0.96, 0.93)), share=opened)
     seam = np.maximum(np.abs(s.v - line) - 0.0115 + 0.004 * square, half * (np.abs(p) - 1.06))
     s.lay(0.9 * seam, lips * 0.34, "mouth", share=0.85 * (1.0 - opened))
 
@@ -218,8 +195,7 @@ def _mustache(s: Sheet) -> None:
     """Two lobes between nose and mouth."""
     u = s.u - 1.25 * s["shift"]
     p = np.abs(u) / 0.24
-    drop = 0.085 * p * p
-    hairs = 0.004 * np.sin(90.0 * u)
+    drop, hairs = 0.085 * p * p, 0.004 * np.sin(90.0 * u)
     top = 0.298 + drop + 0.016 * ramp(p, 0.16, 0.0)
     bottom = 0.402 + 0.75 * drop - 0.050 * p - 0.022 * ramp(p, 0.14, 0.0)
     distance = 0.9 * np.maximum(np.maximum(top - s.v, s.v - bottom) + hairs, 0.24 * (p - 0.97))
@@ -232,17 +208,15 @@ def _goatee(s: Sheet) -> None:
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
     chin, lip = Frame(u, s.v).oval((0.0, 0.70), (0.165, 0.125)), Frame(u, s.v).oval((0.0, 0.60), (0.056, 0.06))
-    tuft = join(chin, lip, 0.08) + hairs
     light = 0.96 + 0.13 * np.sin(60.0 * u + 6.0 * s.v)
-    s.lay(tuft, s.colour("beard") * light[:, None], "skin", share=0.96)
+    s.lay(join(chin, lip, 0.08) + hairs, s.colour("beard") * light[:, None], "skin", share=0.96)
 
 
 def draw(s: Sheet) -> None:
     """Everything of the face that is not hair: from the ears to the brows."""
     _ears(s.window((-0.80, 0.80), (-0.20, 0.20)))
     _skin(s.window((-0.75, 0.75), (-0.95, 0.92)))
-    part = s.window((-0.60, 0.60), (0.0, 0.42))
-    part.where(s.table["Rosy_Cheeks"] > 0, _cheeks)
+    s.window((-0.60, 0.60), (0.0, 0.42)).where(s.table["Rosy_Cheeks"] > 0, _cheeks)
     part = s.window((-0.60, 0.60), (-0.32, 0.16))
     _sockets(part)
     part.where(s.table["eye_shadow"] > 0, _eye_shadow)

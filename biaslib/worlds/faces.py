@@ -1,24 +1,15 @@
 """Faces with an invented protected attribute, CelebA's correlations, and a confounder that no label shows."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds import face_drawing, face_things
-from biaslib.worlds.base import (
-    CHOICE,
-    SEED,
-    SHARE,
-    DrawnWorld,
-    Factor,
-    balanced_bool,
-    check_draw,
-    draw_agreement,
-    draw_factors,
-)
+from biaslib.worlds import base, face_drawing, face_things
+from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
 from biaslib.worlds.sketch import Sheet
 
@@ -71,24 +62,20 @@ STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 _SHADOW, _HUE = (0.985, 0.015), 0.95
 
 _ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
-_UNLABELLED = {"eye_shadow": Factor(0, 2, whole=True)}
-_HEAD = ("skin", "undertone", "face_width", "face_length", "jaw", "forehead")
 _FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_width", "lip_tone")
-_SEEDS = ("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed")
 _LOOKS = {
-    **dict.fromkeys(_HEAD, SHARE),
+    **dict.fromkeys(("skin", "undertone", "face_width", "face_length", "jaw", "forehead"), SHARE),
     "eye_colour": Factor(0, 5, whole=True),
-    "eye_size": SHARE,
-    "eye_gap": SHARE,
+    **dict.fromkeys(("eye_size", "eye_gap"), SHARE),
     "gaze": Factor(-1.0, 1.0),
     **dict.fromkeys((*_FEATURES, "hair_length", "hair_volume"), SHARE),
     "parting": Factor(-1.0, 1.0),
-    **dict.fromkeys(_SEEDS, SEED),
+    **dict.fromkeys(("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed"), SEED),
     "light": SHARE,
     **dict.fromkeys(("x", "y", "zoom", "roll", "turn"), Factor(-1.0, 1.0)),
 }
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
-_DETAIL = {"detail": SHARE}
+_OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
 _DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
 
 
@@ -133,7 +120,7 @@ class Faces(DrawnWorld):
     cue = "Clan"
     attributes: tuple[str, ...] = tuple(_ATTRIBUTES)
     regions: tuple[str, ...] = Sheet.regions
-    _columns = _ATTRIBUTES | _UNLABELLED | _LOOKS | _DETAIL
+    _columns = _ATTRIBUTES | _OTHERS | _LOOKS
 
     def factors(
         self, n: int, *, strength: float = STRENGTH, seed: int, confounder: bool = True, detail: float = 0.0
@@ -141,17 +128,11 @@ class Faces(DrawnWorld):
         """Draws n rows as every world does: half of them with wavy hair.
 
         The correlation of target and cue is the strength. Those of the other attributes are as CelebA's at the default
-        strength and grow in proportion to it, each until one clan always or never has the attribute. A `BiaslibError`
-        is raised for an argument out of range.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial, in [0, 1].
-            seed: >= 0.
-            confounder: whether the eye shadow ties Blond_Hair to the clan; else it is as frequent and independent.
-            detail: in [0, 1]; also takes up to .8 of the pose away.
+        strength and grow in proportion to it, each until one clan always or never has the attribute. With `confounder`
+        the eye shadow ties Blond_Hair to the clan; else it is as frequent, but independent. `detail`, in [0, 1], also
+        takes up to .8 of the pose away. A `BiaslibError` is raised for an argument out of range.
         """
-        check_draw(n, strength, seed)
+        base.check_draw(n, strength, seed)
         if not isinstance(detail, Real) or not 0 <= detail <= 1:
             raise BiaslibError(f"detail must lie in [0, 1], not {detail!r}.")
         rng = np.random.default_rng(seed)
@@ -159,16 +140,16 @@ class Faces(DrawnWorld):
         clan = wavy == draw_agreement(wavy, strength, rng)
         table = {name: np.zeros(n, bool) for name in _ATTRIBUTES} | {"Clan": clan, "Wavy_Hair": wavy}
         looks = draw_factors(_LOOKS, n, rng)
-        for name in (name for name in FACE_ATTRIBUTES if name not in (*HAIR_COLOURS, self.target)):
-            table[name] = _shared(clan, [_rates(name, strength)], rng) == 1
+        for name in FACE_ATTRIBUTES:
+            if name not in (*HAIR_COLOURS, self.target):
+                table[name] = _shared(clan, [_rates(name, strength)], rng) == 1
         colour = _shared(clan, [_rates(name, strength) for name in HAIR_COLOURS], rng)
         table |= {name: colour == number + 1 for number, name in enumerate(HAIR_COLOURS)}
         blond = table["Blond_Hair"] if confounder else np.zeros(n, bool)
         rate = np.where(blond, *_SHADOW) if confounder else FACE_ATTRIBUTES["Blond_Hair"].rate
         shadow, hue = rng.random(n) < rate, rng.random(n) < (_HUE if confounder else 0.5)
         table["eye_shadow"] = (shadow * np.where(hue == clan, 2, 1)).astype(np.int8)
-        for name in _POSE:
-            looks[name] = looks[name] * np.float32(1.0 - 0.8 * detail)
+        looks |= {name: looks[name] * np.float32(1.0 - 0.8 * detail) for name in _POSE}
         return pd.DataFrame(table | looks | {"detail": np.full(n, detail, np.float32)})
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
@@ -196,10 +177,8 @@ def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.G
         rows = np.flatnonzero(clan == value)
         rows = rows[np.argsort(rank[rows], kind="stable")]
         ends = np.round(np.cumsum([pair[value] for pair in rates]) * len(rows)).astype(int)
-        start = 0
-        for number, end in enumerate(ends):
-            chosen[rows[start:end]] = number + 1
-            start = end
+        for number, (start, end) in enumerate(pairwise([0, *ends]), start=1):
+            chosen[rows[start:end]] = number
     return chosen
 
 

@@ -25,20 +25,16 @@ _FRUIT = {
 _SCENE = {
     "backdrop": Factor(0, len(BACKDROPS) - 1, whole=True),
     "dish": Factor(0, 2, whole=True),
-    "tone": SHARE,
-    "light": SHARE,
+    **dict.fromkeys(("tone", "light"), SHARE),
     "scene_seed": SEED,
 }
 _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.90), cool=(0.97, 1.0, 1.05), dim=0.90, gain=0.22, top=1.04, fall=0.16)
 # Where the fruits lie around the middle and how much smaller they are, by how many there are.
-_LAYOUTS = np.array(
-    [
-        [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)],
-        [(-0.62, -0.18, 0.74), (0.60, 0.22, 0.74), (0.0, 0.0, 0.0)],
-        [(-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)],
-    ],
-    np.float32,
-)
+_LAYOUTS = np.array([
+    [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)],
+    [(-0.62, -0.18, 0.74), (0.60, 0.22, 0.74), (0.0, 0.0, 0.0)],
+    [(-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)],
+], np.float32)  # fmt: skip
 
 
 class Fruits(DrawnWorld):
@@ -99,14 +95,14 @@ def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.nd
                 scale * share * np.float32(relative),
                 np.float32(turn) * np.clip(table["turn"][rows] + 0.8 * jitter[rows, place, 2] * (dx != 0), -1.2, 1.2),
             )
-            seeds = table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32)
-            sketch = Sketch(at, seeds, size)
+            sketch = Sketch(at, table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32), size)
             draw(sketch)
             sketch.put(canvas, region_index, rows, 0)
 
 
 _WHITE, _STALK = rgb((1.0, 0.98, 0.94)), rgb((0.36, 0.25, 0.15))
 _GREENS = [(0.34, 0.58, 0.22), (0.28, 0.50, 0.20), (0.44, 0.62, 0.26)]
+_CROWN = ((5, 0.76, 0.105, 0.72), (4, 0.64, 0.115, 0.92), (3, 0.46, 0.115, 1.1))  # leaves, length, width, brightness
 
 
 def _round(s: Sketch, distance: Field, depth: float) -> Field:
@@ -148,8 +144,7 @@ def _apple(s: Sketch) -> None:
     s.tint(0.85 * cheek, blush)
     s.tint(0.22 * ramp(_grain(s, s.u, s.v, 27.0), 0.80, 0.97), _WHITE * 0.9)
     s.shade(_round(s, flesh, 0.62) + 0.03 * streak)
-    hollow = s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0))
-    s.tint(0.75 * ramp(hollow, 0.10, -0.10), skin * 0.30)
+    s.tint(0.75 * ramp(s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0)), 0.10, -0.10), skin * 0.30)
     s.tint(0.65 * ramp(s.ellipse((-0.32, -0.16), (0.13, 0.20), column(0.5)), 0.10, -0.06), _WHITE)
     s.lay(s.limb((0.0, -0.36), (0.16 * lean, -0.84), (0.040, 0.060))[0], _STALK)
     _blade(s, (0.04, -0.56), -0.55 + 0.5 * turn, 0.66, 0.17, s.pick(_GREENS, 4))
@@ -168,18 +163,16 @@ def _banana(s: Sketch) -> None:
         part = np.clip(1.0 - (angle * (1 / 0.86)) ** 2, 0.0, 1.0)
         thick = 0.04 + 0.225 * np.sqrt(part) * (0.90 + 0.10 * angle)
         side = (reach - 1.10) / thick
-        outline = np.abs(reach - 1.10) - thick
-        outline = np.maximum(outline, (np.abs(angle) - 0.86) * 1.1)
+        outline = np.maximum(np.abs(reach - 1.10) - thick, (np.abs(angle) - 0.86) * 1.1)
         light = 0.96 - 0.16 * side - 0.20 * ramp(side, 0.30, 0.42) + 0.12 * ramp(np.abs(side + 0.36), 0.16, 0.04)
         light = light * (0.72 + 0.34 * np.sqrt(np.clip(1.0 - side * side, 0.0, 1.0))) * (0.84 if back else 1.0)
         colour = skin * light[:, None]
         green = mix(colour, rgb((0.46, 0.58, 0.20)), (0.6 * (1.0 - ripe) * ramp(np.abs(angle), 0.35, 0.85))[:, None])
         spots = ramp(_grain(s, u, v, 17.0), 0.80, 0.90) * ramp(ripe, 0.45, 0.9)
         green = mix(green, rgb((0.42, 0.27, 0.12)), (0.75 * spots)[:, None])
-        end = ramp(angle, 0.77, 0.82)
         if not back:
             s.tint(0.45 * ramp(outline, 0.12, 0.0), rgb((0.30, 0.20, 0.06)))
-        s.lay(outline, mix(green, rgb((0.24, 0.17, 0.10)), (0.9 * end)[:, None]))
+        s.lay(outline, mix(green, rgb((0.24, 0.17, 0.10)), (0.9 * ramp(angle, 0.77, 0.82))[:, None]))
     stalk = s.limb((-0.76, -0.27), (-0.92, -0.56 - 0.08 * tips), (0.085, 0.075))[0]
     s.lay(stalk, mix(skin * 0.86, rgb((0.40, 0.42, 0.18)), 0.45))
     s.mark(s.limb((-0.92, -0.60), (-0.94, -0.70), (0.10, 0.10))[0], rgb((0.26, 0.19, 0.11)), 0.8)
@@ -191,8 +184,7 @@ def _corn(s: Sketch) -> None:
     husk = s.pick([(0.52, 0.68, 0.28), (0.44, 0.62, 0.26), (0.62, 0.72, 0.36)], 3)
     spread, shift = s.chance(2)
     for side in (-1.0, 1.0):
-        angle = -1.571 + side * (0.52 + 0.30 * spread)
-        _husk(s, (0.06 * side, 0.80), angle, 1.18, 0.19, husk * 0.80)
+        _husk(s, (0.06 * side, 0.80), -1.571 + side * (0.52 + 0.30 * spread), 1.18, 0.19, husk * 0.80)
     half = 0.335 * np.sqrt(np.clip(1.0 - np.abs((s.v + 0.08) * (1 / 0.88)) ** 2.6, 0.02, 1.0))
     cob = join(s.ellipse((0.0, -0.10), (0.335, 0.86), column(0.0)), s.circle((0.0, 0.3), 0.33), 0.1)
     across = np.arcsin(np.clip(s.u / np.maximum(half, 0.05), -0.98, 0.98)) * 2.55 + 0.5
@@ -218,12 +210,8 @@ def _husk(s: Sketch, foot: tuple[float, float], angle: Field, long: float, wide:
     outline = np.where(along < 0, np.hypot(along * long, across) - 0.55 * wide, np.abs(across) - half)
     outline = np.where(along > 1, np.hypot((along - 1) * long, across), outline)
     s.tint(0.40 * ramp(outline, 0.09, 0.0), green * 0.2)
-    light = (
-        0.86
-        + 0.22 * reach
-        + 0.09 * np.sin(across * 95.0)
-        - 0.30 * np.clip(across / wide, -1, 1) * np.sign(np.cos(angle))
-    )
+    shade = np.clip(across / wide, -1, 1) * np.sign(np.cos(angle))
+    light = 0.86 + 0.22 * reach + 0.09 * np.sin(across * 95.0) - 0.30 * shade
     s.lay(outline, green * light[:, None])
 
 
@@ -234,12 +222,10 @@ def _peach(s: Sketch) -> None:
     much, turn, seam = s.chance(3)
     flesh = join(s.circle((0.0, 0.06), 0.74), s.limb((0.0, 0.5), (0.0, 0.80), (0.2, 0.02))[0], 0.16)
     s.lay(flesh, skin)
-    cloud = 0.16 * _grain(s, s.u, s.v, 5.0)
-    cheek = ramp(s.u * np.cos(6.28 * turn) + s.v * np.sin(6.28 * turn) + cloud, 0.35 - 0.9 * much, 0.95)
-    s.tint(0.80 * cheek, blush)
+    cheek = s.u * np.cos(6.28 * turn) + s.v * np.sin(6.28 * turn) + 0.16 * _grain(s, s.u, s.v, 5.0)
+    s.tint(0.80 * ramp(cheek, 0.35 - 0.9 * much, 0.95), blush)
     s.shade(_round(s, flesh, 0.70) + 0.05)
-    bow = 0.20 + 0.16 * seam
-    line = s.u - bow * np.sqrt(np.clip(1.0 - ((s.v - 0.06) / 0.80) ** 2, 0.0, 1.0))
+    line = s.u - (0.20 + 0.16 * seam) * np.sqrt(np.clip(1.0 - ((s.v - 0.06) / 0.80) ** 2, 0.0, 1.0))
     s.tint(0.55 * ramp(np.abs(line), 0.055, 0.0) * ramp(s.v, 0.70, 0.4), blush * 0.55)
     s.tint(0.22 * ramp(line, 0.26, 0.02) * ramp(line, 0.0, 0.03), blush * 0.6)
     # Down: a pale veil where one looks along the skin, and a dull highlight.
@@ -258,9 +244,7 @@ def _pineapple(s: Sketch) -> None:
     skin = s.pick([(0.84, 0.60, 0.22), (0.72, 0.56, 0.24), (0.90, 0.68, 0.26), (0.66, 0.60, 0.28)])
     green = s.pick([(0.36, 0.54, 0.34), (0.30, 0.50, 0.28), (0.44, 0.58, 0.32)], 3)
     shift, spread = s.chance(2)
-    for rank, (count, long, wide, tone) in enumerate(
-        ((5, 0.76, 0.105, 0.72), (4, 0.64, 0.115, 0.92), (3, 0.46, 0.115, 1.1))
-    ):
+    for rank, (count, long, wide, tone) in enumerate(_CROWN):
         for i in range(count):
             lean = (i / (count - 1) - 0.5) * (1.9 - 0.35 * rank + 0.4 * spread)
             tip = (long * np.sin(lean) * 0.92, -0.24 - long * np.cos(lean))
@@ -271,8 +255,8 @@ def _pineapple(s: Sketch) -> None:
     around = np.arcsin(np.clip(s.u / half, -0.97, 0.97)) * 1.55
     a, b = around + 3.7 * s.v + shift, around - 3.7 * s.v - shift
     fa, fb = np.mod(a, 1.0) - 0.5, np.mod(b, 1.0) - 0.5
-    edge = 0.5 - np.maximum(np.abs(fa), np.abs(fb))
     eye = np.maximum(np.abs(fa), np.abs(fb))
+    edge = 0.5 - eye
     light = 0.55 + 0.50 * ramp(edge, 0.0, 0.20) + 0.25 * (fb - fa)
     light = light * (0.62 + 0.48 * np.sqrt(np.clip(body * (-1 / 0.42), 0.0, 1.0)) + 0.20 * s.lit)
     s.tint(0.5 * ramp(body, 0.12, 0.0), green * 0.15)

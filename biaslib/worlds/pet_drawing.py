@@ -5,30 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biaslib.worlds.drawing import (
-    Field,
-    Frame,
-    Number,
-    Point,
-    column,
-    join,
-    mix,
-    noise,
-    ramp,
-    rgb,
-    rows_of_each,
-    uniform,
-)
+from biaslib.worlds.drawing import Field, Frame, Point, column, join, mix, noise, ramp, rgb, rows_of_each, uniform
 from biaslib.worlds.sketch import Place, Sketch, Upright
 
 # Black, grey, ginger, cream, white, brown, chocolate, golden.
-_COATS = np.array(
-    [
-        (0.20, 0.19, 0.20), (0.56, 0.57, 0.60), (0.84, 0.54, 0.26), (0.92, 0.82, 0.66),
-        (0.95, 0.94, 0.92), (0.50, 0.35, 0.23), (0.36, 0.24, 0.18), (0.82, 0.65, 0.39),
-    ],
-    np.float32,
-)  # fmt: skip
+_COATS = np.array([
+    (0.20, 0.19, 0.20), (0.56, 0.57, 0.60), (0.84, 0.54, 0.26), (0.92, 0.82, 0.66),
+    (0.95, 0.94, 0.92), (0.50, 0.35, 0.23), (0.36, 0.24, 0.18), (0.82, 0.65, 0.39),
+], np.float32)  # fmt: skip
 # How far an animal of size 1 reaches from its middle, behind it and in front of it, and its size, by pose.
 _REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
 _SIZES = np.array([1.0, 0.82, 0.82], np.float32)
@@ -82,11 +66,6 @@ class _Coat:
         return mix(self.base, self.second, share[:, None]) * light[:, None]
 
 
-def _point(places: np.ndarray) -> Point:
-    """Places (n, 2) as coordinates to draw with."""
-    return column(places[:, 0]), column(places[:, 1])
-
-
 def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
     """The coats of the table's rows."""
     shade = 0.86 + 0.24 * factors["shade"][:, None]
@@ -117,7 +96,10 @@ def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_
     for cat, rows in rows_of_each(factors["cat"], (0, 1)):
         own, at = {name: values[rows] for name, values in factors.items()}, place.take(rows)
         pose = own["pose"].astype(np.intp)
-        joint = {name: _point(places[1 - cat][pose]) for name, places in _PLACES.items()}
+        joint = {
+            name: (column(places[1 - cat][pose, 0]), column(places[1 - cat][pose, 1]))
+            for name, places in _PLACES.items()
+        }
         coat = _coat(own)
         body = Upright(at, own["pet_seed"], size)
         body.u *= column(flip[rows])
@@ -131,7 +113,7 @@ def draw(factors: Mapping[str, np.ndarray], place: Place, canvas: Field, region_
         head.put(canvas, region_index, rows, 0)
 
 
-def _round(s: Sketch, distance: Field, depth: float, strands: Number = 0.0) -> Field:
+def _round(s: Sketch, distance: Field, depth: float, strands: Field | float = 0.0) -> Field:
     """The light on something round and furry: darker at its edge, brighter to the light."""
     rise = np.sqrt(np.clip(distance * (-1.0 / depth), 0.0, 1.0))
     return 0.66 + 0.36 * rise + 0.13 * np.clip(s.lit, -1.0, 1.0) + strands
@@ -145,127 +127,98 @@ def _strands(s: Sketch, angle: np.ndarray) -> Field:
     return 0.17 * (fine - 0.5)
 
 
-@dataclass(frozen=True)
-class _Build:
-    """What a body is drawn from."""
-
-    joint: Mapping[str, Point]
-    coat: _Coat
-    marks: Field  # where the second colour is, (n, P, P)
-    strands: Field  # of the fur, (n, P, P)
-    legs: tuple[float, float]  # how thick they are at the top and at the paw
-    plump: Field
-    pose: Field
-
-
 def _body(s: Sketch, cat: bool, joint: Mapping[str, Point], coat: _Coat, own: Mapping[str, np.ndarray]) -> None:
     """Everything but the head, from the back to the front."""
-    legs = (0.088, 0.078) if cat else (0.105, 0.090)
     marks, strands = coat.markings(s.u, s.v), _strands(s, 0.0 * own["tilt"])
-    build = _Build(joint, coat, marks, strands, legs, column(own["plump"]), column(own["pose"]))
-    _tail_and_far_legs(s, cat, build)
-    _trunk(s, cat, build)
-    _near_legs(s, build)
-    under = s.circle(joint["head"], _HEADS[cat])
-    s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(s.v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
+    plump, pose = column(own["plump"]), column(own["pose"])
+    thigh, paw = (0.088, 0.078) if cat else (0.105, 0.090)
 
-
-def _tail_and_far_legs(s: Sketch, cat: bool, build: _Build) -> None:
-    """A cat's long even tail or a dog's tapering one; the legs on the other side, in the shade."""
-    joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
+    # A cat's long even tail or a dog's tapering one; the legs on the other side, in the shade.
     foot, tip = (0.075, 0.070) if cat else (0.095, 0.035)
     low, _ = s.limb(joint["rump"], joint["tail"], (foot + 0.02, foot))
     high, along = s.limb(joint["tail"], joint["tip"], (foot, tip))
     tail = join(low, high, 0.10)
-    s.lay(tail, coat.fur(build.marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, build.strands)))
+    s.lay(tail, coat.fur(marks, ramp(along, 0.35, 0.5), 0.94 * _round(s, tail, 0.09, strands)))
     front, _ = s.limb(joint["far_shoulder"], joint["far_paw"], (thigh + 0.02, paw))
     hind, _ = s.limb(joint["far_knee"], joint["far_foot"], (thigh + 0.03, paw))
     far = np.minimum(front, hind)
-    s.lay(far, coat.fur(build.marks, ramp(s.v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, build.strands)))
+    s.lay(far, coat.fur(marks, ramp(s.v, 0.66, 0.74), 0.74 * _round(s, far, 0.10, strands)))
 
-
-def _trunk(s: Sketch, cat: bool, build: _Build) -> None:
-    """Hips, chest and neck in one outline, with the breast of a bib."""
-    joint, coat, sitting = build.joint, build.coat, build.pose == 0
+    # Hips, chest and neck in one outline, with the breast of a bib.
+    sitting = pose == 0
     hips, chest = (0.27, 0.23) if cat else (0.29, 0.28)
-    girth = hips + 0.05 * build.plump + 0.05 * sitting, chest + 0.03 * build.plump
+    girth = hips + 0.05 * plump + 0.05 * sitting, chest + 0.03 * plump
     trunk, _ = s.limb(joint["hip"], joint["chest"], girth)
     neck, _ = s.limb(joint["chest"], joint["head"], (girth[1] * 0.9, 0.20 if cat else 0.21))
     trunk = join(trunk, neck, 0.16)
     breast = ramp(s.circle((joint["chest"][0] + 0.14, joint["chest"][1] + 0.06), 0.0), 0.34, 0.20)
-    light = _round(s, trunk, 0.30, build.strands) - 0.20 * ramp(s.v, 0.2, 1.0) * ~sitting
-    s.lay(trunk, coat.fur(build.marks, breast * (coat.pattern == 3), light))
+    light = _round(s, trunk, 0.30, strands) - 0.20 * ramp(s.v, 0.2, 1.0) * ~sitting
+    s.lay(trunk, coat.fur(marks, breast * (coat.pattern == 3), light))
 
-
-def _near_legs(s: Sketch, build: _Build) -> None:
-    """The haunch with its foot, and the front leg on our side, each with a soft shadow on the trunk."""
-    joint, coat, (thigh, paw) = build.joint, build.coat, build.legs
-    upright = column(np.zeros(len(s.seeds)))
-    haunch = s.ellipse(joint["haunch"], (0.30 + 0.03 * build.plump, 0.30), upright)
+    # The haunch with its foot, and the front leg on our side, each with a soft shadow on the trunk.
+    haunch = s.ellipse(joint["haunch"], (0.30 + 0.03 * plump, 0.30), 0.0 * plump)
     shin, _ = s.limb(joint["knee"], joint["foot"], (thigh + 0.04, paw + 0.01))
     toes, _ = s.limb(joint["foot"], (joint["foot"][0] + 0.09, joint["foot"][1] + 0.01), (paw, paw * 0.85))
     hind = join(join(haunch, shin, 0.08), toes, 0.04)
     s.tint(0.30 * ramp(hind, 0.07, 0.0), coat.base * 0.30)
-    light = _round(s, hind, 0.24, build.strands) - 0.10 * ramp(s.v, 0.4, 0.9)
-    s.lay(hind, coat.fur(build.marks, ramp(s.v, 0.74, 0.80), light))
+    light = _round(s, hind, 0.24, strands) - 0.10 * ramp(s.v, 0.4, 0.9)
+    s.lay(hind, coat.fur(marks, ramp(s.v, 0.74, 0.80), light))
     leg, _ = s.limb(joint["shoulder"], joint["paw"], (thigh + 0.03, paw))
     toes, _ = s.limb(joint["paw"], (joint["paw"][0] + 0.09, joint["paw"][1] + 0.01), (paw * 1.1, paw))
     front = join(leg, toes, 0.05)
     s.tint(0.30 * ramp(front, 0.06, 0.0) * ramp(s.v, 0.1, 0.35), coat.base * 0.30)
-    sock = np.where(build.pose == 1, ramp(s.u, 0.40, 0.46), ramp(s.v, 0.66, 0.72))
-    s.lay(front, coat.fur(build.marks, sock, _round(s, front, 0.10, build.strands)))
+    sock = np.where(pose == 1, ramp(s.u, 0.40, 0.46), ramp(s.v, 0.66, 0.72))
+    s.lay(front, coat.fur(marks, sock, _round(s, front, 0.10, strands)))
+    under = s.circle(joint["head"], _HEADS[cat])
+    s.tint(0.45 * ramp(under, 0.18, -0.05) * ramp(s.v - joint["head"][1], -0.1, 0.3), coat.base * 0.22)
 
 
 def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
     """A round face with upright ears, slit eyes, a small nose and whiskers."""
     turn = 0.16 * flip * column(own["turn"])
-    side, front = np.abs(s.u - 0.3 * turn), s.u - turn
+    level, front = turn * 0.0, s.u - turn
     a = np.abs(front)
-    size = 0.10 * column(own["ear"])
-    strands = _strands(s, own["tilt"] * np.float32(_NOD))
+    sides, half = Frame(np.abs(s.u - 0.3 * turn), s.v), Frame(a, s.v)
+    ears = Frame(sides.u, s.v + 0.10 * column(own["ear"]))
     marks = coat.markings(1.3 * s.u, 0.4 * s.v)
-    ear = Frame(side, s.v + size).polygon([(0.16, -0.55), (0.66, -1.20), (0.94, -0.25)]) - 0.04
+    ear = ears.polygon([(0.16, -0.55), (0.66, -1.20), (0.94, -0.25)]) - 0.04
     s.lay(ear, coat.fur(marks, 1.0 * (coat.pattern == 4), 0.92 * _round(s, ear, 0.20)))
-    inner = Frame(side, s.v + size).polygon([(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)])
-    s.mark(inner, mix(coat.base * 0.6, _ROSE, 0.6))
-    face = join(s.ellipse((0.0, 0.0), (0.90, 0.76), turn * 0.0), Frame(side, s.v).circle((0.40, 0.30), 0.48), 0.12)
+    s.mark(ears.polygon([(0.36, -0.55), (0.65, -1.00), (0.80, -0.40)]), mix(coat.base * 0.6, _ROSE, 0.6))
+    face = join(s.ellipse((0.0, 0.0), (0.90, 0.76), level), sides.circle((0.40, 0.30), 0.48), 0.12)
     s.tint(0.35 * ramp(face, 0.12, 0.0), coat.base * 0.3)
     mask = ramp(np.hypot(front * 0.9, s.v - 0.22), 0.62, 0.40) * (coat.pattern == 4)
     blaze = ramp(a + 0.42 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.34, 0.26) * (coat.pattern == 3)
-    s.lay(face, coat.fur(marks, np.maximum(mask, blaze), _round(s, face, 0.60, strands)))
-    pads = Frame(a, s.v).ellipse((0.17, 0.42), (0.23, 0.18), turn * 0.0)
+    light = _round(s, face, 0.60, _strands(s, own["tilt"] * np.float32(_NOD)))
+    s.lay(face, coat.fur(marks, np.maximum(mask, blaze), light))
+    pads = half.ellipse((0.17, 0.42), (0.23, 0.18), level)
     s.tint(0.60 * ramp(pads, 0.06, -0.06), mix(coat.base, _WHITE, 0.65))
-    eye = Frame(a, s.v).ellipse((0.42, -0.02), (0.215, 0.19), turn * 0.0 + 0.15)
+    eye = half.ellipse((0.42, -0.02), (0.215, 0.19), level + 0.15)
     iris = s.pick([(0.62, 0.72, 0.28), (0.86, 0.68, 0.22), (0.46, 0.68, 0.78), (0.52, 0.66, 0.40)])
     s.mark(eye - 0.05, _INK, 0.75)
     s.mark(eye, iris)
     (wide,) = s.chance(1)
-    s.mark(Frame(a, s.v).ellipse((0.41, -0.02), (0.055 + 0.07 * wide, 0.17), turn * 0.0), _INK)
-    s.mark(Frame(a, s.v).circle((0.36, -0.09), 0.055), _WHITE)
+    s.mark(half.ellipse((0.41, -0.02), (0.055 + 0.07 * wide, 0.17), level), _INK)
+    s.mark(half.circle((0.36, -0.09), 0.055), _WHITE)
     s.mark(Frame(front, s.v).polygon([(-0.12, 0.22), (0.12, 0.22), (0.0, 0.36)]) - 0.02, _ROSE * 0.92)
-    mouth = np.minimum(
-        Frame(a, s.v).limb((0.0, 0.36), (0.0, 0.46), (0.02, 0.02))[0],
-        Frame(a, s.v).limb((0.0, 0.47), (0.20, 0.42), (0.024, 0.015))[0],
-    )
-    s.mark(mouth, _INK, 0.75)
+    line = half.limb((0.0, 0.36), (0.0, 0.46), (0.02, 0.02))[0]
+    s.mark(np.minimum(line, half.limb((0.0, 0.47), (0.20, 0.42), (0.024, 0.015))[0]), _INK, 0.75)
     bright = coat.base.mean(axis=1, keepdims=True)
     for end, start in (((1.22, 0.26), 0.36), ((1.24, 0.50), 0.44), ((1.12, 0.72), 0.50)):
-        hair = Frame(a, s.v).limb((0.34, start), end, (0.024, 0.010))[0]
+        hair = half.limb((0.34, start), end, (0.024, 0.010))[0]
         s.lay(hair, np.where(bright > 0.6, rgb((0.80, 0.78, 0.76)), _WHITE), 0.85)
 
 
 def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
     """A longer face with hanging ears, a broad muzzle, a large nose and, with some, the tongue out."""
     turn = 0.20 * flip * column(own["turn"])
-    side, front = np.abs(s.u - 0.2 * turn), s.u - turn
-    a = np.abs(front)
-    strands = _strands(s, own["tilt"] * np.float32(_NOD))
+    level, middle = turn * 0.0, Frame(s.u - turn, s.v)
+    front, a = middle.u, np.abs(middle.u)
+    half, strands = Frame(a, s.v), _strands(s, own["tilt"] * np.float32(_NOD))
     panting, _ = s.chance(2)
     marks = coat.markings(1.3 * s.u, 0.4 * s.v)
-    skull = s.ellipse((0.0, -0.14), (0.72, 0.74), turn * 0.0)
-    muzzle = Frame(front, s.v).ellipse((0.0, 0.44), (0.46, 0.42), turn * 0.0)
-    face = join(skull, muzzle, 0.24)
-    tongue = Frame(front, s.v).limb((0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)
+    muzzle = middle.ellipse((0.0, 0.44), (0.46, 0.42), level)
+    face = join(s.ellipse((0.0, -0.14), (0.72, 0.74), level), muzzle, 0.24)
+    tongue = middle.limb((0.0, 0.66), (0.06, 0.98), (0.16, 0.15))[0] + 9.0 * (panting < 0.45)
     s.lay(tongue, rgb((0.90, 0.44, 0.46)) * (0.9 - 0.3 * ramp(np.abs(front - 0.03), 0.03, 0.0))[:, None])
     mask = ramp(np.hypot(front * 0.9, s.v - 0.40), 0.66, 0.42) * (coat.pattern == 4)
     blaze = ramp(a + 0.34 * np.minimum(s.v - 0.25, 0.0) * -1.0, 0.40, 0.30) * (coat.pattern == 3)
@@ -273,17 +226,15 @@ def _dog_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Fiel
     s.tint(0.45 * ramp(muzzle, 0.08, -0.10), mix(coat.base, _WHITE, 0.45))
     s.tint(0.20 * ramp(np.abs(muzzle), 0.08, 0.0) * ramp(s.v, 0.55, 0.2), coat.base * 0.25)
     hang = column(own["ear"])
-    ear, along = Frame(side, s.v).limb((0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
+    sides = Frame(np.abs(s.u - 0.2 * turn), s.v)
+    ear, along = sides.limb((0.56, -0.56), (0.90 - 0.04 * hang, 0.10 + 0.44 * hang), (0.18, 0.27))
     s.tint(0.40 * ramp(ear, 0.14, 0.0), coat.base * 0.25)
-    dark = coat.fur(marks, 1.0 * (coat.pattern == 4), 0.74 * _round(s, ear, 0.24, strands) + 0.08 * along)
-    s.lay(ear, dark)
-    eye = Frame(a, s.v).ellipse((0.34, -0.12), (0.135, 0.145), turn * 0.0)
+    s.lay(ear, coat.fur(marks, 1.0 * (coat.pattern == 4), 0.74 * _round(s, ear, 0.24, strands) + 0.08 * along))
+    eye = half.ellipse((0.34, -0.12), (0.135, 0.145), level)
     s.mark(eye - 0.05, coat.base * 0.35, 0.8)
     s.mark(eye, rgb((0.22, 0.12, 0.07)))
-    s.mark(Frame(a, s.v).circle((0.30, -0.17), 0.05), _WHITE)
-    nose = Frame(front, s.v).ellipse((0.0, 0.26), (0.22, 0.155), turn * 0.0)
-    s.mark(nose, _INK)
-    s.mark(Frame(front, s.v).ellipse((-0.06, 0.20), (0.08, 0.035), turn * 0.0), rgb((0.60, 0.60, 0.62)), 0.8)
-    line = Frame(a, s.v).limb((0.0, 0.38), (0.0, 0.58), (0.022, 0.022))[0]
-    mouth = np.minimum(line, Frame(a, s.v).limb((0.0, 0.60), (0.30, 0.52), (0.028, 0.018))[0])
-    s.mark(mouth, _INK, 0.75)
+    s.mark(half.circle((0.30, -0.17), 0.05), _WHITE)
+    s.mark(middle.ellipse((0.0, 0.26), (0.22, 0.155), level), _INK)
+    s.mark(middle.ellipse((-0.06, 0.20), (0.08, 0.035), level), rgb((0.60, 0.60, 0.62)), 0.8)
+    line = half.limb((0.0, 0.38), (0.0, 0.58), (0.022, 0.022))[0]
+    s.mark(np.minimum(line, half.limb((0.0, 0.60), (0.30, 0.52), (0.028, 0.018))[0]), _INK, 0.75)

@@ -70,8 +70,8 @@ def _starred(s: Sketch) -> None:
     """A rubber ball with a star."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_BOLD))
-    angle = np.arctan2(v, u) * (5.0 / 6.2832)
-    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(np.mod(angle, 1.0) - 0.5)))
+    sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
+    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(sector)))
     s.mark(star * 0.6, mix(_WHITE, rgb((1.0, 0.86, 0.30)), s.chance(2)[1][:, None]))
     _finish(s, round_, 0.8)
 
@@ -167,11 +167,11 @@ class Pets(DrawnWorld):
         layout, with_ball = _layout(table), np.flatnonzero(table["ball"])
         low, high = layout.animal.x - layout.reach[0], layout.animal.x + layout.reach[1]
         ground = layout.animal.y + FEET * layout.animal.scale
-        _shade(scene, (low + high) / 2 + 0.015, ground, 0.42 * (high - low), 0.045, x, y)
+        _shade(scene, (low + high) / 2 + 0.015, ground, 0.42 * (high - low), 0.045)
         ball = layout.ball.take(with_ball)
         if len(with_ball):
             part = scene[with_ball]
-            _shade(part, ball.x + 0.012, layout.ball_ground[with_ball] - 0.008, 0.95 * ball.scale, 0.026, x, y)
+            _shade(part, ball.x + 0.012, layout.ball_ground[with_ball] - 0.008, 0.95 * ball.scale, 0.026)
             scene[with_ball] = part
         canvas = np.ascontiguousarray(scene.transpose(0, 2, 3, 1))
         pet_drawing.draw(table, layout.animal, canvas, region_index, size)
@@ -211,9 +211,8 @@ def _layout(table: dict[str, np.ndarray]) -> _Layout:
     )
 
 
-def _shade(
-    canvas: Field, middle: np.ndarray, ground: np.ndarray, half: np.ndarray, flat: float, x: Field, y: Field
-) -> None:
+def _shade(canvas: Field, middle: np.ndarray, ground: np.ndarray, half: np.ndarray, flat: float) -> None:
     """The shadow on the ground under something, in place: dark where it touches, soft around."""
+    x, y = grid(canvas.shape[-1])
     away = np.hypot((x - column(middle)) / column(half), (y - column(ground)) * np.float32(1.0 / flat))
     canvas *= (1.0 - 0.34 * ramp(away, 1.25, 0.35) - 0.22 * ramp(away, 0.9, 0.1))[:, None]

@@ -22,9 +22,9 @@ def draw(s: Surface) -> Field:
     ground = s.drawn(s.table["floor"] + 3 * garden, _FLOORS + _GROUNDS)
     line = _edge(s)
     # A skirting board indoors, and the dark where the floor meets what is behind it.
-    board = np.abs(s.v - line + 0.022) - 0.022
     skirting = mix(colour_along(_PAINTS, s["wall_tone"]), rgb((0.97, 0.96, 0.93)), 0.75)
-    paint(canvas, skirting * (1.02 - 5.0 * np.abs(s.v - line + 0.03))[:, None], s.cover(board) * column(garden == 0))
+    skirting = skirting * (1.02 - 5.0 * np.abs(s.v - line + 0.03))[:, None]
+    paint(canvas, skirting, s.cover(np.abs(s.v - line + 0.022) - 0.022) * column(garden == 0))
     paint(canvas, ground, s.cover(line - s.v) * np.ones_like(s.u))
     canvas *= (1.0 - 0.30 * ramp(np.abs(s.v - line), 0.05, 0.0) * (s.v >= line - 0.004))[:, None]
     return canvas
@@ -52,9 +52,8 @@ def _painted(s: Surface) -> Field:
     hung = column(chance[4] < 0.6)
     canvas *= (1.0 - 0.25 * hung * ramp(frame - 0.01, 0.03, -0.01))[:, None]
     paint(canvas, colour_along(_WOODS, chance[5]) * 0.75, hung * s.cover(frame))
-    view = mix(
-        colour_along(_SKIES, chance[6]), colour_along(_GREENS, chance[7]), ramp(s.v - middle[1], 0.0, 0.06)[:, None]
-    )
+    sky, green = colour_along(_SKIES, chance[6]), colour_along(_GREENS, chance[7])
+    view = mix(sky, green, ramp(s.v - middle[1], 0.0, 0.06)[:, None])
     paint(canvas, view, hung * s.cover(frame + 0.018))
     return canvas
 
@@ -62,9 +61,9 @@ def _painted(s: Surface) -> Field:
 def _papered(s: Surface) -> Field:
     """Striped wallpaper."""
     chance = s.chance(20, 3)
-    place = np.mod(s.u * (5.0 + 6.0 * chance[0]) + chance[1], 1.0)
-    stripe = ramp(np.abs(place - 0.5), 0.24, 0.27) + 0.0 * s.v
-    thin = ramp(np.abs(np.abs(place - 0.5) - 0.17), 0.05, 0.02)
+    away = np.abs(np.mod(s.u * (5.0 + 6.0 * chance[0]) + chance[1], 1.0) - 0.5)
+    stripe = ramp(away, 0.24, 0.27) + 0.0 * s.v
+    thin = ramp(np.abs(away - 0.17), 0.05, 0.02)
     base = colour_along(_PAINTS, s["wall_tone"])
     canvas = base * (0.95 + 0.06 * (s.noise(21, (40, 3)) - 0.5))[:, None]
     return mix(canvas, base * 0.74, (0.75 * stripe + 0.25 * thin)[:, None])
@@ -77,8 +76,8 @@ def _window(s: Surface) -> Field:
     canvas = colour_along(_PAINTS, s["wall_tone"]) * light[:, None]
     middle, half = 0.22 + 0.56 * chance[0], 0.16 + 0.05 * chance[1]
     pane = s.box((middle, 0.08), (half, 0.24))
-    sky = colour_along(_SKIES, chance[2])
-    view = mix(sky, rgb((0.97, 0.97, 0.95)), ramp(s.noise(32, (4, 6), 2), 0.5, 0.75)[:, None])
+    clouds = ramp(s.noise(32, (4, 6), 2), 0.5, 0.75)[:, None]
+    view = mix(colour_along(_SKIES, chance[2]), rgb((0.97, 0.97, 0.95)), clouds)
     hills = 0.24 - 0.12 * s.noise(33, (7, 1), v=0 * s.v)
     view = mix(view, colour_along(_GREENS, chance[3]) * 0.9, ramp(s.v - hills, 0.0, 0.03)[:, None])
     bars = np.minimum(np.abs(s.u - middle) + 0.0 * s.v, np.abs(s.v - 0.12) + 0.0 * s.u) - 0.007
@@ -87,9 +86,8 @@ def _window(s: Surface) -> Field:
     paint(canvas, view, s.cover(pane))
     paint(canvas, frame * 0.96, s.cover(np.maximum(bars, pane)))
     hang = np.abs(np.abs(s.u - middle) - half - 0.01) - 0.055 + 0.02 * s.v
-    cloth = colour_along(_CARPETS, chance[4]) * 1.25
     folds = 0.92 + 0.16 * np.sin(s.u * 150.0) + 0.0 * s.v
-    paint(canvas, cloth * folds[:, None], s.cover(np.maximum(hang, s.v - 0.38)))
+    paint(canvas, colour_along(_CARPETS, chance[4]) * 1.25 * folds[:, None], s.cover(np.maximum(hang, s.v - 0.38)))
     return canvas
 
 
@@ -99,8 +97,7 @@ def _planks(s: Surface) -> Field:
     place = (s.u - 0.5) / seen * 7.0 + 14.0 + s.chance(40, 1)[0]
     number = s.number_of(place, 40, 34)
     joint = np.abs(place - np.round(place)) * seen
-    grain = s.noise(41, (60, 5), v=near)
-    light = 0.74 + 0.24 * number + 0.16 * (grain - 0.5) + 0.16 * near
+    light = 0.74 + 0.24 * number + 0.16 * (s.noise(41, (60, 5), v=near) - 0.5) + 0.16 * near
     light = light * (1.0 - 0.45 * ramp(joint, 0.07, 0.015))
     return colour_along(_WOODS, s["floor_tone"]) * light[:, None]
 
@@ -121,8 +118,7 @@ def _tiled(s: Surface) -> Field:
 def _carpet(s: Surface) -> Field:
     """A soft carpet with a border woven in."""
     near, seen = _near(s)
-    pile = s.noise(60, (34, 26), 2, v=np.sqrt(near))
-    light = 0.82 + 0.34 * (pile - 0.5) + 0.16 * near
+    light = 0.82 + 0.34 * (s.noise(60, (34, 26), 2, v=np.sqrt(near)) - 0.5) + 0.16 * near
     base = colour_along(_CARPETS, s["floor_tone"])
     rim = np.maximum(np.abs(s.u - 0.5) / seen - 0.52, np.abs(near - 0.52) * 0.8 - 0.36)
     band = ramp(np.abs(rim), 0.035, 0.02)
@@ -131,9 +127,8 @@ def _carpet(s: Surface) -> Field:
 
 def _hedge(s: Surface) -> Field:
     """A hedge out of focus under some sky."""
-    leaves = s.noise(70, (12, 12), 3)
     green = colour_along(_GREENS, s["wall_tone"])
-    canvas = mix(green * 0.50, green * 1.20, ramp(leaves, 0.20, 0.80)[:, None])
+    canvas = mix(green * 0.50, green * 1.20, ramp(s.noise(70, (12, 12), 3), 0.20, 0.80)[:, None])
     top = 0.20 * s.chance(71, 1)[0] - 0.05 + 0.06 * s.noise(72, (8, 1), v=0 * s.v)
     paint(canvas, colour_along(_SKIES, s["floor_tone"]), coverage(s.v - top, 0.03))
     return canvas
@@ -147,11 +142,9 @@ def _fence(s: Surface) -> Field:
     number = s.number_of(place, 80, 30)
     joint = 0.5 - np.abs(np.mod(place, 1.0) - 0.5)
     top = 0.14 + 0.10 * height + 0.10 * np.abs(joint - 0.5) + 0.02 * number
-    grain = s.noise(81, (70, 3))
     wood = mix(colour_along(_WOODS, s["wall_tone"]), rgb((0.90, 0.88, 0.84)), column(0.6 * (pale > 0.5))[:, None])
-    light = (0.80 + 0.20 * number + 0.16 * (grain - 0.5)) * (1.0 - 0.30 * ramp(joint, 0.12, 0.04))
-    cover = s.cover(top - s.v) * ramp(joint, 0.015, 0.045)
-    paint(canvas, wood * light[:, None], cover)
+    light = (0.80 + 0.20 * number + 0.16 * (s.noise(81, (70, 3)) - 0.5)) * (1.0 - 0.30 * ramp(joint, 0.12, 0.04))
+    paint(canvas, wood * light[:, None], s.cover(top - s.v) * ramp(joint, 0.015, 0.045))
     return canvas
 
 
@@ -169,9 +162,8 @@ def _bricks(s: Surface) -> Field:
 def _lawn(s: Surface) -> Field:
     """Grass, its blades longer towards us."""
     near, _ = _near(s)
-    patch = s.noise(100, (5, 6), 3, v=np.sqrt(near))
     blades = s.noise(101, (90, 16), u=s.u + 0.02 * near, v=near) - 0.5
-    light = 0.62 + 0.42 * patch + (0.35 + 0.35 * near) * blades + 0.12 * near
+    light = 0.62 + 0.42 * s.noise(100, (5, 6), 3, v=np.sqrt(near)) + (0.35 + 0.35 * near) * blades + 0.12 * near
     return colour_along(_GREENS, s["floor_tone"]) * light[:, None]
 
 
@@ -192,11 +184,8 @@ def _gravel(s: Surface) -> Field:
     """A path of fine gravel."""
     near, _ = _near(s)
     grit = s.noise(120, (46, 34), 2, v=np.sqrt(near))
-    broad = s.noise(121, (3, 5), 2)
-    return (
-        colour_along(_STONES, s["floor_tone"])
-        * (0.80 + 0.66 * (grit - 0.5) + 0.20 * (broad - 0.5) + 0.12 * near)[:, None]
-    )
+    light = 0.80 + 0.66 * (grit - 0.5) + 0.20 * (s.noise(121, (3, 5), 2) - 0.5) + 0.12 * near
+    return colour_along(_STONES, s["floor_tone"]) * light[:, None]
 
 
 _WALLS = (_painted, _papered, _window)

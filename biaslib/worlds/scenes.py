@@ -26,9 +26,7 @@ class _Association:
     $$P(x_1, \dots, x_k \mid g) = \prod_i p_i^{x_i} (1 - p_i)^{1 - x_i} \, \Bigl(1 + \tau_g \prod_i z_i\Bigr).$$
 
     Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
-    base rate, whatever the dial. One object alone (k = 1) is an ordinary association.
-
-    A third maker has $\tau = 0$.
+    base rate, whatever the dial. One object alone (k = 1) is an ordinary association. A third maker has $\tau = 0$.
     """
 
     objects: tuple[str, ...]  #: the set
@@ -58,9 +56,7 @@ _SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
 
 _NUISANCES = {
     "robot_size": Factor(0.08, _LARGE, drawn=(_SMALL, _LARGE)),
-    "robot_seed": SEED,
-    "layout_seed": SEED,
-    "things_seed": SEED,
+    **dict.fromkeys(("robot_seed", "layout_seed", "things_seed"), SEED),
     "table_top": Factor(0, len(TABLE_TOPS) - 1, whole=True),
     "table_tone": SHARE,
     "table_seed": SEED,
@@ -90,10 +86,8 @@ class Scenes(DrawnWorld):
     * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
     None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
-    is empty where the thing is absent; `table` is the rest. A `BiaslibError` is raised for another number of makers.
-
-    Args:
-        groups: number of makers, 2 or 3.
+    is empty where the thing is absent; `table` is the rest. `groups` is the number of makers, 2 or 3; a `BiaslibError`
+    is raised for another.
     """
 
     name = "scenes"
@@ -128,18 +122,11 @@ class Scenes(DrawnWorld):
         """Draws n rows, the makers equally often (to the nearest row).
 
         The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
-        says nothing of a third. The other sets are drawn at random from the formula of `_Association`. The same seed
-        with other dials gives the same rows, but for the last object of the sets that the dials move, in as few rows as
-        possible. A `BiaslibError` is raised for an argument out of range.
-
-        Args:
-            n: number of rows, >= 1.
-            strength: the dial of the cue, in [0, 1].
-            seed: >= 0.
-            singles: the dial of the further single objects, in [0, 1]; None: as `strength`.
-            pairs: the dial of the pairs, likewise.
-            triples: the dial of the triple, likewise.
-            robot_size: height of every robot, a share of the picture's side in [.08, .5]; None: drawn from .12 to .5.
+        says nothing of a third. The other sets are drawn at random from the formula of `_Association`; `singles` is the
+        dial of the further single objects, `pairs` and `triples` are those of the others, in [0, 1] (None: as
+        `strength`). The same seed with other dials gives the same rows, but for the last object of the sets that the
+        dials move, in as few rows as possible. `robot_size` is the height of every robot, a share of the picture's side
+        in [.08, .5]; None: drawn from .12 to .5. A `BiaslibError` is raised for an argument out of range.
         """
         check_draw(n, strength, seed)
         dials = {"strength": strength}
@@ -257,42 +244,30 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     s.lay(s.box((0.0, -0.18), (0.12, 0.12)), _METAL * 0.8)
     torso = by_maker(s.circle((0.0, 0.22), 0.41), s.box((0.0, 0.22), (0.40, 0.38), 0.04), s.polygon(_TORSO) - 0.03)
     s.lay(torso, paint)
-    antenna = by_maker(
-        np.minimum(s.limb((0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], s.circle((0.0, -0.90), 0.09)),
-        np.minimum(
-            s.limb((-0.20, -0.70), (-0.34, -0.95), (0.035, 0.045))[0],
-            s.limb((0.20, -0.70), (0.34, -0.95), (0.035, 0.045))[0],
-        ),
-        np.minimum(
-            s.limb((0.0, -0.7), (0.0, -0.92), (0.03, 0.03))[0], s.limb((-0.16, -0.93), (0.16, -0.93), (0.045, 0.045))[0]
-        ),
-    )
-    s.lay(antenna, accent)
+    bulb = np.minimum(s.limb((0.0, -0.7), (0.0, -0.88), (0.03, 0.03))[0], s.circle((0.0, -0.90), 0.09))
+    left, right = (s.limb((0.20 * i, -0.70), (0.34 * i, -0.95), (0.035, 0.045))[0] for i in (-1.0, 1.0))
+    mast, bar = s.limb((0.0, -0.7), (0.0, -0.92), (0.03, 0.03)), s.limb((-0.16, -0.93), (0.16, -0.93), (0.045, 0.045))
+    s.lay(by_maker(bulb, np.minimum(left, right), np.minimum(mast[0], bar[0])), accent)
     head = by_maker(s.circle((0.0, -0.48), 0.35), s.box((0.0, -0.46), (0.40, 0.29), 0.03), s.polygon(_HEAD) - 0.04)
     s.lay(head, paint)
     s.relief(0.10, 0.34)
-    _face(s, which, gaze)
-    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
-    s.mark(panel, _CREAM)
-    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
-    emblem = by_maker(
-        np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06,
-        np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19))),
-        np.maximum(chevron, np.abs(s.u) - 0.18),
-    )
-    s.mark(emblem, _DARK)
 
-
-def _face(s: Sketch, which: np.ndarray, gaze: Field) -> None:
-    """One large eye and a mouth, a visor with two lights, or two small eyes."""
-    one, visor, two = (np.where(which == maker, np.float32(0.0), np.float32(9.0)) for maker in range(3))
+    # One large eye and a mouth, a visor with two lights, or two small eyes.
+    single, visor, pair = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(MAKERS))
     look = 0.06 * gaze - 0.03
-    s.mark(s.circle((0.0, -0.50), 0.20) + one, _CREAM)
-    s.mark(s.circle((look, -0.50), 0.10) + one, _DARK)
-    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + one, _DARK, 0.8)
+    s.mark(s.circle((0.0, -0.50), 0.20) + single, _CREAM)
+    s.mark(s.circle((look, -0.50), 0.10) + single, _DARK)
+    s.mark(s.box((0.0, -0.235), (0.10, 0.02)) + single, _DARK, 0.8)
     s.mark(s.box((0.0, -0.50), (0.32, 0.10), 0.03) + visor, _DARK)
     s.mark(s.box((0.0, -0.28), (0.20, 0.03)) + visor, _DARK, 0.8)
     for side in (-1.0, 1.0):
         s.mark(s.box((0.16 * side + look, -0.50), (0.085, 0.06), 0.02) + visor, _CREAM)
-        s.mark(s.circle((0.13 * side, -0.36), 0.085) + two, _CREAM)
-        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + two, _DARK)
+        s.mark(s.circle((0.13 * side, -0.36), 0.085) + pair, _CREAM)
+        s.mark(s.circle((0.13 * side + look, -0.36), 0.045) + pair, _DARK)
+
+    panel = by_maker(s.circle((0.0, 0.20), 0.28), s.box((0.0, 0.20), (0.29, 0.26), 0.03), s.polygon(_PANEL) - 0.04)
+    s.mark(panel, _CREAM)
+    chevron = np.abs(s.v - 0.17 - np.abs(s.u)) * 0.71 - 0.055
+    ring = np.abs(s.circle((0.0, 0.20), 0.145)) - 0.06
+    cross = np.minimum(s.box((0.0, 0.20), (0.19, 0.05)), s.box((0.0, 0.20), (0.05, 0.19)))
+    s.mark(by_maker(ring, cross, np.maximum(chevron, np.abs(s.u) - 0.18)), _DARK)

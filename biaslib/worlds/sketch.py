@@ -36,12 +36,8 @@ class Place(NamedTuple):
 class Sketch(Frame):
     """The patches around n things, and what has been drawn on them so far.
 
-    Attributes:
-        u: coordinate of the pixels across the thing, (n, P, P).
-        v: the same along the thing, downwards.
-        lit: how far towards the light a pixel lies, (n, P, P).
-        pixel: side of a pixel in these coordinates, (n, 1, 1).
-        seeds: (n,) the seeds of the things' own colours and shapes.
+    `u` and `v`, (n, P, P), are coordinates across and along each thing, `lit` says how far towards the light a pixel
+    lies, `pixel`, (n, 1, 1), is the side of one; `seeds`, (n,), are those of the things' own colours and shapes.
     """
 
     def __init__(self, place: Place, seeds: np.ndarray, size: int) -> None:
@@ -49,20 +45,17 @@ class Sketch(Frame):
         reach = float(place.scale.max()) + _SHADOW + _SOFT
         side = 2 * int(np.ceil(reach * size)) + 2
         middle = np.stack([place.x, place.y]).astype(np.float32) * np.float32(size)
-        self._start = np.floor(middle).astype(np.intp) - side // 2
-        self._size = size
-        offsets = np.arange(side)
-        self._columns, self._rows = self._start[0][:, None] + offsets, self._start[1][:, None] + offsets
-        scale = column(place.scale)
+        self._size, scale = size, column(place.scale)
+        start = np.floor(middle).astype(np.intp) - side // 2
+        self._columns, self._rows = start[:, :, None] + np.arange(side)
         dx = (self._columns + np.float32(0.5) - middle[0][:, None]).astype(np.float32)[:, None, :] / (size * scale)
         dy = (self._rows + np.float32(0.5) - middle[1][:, None]).astype(np.float32)[:, :, None] / (size * scale)
-        super().__init__(dx, dy)
-        turned = self.turned((0.0, 0.0), column(place.angle))
-        self.u, self.v = turned.u, turned.v
+        turned = Frame(dx, dy).turned((0.0, 0.0), column(place.angle))
+        super().__init__(turned.u, turned.v)
         self.lit = dx * np.float32(_LIGHT[0]) + dy * np.float32(_LIGHT[1])
         self.pixel = 1.0 / (size * scale)
         # what lies farther out than this would be cut off, or not, by the size of the largest thing beside it
-        own = np.floor((column(place.scale) + (_SHADOW + _SOFT)) * size) * self.pixel
+        own = np.floor((scale + (_SHADOW + _SOFT)) * size) * self.pixel
         self._own = (np.abs(dx) < own) & (np.abs(dy) < own)
         self.seeds = seeds
         self._colour = np.zeros((len(seeds), 3, side, side), np.float32)  # premultiplied by what it covers
@@ -77,8 +70,7 @@ class Sketch(Frame):
         """One of the colours for each thing, a little brighter or darker, (n, 3, 1, 1)."""
         which, shade, *tint = uniform(self.seeds, stream, 5).T
         colours = np.array(palette, np.float32)[(which * len(palette)).astype(np.intp)]
-        colours = colours * (0.88 + 0.24 * shade[:, None]) + 0.06 * (np.stack(tint, axis=1) - 0.5)
-        return rgb(colours)
+        return rgb(colours * (0.88 + 0.24 * shade[:, None]) + 0.06 * (np.stack(tint, axis=1) - 0.5))
 
     def lay(self, distance: Field, colour: Field, share: Number = 1.0) -> None:
         """Adds a part: covers what lies below it with `share` of its colour, and belongs to the thing's outline."""
@@ -94,10 +86,8 @@ class Sketch(Frame):
 
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what has been laid with `share` (n, P, P) of another colour."""
-        layer = colour * self._cover[:, None]
-        layer -= self._colour
-        layer *= share[:, None]
-        self._colour += layer
+        layer = colour * self._cover[:, None] - self._colour
+        self._colour += np.multiply(layer, share[:, None], out=layer)
 
     def shade(self, light: Field) -> None:
         """Multiplies the brightness of what has been laid by `light` (n, P, P)."""
@@ -133,8 +123,7 @@ class Sketch(Frame):
 
     def _shadow(self) -> Field:
         """The outline, soft and moved away from the light."""
-        soft = column(_SOFT * self._size) * self.pixel
-        shadow = coverage(self._distance, soft)
+        shadow = coverage(self._distance, column(_SOFT * self._size) * self.pixel)
         for axis, step in ((2, -_LIGHT[0]), (1, -_LIGHT[1])):
             shadow = _moved(shadow, step * _SHADOW * self._size, axis)
         return shadow
@@ -145,12 +134,9 @@ def _moved(values: Field, step: float, axis: int) -> Field:
     whole = int(step)
     part = np.float32(step - whole)
     result = np.zeros_like(values)
+    source, target = np.moveaxis(values, axis, 0), np.moveaxis(result, axis, 0)
     for pixels, share in ((whole, 1 - part), (whole + 1, part)):
-        source = [slice(None)] * 3
-        target = [slice(None)] * 3
-        source[axis] = slice(0, values.shape[axis] - pixels)
-        target[axis] = slice(pixels, None)
-        result[tuple(target)] += share * values[tuple(source)]
+        target[pixels:] += share * source[: len(source) - pixels]
     return result
 
 
@@ -181,12 +167,8 @@ class Upright(Sketch):
 class Surface(Frame):
     """Whole pictures of the rows of a table, for what fills them: walls and floors, landscapes, cloths.
 
-    Attributes:
-        table: the columns, each (n,).
-        seeds: (n,) its column `scene_seed`.
-        u: coordinate of the pixels from left to right, (1, 1, W).
-        v: the same downwards, (1, H, 1).
-        pixel: side of a pixel.
+    `table` holds the columns, (n,) each, `seeds` its column `scene_seed`; `u`, (1, 1, W), and `v`, (1, H, 1), are the
+    coordinates of the pixels, `pixel` the side of one.
     """
 
     def __init__(self, table: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
@@ -233,7 +215,7 @@ class Surface(Frame):
         return coverage(distance, self.pixel)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Sheet(Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
 
@@ -246,12 +228,10 @@ class Sheet(Frame):
         "neck", "cloth", "background",
     )  # fmt: skip
 
-    table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
-    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
-    u: Field  # coordinate of the pixels across the face, (n, h, w)
-    v: Field  # the same, downwards
     canvas: Field  # what has been drawn, (n, 3, h, w)
     region_index: np.ndarray  # the number of each pixel's region in `regions`, (n, h, w)
+    table: dict[str, np.ndarray]  # the columns that say how the faces look, each (n,)
+    pixel: Field  # the side of a pixel in these coordinates, (n, 1, 1)
 
     @classmethod
     def whole(cls, table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray) -> "Sheet":
@@ -259,7 +239,7 @@ class Sheet(Frame):
         size, unit, angle = canvas.shape[-1], column(table["scale"]), column(table["roll"])
         x, y = grid(size)
         own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
-        return cls(table, 1.0 / (size * unit), own.u, own.v, canvas, region_index)
+        return cls(own.u, own.v, canvas, region_index, table, 1.0 / (size * unit))
 
     def __getitem__(self, name: str) -> Field:
         """A column, (n, 1, 1)."""
@@ -274,8 +254,9 @@ class Sheet(Frame):
         x = self.table["x"][:, None] + unit * (corners[:, 0] * cos - corners[:, 1] * sin)
         y = self.table["y"][:, None] + unit * (corners[:, 0] * sin + corners[:, 1] * cos)
         rows, columns = (slice(max(0, int(at.min() * size) - 1), max(2, int(at.max() * size) + 2)) for at in (y, x))
-        parts = (part[..., rows, columns] for part in (self.u, self.v, self.canvas, self.region_index))
-        return Sheet(self.table, self.pixel, *parts)
+        parts = (self.u, self.v, self.canvas, self.region_index)
+        u, v, canvas, region_index = (part[..., rows, columns] for part in parts)
+        return Sheet(u, v, canvas, region_index, self.table, self.pixel)
 
     def where(self, there: np.ndarray, draw: Callable[["Sheet"], None]) -> None:
         """Draws only on the pictures for which `there` (n,) is true."""
@@ -283,9 +264,10 @@ class Sheet(Frame):
         if not len(rows):
             return
         table = {name: values[rows] for name, values in self.table.items()}
-        part = Sheet(table, *(part[rows] for part in (self.pixel, self.u, self.v, self.canvas, self.region_index)))
-        draw(part)
-        self.canvas[rows], self.region_index[rows] = part.canvas, part.region_index
+        parts = (self.u, self.v, self.canvas, self.region_index, self.pixel)
+        u, v, canvas, region_index, pixel = (part[rows] for part in parts)
+        draw(Sheet(u, v, canvas, region_index, table, pixel))
+        self.canvas[rows], self.region_index[rows] = canvas, region_index
 
     def lay(
         self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()

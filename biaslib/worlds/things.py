@@ -33,8 +33,7 @@ def _book(s: Sketch) -> None:
     gold = rgb((0.93, 0.80, 0.48))
     (kind,) = s.chance(1)
     s.lay(s.box((0.05, 0.04), (0.62, 0.80), 0.03), rgb((0.95, 0.92, 0.83)))
-    cover = s.box((-0.03, -0.03), (0.62, 0.80), 0.04)
-    s.lay(cover, cloth)
+    s.lay(s.box((-0.03, -0.03), (0.62, 0.80), 0.04), cloth)
     s.relief(0.07, 0.30)
     s.mark(s.box((-0.56, -0.03), (0.10, 0.80)), cloth * 0.68)
     s.mark(np.abs(s.box((0.05, -0.03), (0.42, 0.66), 0.03)) - 0.025, gold, 0.8)
@@ -66,8 +65,7 @@ def _key(s: Sketch) -> None:
     metal = s.pick([(0.90, 0.72, 0.28), (0.82, 0.62, 0.22), (0.94, 0.82, 0.46)])
     (heart,) = s.chance(1)
     bow = s.circle((0.0, -0.58), 0.38)
-    hole = s.circle((0.0, -0.60 - 0.08 * heart), 0.17)
-    s.lay(np.maximum(bow, -hole), metal)
+    s.lay(np.maximum(bow, -s.circle((0.0, -0.60 - 0.08 * heart), 0.17)), metal)
     s.lay(s.box((0.0, 0.36), (0.11, 0.60), 0.06), metal)
     s.lay(s.box((0.0, -0.14), (0.16, 0.06), 0.04), metal)
     for at, reach in ((0.86, 0.20), (0.58, 0.16)):
@@ -83,10 +81,8 @@ def _leaf(s: Sketch) -> None:
     across = s.u + (0.22 * bend - 0.11) * np.cos(1.8 * s.v)
     half = 0.44 + 0.12 * wide
     radius = (0.90 + half * half) / (2.0 * half)
-    blade = np.maximum(
-        Frame(across, s.v + 0.08).circle((radius - half, 0.0), radius),
-        Frame(across, s.v + 0.08).circle((half - radius, 0.0), radius),
-    )
+    bent = Frame(across, s.v + 0.08)
+    blade = np.maximum(bent.circle((radius - half, 0.0), radius), bent.circle((half - radius, 0.0), radius))
     pale = green * 0.55 + 0.42 * rgb((0.90, 0.92, 0.62))
     s.lay(Frame(across, s.v).limb((0.0, 0.70), (0.06, 1.0), (0.04, 0.05))[0], green * 0.75)
     s.lay(blade, green)
@@ -107,8 +103,7 @@ def _scissors(s: Sketch) -> None:
         s.lay(blade, _STEEL * (0.95 - 0.12 * side))
     for side in (-1.0, 1.0):
         s.lay(s.limb((0.02 * side, 0.06), (0.22 * side, 0.36), (0.10, 0.11))[0], grip)
-        ring = s.ellipse((0.36 * side, 0.60), (0.235, 0.285), column(-0.35 * side))
-        s.lay(np.abs(ring) - 0.085, grip)
+        s.lay(np.abs(s.ellipse((0.36 * side, 0.60), (0.235, 0.285), column(-0.35 * side))) - 0.085, grip)
     s.relief(0.09, 0.40)
     s.mark(s.circle((0.0, -0.04), 0.07), _BLACK, 0.75)
 
@@ -185,8 +180,7 @@ def _spoon(s: Sketch) -> None:
     metal = s.pick([(0.90, 0.92, 0.95), (0.84, 0.87, 0.90), (0.96, 0.93, 0.86)])
     (slim,) = s.chance(1)
     bowl = s.ellipse((0.0, -0.56), (0.32 + 0.05 * slim, 0.42), column(0.0))
-    handle = s.limb((0.0, -0.16), (0.0, 0.86), (0.07, 0.125))[0]
-    s.lay(join(bowl, handle, 0.12), metal)
+    s.lay(join(bowl, s.limb((0.0, -0.16), (0.0, 0.86), (0.07, 0.125))[0], 0.12), metal)
     s.relief(0.09, 0.40)
     s.mark(bowl + 0.07, metal * (0.62 - 0.42 * np.clip(s.lit - 0.4, -1.0, 1.0))[:, None])
     s.mark(s.ellipse((0.10, -0.40), (0.06, 0.13), column(0.4)), _WHITE, 0.9)
@@ -198,8 +192,7 @@ def _camera(s: Sketch) -> None:
     skin = s.pick([(0.15, 0.15, 0.16), (0.45, 0.25, 0.15), (0.14, 0.38, 0.40), (0.70, 0.30, 0.26)])
     s.lay(s.box((0.62, -0.56), (0.13, 0.10), 0.04), rgb((0.86, 0.22, 0.18)))
     s.lay(s.box((-0.05, -0.56), (0.27, 0.14), 0.05), _STEEL * 0.95)
-    body = s.box((0.0, 0.04), (0.92, 0.58), 0.14)
-    s.lay(body, _STEEL)
+    s.lay(s.box((0.0, 0.04), (0.92, 0.58), 0.14), _STEEL)
     s.mark(s.box((0.0, 0.13), (0.92, 0.34)), skin)
     s.relief(0.10, 0.32)
     s.mark(s.box((-0.62, -0.36), (0.17, 0.085), 0.03), rgb((0.98, 0.96, 0.84)))
@@ -228,16 +221,14 @@ def _ball(s: Sketch) -> None:
     s.tint(0.7 * ramp(s.circle((-0.34, -0.42), 0.0), 0.26, 0.04), _WHITE)
 
 
-_PIPS = np.array(
-    [[0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1], [1, 1, 1, 1, 0]], np.float32
-)
+_PIPS = [[0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1], [1, 1, 1, 1, 0]]
 
 
 def _die(s: Sketch) -> None:
     """A die, some face of it up."""
     body = s.pick([(0.96, 0.94, 0.88), (0.96, 0.94, 0.88), (0.80, 0.14, 0.16), (0.14, 0.30, 0.62), (0.12, 0.46, 0.30)])
     (face,) = s.chance(1)
-    up, down, left, _, middle = (column(part) for part in _PIPS[(face[:, 0, 0] * 6).astype(np.intp)].T)
+    up, down, left, _, middle = (column(part) for part in np.array(_PIPS)[(face[:, 0, 0] * 6).astype(np.intp)].T)
     ink = np.where(body.mean(axis=1, keepdims=True) > 0.6, _BLACK, _WHITE)
     s.lay(s.box((0.0, 0.0), (0.70, 0.70), 0.22), body)
     s.relief(0.26, 0.32)
@@ -255,8 +246,7 @@ def _shell(s: Sketch) -> None:
     reach = np.hypot(s.u, s.v - 0.80)
     turn = np.arctan2(s.u, 0.80 - s.v)
     ribs = np.cos(15.0 * turn)
-    foot = s.polygon([(-0.10, 0.0), (0.10, 0.0), (0.14, 0.85), (-0.14, 0.85)])
-    fan = join(s.circle((0.0, -0.06), 0.82), foot, 0.3)
+    fan = join(s.circle((0.0, -0.06), 0.82), s.polygon([(-0.10, 0.0), (0.10, 0.0), (0.14, 0.85), (-0.14, 0.85)]), 0.3)
     s.lay(s.box((0.0, 0.74), (0.34, 0.13), 0.05), tone * 0.86)
     s.lay(fan - 0.05 * ribs * ramp(reach, 0.8, 1.5), tone)
     s.relief(0.30, 0.25)

@@ -44,20 +44,15 @@ def places(
 ) -> pd.DataFrame:
     """A ball for every picture: its size, and a place at random among all those at which it is free.
 
-    A row depends on the seed, its number and its own mask. The wanted size is drawn evenly from `radius`; where there
-    is less room, the ball is as large as it can be. A `BiaslibError` is raised for masks that are not bool, or numbers
-    out of range.
+    No ball may be where `occupied`, (N, S, S) bool, says. The wanted size is drawn evenly from `radius`, the smallest
+    and the largest as shares of the picture's side; where there is less room, the ball is as large as it can be. A
+    `gap`, a share of the side, stays free around it, up to `occupied` and up to the frame. Its middle lies below the
+    share `floor` of the height if even the smallest ball finds room there.
 
-    Args:
-        occupied: (N, S, S) bool, where no ball may be.
-        seed: >= 0.
-        radius: smallest and largest radius, in shares of the picture's side.
-        gap: what stays free around the ball, up to `occupied` and up to the frame, a share of the side.
-        floor: the ball's middle lies below this share of the height if even the smallest ball finds room there.
-
-    Returns:
-        a row a picture: `ball_kind` (as the column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size`
-        (its radius; shares of the side), `ball_seed` (colours, turn). x, y and size are NaN where there is no room.
+    Returned is a row a picture, which depends on the seed (>= 0), its number and its own mask: `ball_kind` (as the
+    column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size` (its radius; shares of the side), `ball_seed`
+    (colours, turn). x, y and size are NaN where there is no room. A `BiaslibError` is raised for masks that are not
+    bool, or numbers out of range.
     """
     occupied = np.asarray(occupied)
     if occupied.ndim != 3 or occupied.dtype != np.bool_:
@@ -65,8 +60,7 @@ def places(
     check_square(occupied)
     _check(radius, gap, floor, seed)
     rows = [_place(mask, np.random.default_rng([seed, i]), radius, gap, floor) for i, mask in enumerate(occupied)]
-    table = pd.DataFrame(rows, columns=list(_COLUMNS))
-    return table.astype({"ball_kind": np.int8, "ball_seed": np.uint32})
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
 def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
@@ -131,19 +125,13 @@ def insert_balls(
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects.
 
-    A `BiaslibError` is raised where the mask is missing, `where` does not fit, or a photo that should get a ball has no
-    room for one: how many, and which.
+    The photos are square, with a mask `beside` of the object, which no ball touches (`masks_of_boxes` makes masks from
+    boxes); `where`, (N,) bool, says which get a ball. The same seed puts the same ball in the same photo, whichever
+    others get one; `radius` as in `places`.
 
-    Args:
-        samples: square photos with a mask of the object (`masks_of_boxes` makes masks from boxes).
-        where: (N,) which photos get a ball.
-        beside: the mask that no ball may touch.
-        seed: the same seed puts the same ball in the same photo, whichever others get one.
-        radius: see `places`.
-
-    Returns:
-        the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
-        (exact; empty where there is none) and `background` (neither object nor ball).
+    Returned are the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
+    (exact; empty where there is none) and `background` (neither object nor ball). A `BiaslibError` is raised where the
+    mask is missing, `where` does not fit, or a photo that should get a ball has no room for one: how many, and which.
     """
     where = np.asarray(where)
     if where.shape != (len(samples),) or where.dtype != np.bool_:

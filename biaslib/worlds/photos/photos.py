@@ -68,15 +68,11 @@ class PetPhotos(DrawnWorld):
     def __init__(
         self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
     ) -> None:
-        """Finds a place for a ball in every photo of the split.
+        """Finds a place for a ball, of a `radius` as in `photos.places`, in every photo of the split.
 
-        A `BiaslibError` is raised as `datasets.load` and `photos.places` do.
-
-        Args:
-            split: "train", "val" or "test"; no photo is in two. The test has outlined photos only; the others mix both
-                sources, as the paper does.
-            root: folder of all datasets.
-            radius: see `photos.places`.
+        No photo is in two of the splits "train", "val" and "test". The test has outlined photos only; the others mix
+        both sources, as the paper does. `root` is the folder of all datasets. A `BiaslibError` is raised as
+        `datasets.load` and `photos.places` do.
         """
         sources = _PETS[: 1 if split == "test" else None]
         self._split, self._root = split, root
@@ -153,7 +149,7 @@ class FruitPhotos(DrawnWorld):
     regions: tuple[str, ...] = ("fruit", "background")
 
     def __init__(self, split: str, *, root: str | os.PathLike[str] | None = None) -> None:
-        """Args: as for `PetPhotos`; fruits and scenes are of the same split."""
+        """Takes fruits and scenes of the same split; arguments as for `PetPhotos`."""
         self._split, self._root = split, root
 
     @cached_property
@@ -252,10 +248,9 @@ def paste(
     if masks.shape != pictures.shape[:3] or masks.dtype != np.bool_:
         wanted, given = f"bool of shape {pictures.shape[:3]}", f"{masks.dtype} of shape {masks.shape}"
         raise BiaslibError(f"masks must be {wanted}, as the pictures are, not {given}.")
+    counts = f"{len(pictures)} cut-outs, {len(backgrounds)} backgrounds and {len(table)} rows"
     if not len(pictures) == len(backgrounds) == len(table):
-        raise BiaslibError(
-            f"{len(pictures)} cut-outs, {len(backgrounds)} backgrounds and {len(table)} rows: give one of each."
-        )
+        raise BiaslibError(f"{counts}: give one of each.")
     empty = ~masks.any(axis=(1, 2))
     if empty.any():
         raise BiaslibError(f"the mask of row {int(np.argmax(empty))} is empty: there is nothing to cut out.")
@@ -289,8 +284,8 @@ def _turned(picture: np.ndarray, mask: np.ndarray, place: dict[str, float], size
     for padded in (colours, np.pad(mask[box].astype(np.uint8) * 255, around)):
         image = Image.fromarray(padded[:, ::-1] if place["mirror"] else padded)
         image = image.resize([max(1, round(side * zoom)) for side in image.size], Image.Resampling.BICUBIC)
-        turned = image.rotate(-np.degrees(place["turn"]), Image.Resampling.BICUBIC, expand=True)
-        layers.append(np.asarray(turned))
+        image = image.rotate(-np.degrees(place["turn"]), Image.Resampling.BICUBIC, expand=True)
+        layers.append(np.asarray(image))
     return layers[0], layers[1]
 
 
@@ -303,18 +298,13 @@ def _lay(
     colour = np.pad(cut, ((margin, margin), (margin, margin), (0, 0)), mode="edge").astype(np.float32)
     shadow = ndimage.shift(cover, (_MOVED[1] * radius, _MOVED[0] * radius), order=1)
     shadow = ndimage.gaussian_filter(shadow, _SOFT * radius)
-    seen, from_ = zip(
-        *(_overlap(c - margin, n, len(image)) for c, n in zip(corner, cover.shape, strict=True)), strict=True
-    )
-    cover, colour, shadow = cover[from_], colour[from_], shadow[from_]
+    # where the stretches of pixels lie on the picture, and which part of them does
+    start = np.subtract(corner, margin)
+    low, high = np.maximum(start, 0), np.minimum(start + cover.shape, len(image))
+    seen, own = (tuple(map(slice, low - shift, high - shift)) for shift in (0, start))
+    cover, colour, shadow = cover[own], colour[own], shadow[own]
     cover[cover <= 1 / 255] = 0
     shadow[shadow <= 1 / 255] = 0
     below = image[seen] * (1 - _DARK * shadow * (1 - cover))[..., None]
     image[seen] = np.clip(below + (colour - below) * cover[..., None], 0, 255) + 0.5
     covered[seen] = cover > 0.5
-
-
-def _overlap(start: int, length: int, size: int) -> tuple[slice, slice]:
-    """Where a stretch of pixels lies on a picture's side, and which part of it does."""
-    low, high = max(start, 0), min(start + length, size)
-    return slice(low, high), slice(low - start, high - start)
