@@ -170,7 +170,7 @@ TRAININGS: dict[str, Callable[[], Values]] = {
 
 def maps() -> Values:
     torch.manual_seed(0)
-    model = models.build("small", 3).eval()
+    model = models.placed(models.build("small", 3))
     birds = worlds.get("birds")
     asked = model, birds.render(birds.factors(3, strength=0.5, seed=1), size=32).images, [0, 2]
     return {
@@ -282,11 +282,11 @@ PARTS: dict[str, Callable[[], Values]] = {
 }  # fmt: skip
 
 
-def computed(part: str) -> dict[str, np.ndarray]:
+def computed(part: str, device: torch.device | str = "cpu") -> dict[str, np.ndarray]:
     """The part's results: integers are to be the same on every machine, floats nearly."""
     with contextlib.ExitStack() as alike:
         # neither a graphics card nor half precision, which only some machines have; one thread, as in every training
-        alike.enter_context(mock.patch.object(models, "device", return_value=torch.device("cpu")))
+        alike.enter_context(mock.patch.object(models, "device", return_value=torch.device(device)))
         alike.enter_context(mock.patch.object(torch.cpu, "get_capabilities", dict, create=True))
         alike.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
