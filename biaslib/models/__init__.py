@@ -1,17 +1,14 @@
 """Image classifiers by name, split where attribution needs it: a feature map, then a head; and where they compute."""
 
 import os
-from typing import TypeVar
+from typing import Any
 
 import torch
-from torch import nn
 
 from biaslib.errors import BiaslibError
 from biaslib.models.building import build, cached_batch, first_layers, normalisation, pinned, to_tensor
 
 __all__ = ["build", "cached_batch", "device", "first_layers", "normalisation", "pinned", "placed", "to_tensor"]
-
-_Network = TypeVar("_Network", bound=nn.Module)
 
 
 def device() -> torch.device:
@@ -35,6 +32,6 @@ def device() -> torch.device:
     return torch.device(chosen)
 
 
-def placed(network: _Network) -> _Network:
-    """The network, in evaluation mode, where networks compute."""
+def placed(network: Any) -> Any:
+    """The network, a torch module, in evaluation mode, where networks compute."""
     return network.to(device()).eval()
