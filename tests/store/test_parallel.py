@@ -124,16 +124,36 @@ def cluster(*workers):
             stack.callback(worker.terminate)
         with Client(address, timeout=30) as client:
             client.wait_for_workers(len(workers), timeout=60)
-        yield address
+        yield address, scheduler
+
+
+def test_a_killed_worker_is_started_again_and_a_killed_scheduler_is_one_sentence(monkeypatch):
+    with cluster(((), {})) as (address, scheduler):
+        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
+        with parallel.workers() as (executor, _):
+            first = executor.submit(os.getpid).result()
+            long = executor.submit(time.sleep, 3)
+            os.kill(first, signal.SIGKILL)
+            long.result()
+            assert executor.submit(os.getpid).result() != first
+
+        def killed_meanwhile():
+            with parallel.workers() as (executor, _):
+                long = executor.submit(time.sleep, 600)
+                scheduler.kill()
+                long.result()
+
+        with pytest.raises(BiaslibError, match="ended before the work was done"):
+            killed_meanwhile()
 
 
 def test_a_worker_gets_the_store_and_one_that_cannot_see_it_says_so(monkeypatch, tmp_path):
-    with cluster(((), {}), (("--resources", "GPU=1"), {})) as address:
+    with cluster(((), {}), (("--resources", "GPU=1"), {})) as (address, _):
         monkeypatch.setenv("BIASLIB_SCHEDULER", address)
         with parallel.workers() as (executor, at_once):
             assert at_once == 1  # the one with a card
             assert executor.submit(os.getenv, "BIASLIB_STORE").result() == str(store.root().resolve())
-    with cluster(((), {"BIASLIB_STORE": str(tmp_path / "another")})) as address:
+    with cluster(((), {"BIASLIB_STORE": str(tmp_path / "another")})) as (address, _):
         monkeypatch.setenv("BIASLIB_SCHEDULER", address)
         with (
             pytest.raises(BiaslibError, match=r"keeps its results in .*another, which is not the store"),
