@@ -41,17 +41,15 @@ def table(
     """
     if not caption.strip():
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")
-    formats = dict(formats or {})
+    formats = formats or {}
     shown = frame_.reset_index() if frame_.index.name or frame_.index.nlevels > 1 else frame_
-    columns = list(map(str, shown.columns))
-    unknown = [column for column in formats if column not in shown.columns]
-    if unknown:
-        known = ", ".join(columns)
-        raise BiaslibError(
-            f"formats names the column {unknown[0]!r}, which is not in the table; its columns are {known}."
-        )
-    heads = [f"{_alignment(shown.iloc[:, i])}>{html.escape(column)}" for i, column in enumerate(columns)]
-    head = "".join(f'<th scope="col"{text}</th>' for text in heads)
+    if unknown := [column for column in formats if column not in shown.columns]:
+        known = ", ".join(map(str, shown.columns))
+        raise BiaslibError(f"formats names {unknown[0]!r}, which is no column of the table; its columns are {known}.")
+    head = "".join(
+        f'<th scope="col"{_alignment(shown.iloc[:, i])}>{html.escape(str(column))}</th>'
+        for i, column in enumerate(shown.columns)
+    )
     specs = [formats.get(column, ".2f") for column in shown.columns]
     rows = "".join(f"<tr>{_row(row, specs, missing)}</tr>" for row in shown.itertuples(index=False, name=None))
     body = (
@@ -89,10 +87,10 @@ def number(value: Any, spec: _Format = ".2f") -> str:
         return value
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, Interval):
-        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if _is_missing(value):
         return "n/a"
+    if isinstance(value, Interval):
+        return f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if isinstance(value, (int, np.integer)):
         return _minus(f"{int(value):,}" if spec.endswith("f") else f"{int(value):{spec}}")
     if isinstance(value, (float, np.floating)):
@@ -120,11 +118,12 @@ def _minus(text: str) -> str:
 
 
 def _is_missing(value: Any) -> bool:
+    value = value.estimate if isinstance(value, Interval) else value
     return value is None or value is pd.NA or (isinstance(value, (float, np.floating)) and math.isnan(value))
 
 
 def _alignment(column: pd.Series) -> str:
-    values = [value for value in column if not _is_missing(value)]
+    values = [value for value in column if isinstance(value, Interval) or not _is_missing(value)]
     return _NUMBER if values and all(map(_is_number, values)) else ""
 
 
@@ -142,7 +141,7 @@ def _row(row: tuple[Any, ...], specs: list[_Format], missing: str) -> str:
 
 
 def _cell(value: Any, spec: _Format, missing: str) -> str:
-    if _is_missing(value) or (isinstance(value, Interval) and _is_missing(float(value.estimate))):
+    if _is_missing(value):
         return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
     if isinstance(value, Interval) and not callable(spec):
         estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
@@ -152,12 +151,10 @@ def _cell(value: Any, spec: _Format, missing: str) -> str:
 
 def _csv_uri(shown: pd.DataFrame) -> str:
     raw: dict[str, list[Any]] = {}
-    for i, column in enumerate(shown.columns):
-        values = list(shown.iloc[:, i])
+    for i, column in enumerate(map(str, shown.columns)):
+        raw[column] = values = list(shown.iloc[:, i])
         if any(isinstance(value, Interval) for value in values):
-            for part, suffix in (("estimate", ""), ("low", " low"), ("high", " high"), ("n", " n")):
-                raw[f"{column}{suffix}"] = [getattr(value, part, None) for value in values]
-        else:
-            raw[str(column)] = values
+            for name, part in ((column, "estimate"), *((f"{column} {end}", end) for end in ("low", "high", "n"))):
+                raw[name] = [getattr(value, part, None) for value in values]
     text = pd.DataFrame(raw).to_csv(index=False, lineterminator="\n")
     return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
