@@ -4,12 +4,13 @@
 scores, because maps were not released.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from biaslib.chapters import page
 from biaslib.datasets import published, registry, waterbirds
 from biaslib.datasets.published import Backbone
 from biaslib.metrics import worst_group_accuracy
@@ -40,8 +41,7 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention". A group below `min_share` of the
     test set does not count towards the worst one (Fig. 2: 1 %).
     """
-    resnet = _attributes("resnet", min_share, resamples, seed)
-    efficientnet = _attributes("efficientnet", min_share, resamples, seed)
+    resnet, efficientnet = (_attributes(backbone, min_share, resamples, seed) for backbone in get_args(Backbone))
     own = _regions()
     mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
     parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
@@ -128,9 +128,9 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
     for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
         tau = kendall(part["target_mcc"], part["mean"], resamples=resamples, seed=seed)
         p = float(scipy.stats.kendalltau(part["target_mcc"], part["mean"]).pvalue)
-        rows.append((attribute, group, tau.estimate, tau.low, tau.high, tau.n, p))
-    table = pd.DataFrame(rows, columns=["attribute", "group", "tau", "low", "high", "n", "p"])
-    return table.assign(p=holm(table["p"]))
+        rows.append({"attribute": attribute, "group": group, "tau": tau, "p": p})
+    table = page.unpacked(rows, "tau")
+    return table.assign(p=holm(table.pop("p")))
 
 
 def _trends(
@@ -149,9 +149,8 @@ def _trends(
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
-    taus = {name: kendall(x, y, resamples=resamples, seed=seed) for name, (x, y) in pairs.items()}
-    rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in taus.items()]
-    return pd.DataFrame(rows, columns=["name", "tau", "low", "high", "n"])
+    taus = [kendall(x, y, resamples=resamples, seed=seed) for x, y in pairs.values()]
+    return page.unpacked(pd.DataFrame({"name": list(pairs), "tau": taus}), "tau")
 
 
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
@@ -166,10 +165,10 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
     rows = []
-    suffixes: dict[published.Backbone, str] = {"resnet": "", "efficientnet": "_efficientnet"}
-    for backbone, suffix in suffixes.items():
+    for backbone in get_args(Backbone):
         table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
         scores = table.set_index(["bias", "region"]).to_dict("index")
+        suffix = "" if backbone == "resnet" else f"_{backbone}"
         wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
         for bias in published.BIASES:
             predicted = published.waterbirds_predictions(bias, backbone)
