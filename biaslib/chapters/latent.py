@@ -164,7 +164,7 @@ def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogo
     codes, labels = labelled_codes(request)
     names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS)) if orthogonal else ()
     # a factor that is the same on all faces has no direction
-    others = [name for name in names if labels[name].nunique() > 1 and name not in attributes]
+    others = [name for name in names if 0 < labels[name].mean() < 1 and name not in attributes]
     fitted = directions(codes, labels, [*attributes, *others], seed=request.seed)
     own, named = {name: fitted[name] for name in attributes}, as_matrix(fitted)
     vectors, projected = (orthogonalised(named)[: len(own)], named) if orthogonal else (named, named[:0])

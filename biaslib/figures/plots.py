@@ -215,7 +215,7 @@ def matrix(
     written = {cell: number(values[cell], f".{digits}f") for cell in shown}
     words = [f"{names[0][line]}, {names[1][at]}: {value}" for (line, at), value in written.items()]
     hues = ["vermillion" if values[cell] > 0 else "blue" for cell in shown]
-    squares(ax, [(at, line) for line, at in shown], hues, [sizes[cell] / top for cell in shown], words)
+    squares(ax, [(at, line) for line, at in shown], hues, [sizes[cell] / top for cell in shown], words, height=0.92)
     for (line, at), value in written.items() if numbers else ():
         ax.text(at, line, value, ha="center", va="center", fontsize=8)
     ax.set_xlim(-0.5, columns - 0.5)
@@ -234,11 +234,13 @@ def matrix(
 
 
 def squares(
-    ax: Axes, at: Sequence[tuple[float, float]], hues: Sequence[str], shares: Sequence[float], words: Sequence[str]
-) -> None:
-    """A square at each place, of a hue of `COLOURS`, as dense as its share in [0, 1], with words as its tooltip."""
-    corners = np.array([(-0.46, -0.46), (0.46, -0.46), (0.46, 0.46), (-0.46, 0.46)])
-    faces = [(*to_rgb(theme.COLOURS[hue]), min(max(share, 0), 1)) for hue, share in zip(hues, shares, strict=True)]
+    ax: Axes, at: Sequence[tuple[float, float]], hues: Sequence[str], shares: Sequence[float],
+    words: Sequence[str] = (), *, height: float,
+) -> None:  # fmt: skip
+    """A square at each place, as dense as its share in [0, 1], with words as its tooltip."""
+    corners = np.array([(-0.46, -0.5), (0.46, -0.5), (0.46, 0.5), (-0.46, 0.5)]) * (1, height)
+    pairs = zip(hues, np.clip(shares, 0, 1), strict=True)
+    faces = [(*to_rgb(theme.colour_of(hue)), float(share)) for hue, share in pairs]
     drawn = ax.add_collection(PolyCollection([corners + np.array(place) for place in at], facecolors=faces, lw=0))
     if words:
         tooltip(drawn, words)

@@ -28,16 +28,12 @@ def table(
     """A data frame as a typeset table, with its raw values to download.
 
     Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The index,
-    where it is more than a row count, becomes the first columns; the first column names the rows. A `BiaslibError` is
-    raised for an empty caption, a bad name, or a format for a column that is not there.
-
-    Args:
-        frame_: one row a line; cells may be numbers, text, bool, or intervals (`biaslib.statistics.Interval`).
-        caption: one sentence above the table.
-        name: anchor of the table and name of the CSV file: letters, digits, - and _.
-        formats: column -> format specification (".3f", "d", "+.1%") or a function from value to text. Floats have two
-            decimals where nothing is said.
-        missing: what NaN means in this table.
+    where it is more than a row count, becomes the first columns; the first column names the rows. Cells may be numbers,
+    text, bool, or intervals (`biaslib.statistics.Interval`). `caption` is a sentence above the table, `name` its anchor
+    and the name of the CSV file: letters, digits, - and _. `formats` are, by column, a format specification (".3f",
+    "d", "+.1%") or a function from value to text; floats have two decimals where nothing is said. `missing` says what
+    NaN means in this table. A `BiaslibError` is raised for an empty caption, a bad name, or a format for a column that
+    is not there.
     """
     if not caption.strip():
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")
