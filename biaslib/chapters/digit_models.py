@@ -116,8 +116,8 @@ def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     results = []
     for arrays in _answers.many(setups):
         shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
-        labels = [Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS) for columns in shown]
-        results.append(_Outcome(*labels, arrays["logits"], arrays["effect"]))
+        shown_train, test, predicted = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
+        results.append(_Outcome(shown_train, test, predicted, arrays["logits"], arrays["effect"]))
     return results
 
 

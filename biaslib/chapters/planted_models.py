@@ -237,8 +237,7 @@ def stand_ins(source: str) -> dict[str, str]:
     """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
     if source == "generated":
         return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
+    with warnings.catch_warnings(action="ignore", category=registry.DatasetWarning):  # loading the photos gives it
         there = photos.kinds(registry.root()).items()
     return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
 

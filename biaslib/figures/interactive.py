@@ -185,7 +185,7 @@ def _readout(
         known = values[np.isfinite(values)].tolist()
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
         limits = [0.0, 1.0] if all(0 <= value <= 1 for value in known) else [min(known), max(known)]
-        listed = np.where(np.isfinite(values), values.round(6), None).tolist()
+        listed = np.where(np.isfinite(values), values.round(6), np.array(None)).tolist()
         rows.append({"name": name, "values": listed, "range": limits})
     return rows
 

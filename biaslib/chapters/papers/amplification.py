@@ -150,7 +150,7 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict
     tables = {
         "joint": joint.assign(p=holm(joint["p"])),
         "joint_quality": _quality(outcomes, seed),
-        "joint_images": pd.DataFrame({"split": list(counts), "images": list(counts.values())}),
+        "joint_images": pd.DataFrame(counts.items(), columns=["split", "images"]),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
@@ -199,11 +199,11 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     for grouping in get_args(_Grouping):
         jobs = [(train, test, model, grouping) for model in (test, *predictions)]
         (perfect, _, n_test), *measured = _side_by_side(_of_one_model, jobs)
-        rows, cells, kept = zip(*measured, strict=True)
+        rows, cells, n_kept = zip(*measured, strict=True)
         values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
         single.append(_single_over_models(cells, seed).assign(grouping=grouping))
         n_train = int((_group_of(train, grouping) >= 0).sum())
-        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
+        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
     return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}

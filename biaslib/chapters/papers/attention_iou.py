@@ -89,23 +89,16 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 
     mcc = matthews_correlation(predicted.swapaxes(1, 2), predicted[:, None, :, male])  # (models, attributes)
     sign = np.sign(mcc.mean(axis=0))
-    table = pd.DataFrame(
-        {
-            "attribute": labels.columns,
-            "label_mcc": matthews_correlation(truth.T, truth[:, male]),
-            "mcc": sign * mcc.mean(axis=0),
-            "mcc_sd": mcc.std(axis=0),
-            "accuracy": (predicted == truth).mean(axis=(0, 1)),
-        }
-    )
+    table = pd.DataFrame({"attribute": labels.columns, "label_mcc": matthews_correlation(truth.T, truth[:, male])})
+    accuracy = (predicted == truth).mean(axis=(0, 1))
+    table = table.assign(mcc=sign * mcc.mean(axis=0), mcc_sd=mcc.std(axis=0), accuracy=accuracy)
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
     table["mcc_low"], table["mcc_high"] = np.array(ends).T
     letters, worst = np.where(truth, "T", "F"), []
     for a in range(len(labels.columns)):
         correct, groups = predicted[:, :, a] == truth[:, a], np.char.add(letters[:, a], letters[:, male])
-        large = _worst_group(correct, groups, min_share, images, models)
-        every = _worst_group(correct, groups, 0.0, images, models)
+        large, every = (_worst_group(correct, groups, share, images, models) for share in (min_share, 0.0))
         worst.append(large | {f"any_{key}": value for key, value in every.items()})
     scores = published.heatmap_scores(backbone).query("group == 'all'").reset_index(drop=True)
     heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
@@ -115,11 +108,10 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 def _regions() -> pd.DataFrame:
     """The 17 attributes that have a region of their own (Figs. 2 and 10): mask score and average precision."""
     scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
-    own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
-    table = own.merge(scores, on=["attribute", "region"])
+    scores = scores.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
+    own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"]).merge(scores)
     precision = published.printed_values()["normalized_average_precision"]
-    table = table.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
-    return table.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
+    return own.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
 
 
 def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -236,14 +228,9 @@ def _worst_group(
         accuracy = (drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True)
     drawn = (accuracy * models).sum(axis=1)
     low, high = _interval(drawn, hits.mean(), len(correct))
-    return {
-        "wga": float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share)),
-        "wga_sd": float(hits.mean(axis=1).std()),
-        "wga_low": low,
-        "wga_high": high,
-        "worst_group": str(name),
-        "worst_n": hits.shape[1],
-    }
+    accuracy_of_worst = float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share))
+    spread = {"wga": accuracy_of_worst, "wga_sd": float(hits.mean(axis=1).std()), "wga_low": low, "wga_high": high}
+    return spread | {"worst_group": str(name), "worst_n": hits.shape[1]}
 
 
 def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
 
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -54,9 +54,9 @@ def _wording(seed: int) -> pd.DataFrame:
         others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
         share = (there & words[names].to_numpy())[some].sum(axis=1) / there[some].sum(axis=1)
         mentioned = interval(share, seed=seed, resamples=500, bounds=(0, 1))
-        for a, b in zip(shares.itertuples(), others.itertuples(), strict=True):
-            any_gender, other = (Interval(each.accuracy, each.low, each.high, each.n) for each in (a, b))
-            rows.append((captioner, a.group, a.n, any_gender, b.n, other, mentioned))
+        for a, b in zip(shares.to_dict("records"), others.to_dict("records"), strict=True):
+            any_gender, other = (Interval(each["accuracy"], each["low"], each["high"], each["n"]) for each in (a, b))
+            rows.append((captioner, a["group"], a["n"], any_gender, b["n"], other, mentioned))
     columns = ["captioner", "group", "n", "named", "n_named", "other", "mentioned"]
     return page.ends(pd.DataFrame(rows, columns=columns))
 
@@ -82,7 +82,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
             for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
                 parts = [(_take(labels, fold != k), _take(predicted, fold != k)) for k in range(folds)]
-                left_out = [bias_amplification(part, part, said, kind=kind, **options).mean for part, said in parts]
+                left_out = [bias_amplification(part, part, words, kind=kind, **options).mean for part, words in parts]
                 values = np.array([whole.mean, *left_out])
                 gain = plain.setdefault((kind, measure), values) - values
                 own, _ = _jackknife(values[0], values[1:], len(labels))
@@ -112,7 +112,7 @@ def _ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and, `right`, as counted in the development images' labels."""
     images, verbs = coco_imsitu.coco_labels("val"), coco_imsitu.imsitu_verb_by_gender("val").set_index("verb")
     names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
-    counted = {
+    counted: dict[Literal["COCO", "imSitu"], pd.Series] = {
         "COCO": pd.Series({name: 1 - images.loc[images[name], "group"].mean() for name in names}),
         "imSitu": verbs["man"] / (verbs["man"] + verbs["woman"]),
     }
