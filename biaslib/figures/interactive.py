@@ -14,6 +14,9 @@ from biaslib.figures import theme
 from biaslib.figures.pictures import check_images, check_maps, check_masks, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
+_SCRIPTS = {"explorer": ["page", "explorer"], "dial": ["page", "dial"]}
+_SCRIPTS["map-editor"] = ["page", "attention_iou", "map_editor"]
+
 
 def explorer(
     images: np.ndarray,
@@ -47,6 +50,9 @@ def explorer(
     if len({stack.shape for stack in stacks}) != 1:
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
     words = _check_titles(titles, len(images), "image")
+    listed = [list(map(str, row)) for row in notes or [[""] * len(images)] * len(settings)]
+    if [len(row) for row in listed] != [len(images)] * len(settings):
+        raise BiaslibError(f"notes must be {len(settings)} lists of {len(images)} words, one a setting and image.")
     levels = _quantise(np.stack(stacks))
     data = {
         "images": data_uri(np.concatenate(list(images))),
@@ -59,16 +65,13 @@ def explorer(
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "titles": words,
-        "notes": _check_notes(notes, len(settings), len(images)),
+        "notes": listed,
         "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
         "lut": _base64(_lut()),
     }
     first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
-    scripts = ("page.js", "explorer.js")
-    return _piece(
-        "explorer", data, data_uri(first, lossless=False), shown, scripts, alt=alt, caption=caption, name=name
-    )
+    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption, name=name)
 
 
 def dial(
@@ -114,7 +117,7 @@ def dial(
         "notes": list(notes or []),
     }
     shown = f"{alt} {setting_name}: {settings[start]}."
-    return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
+    return _piece("dial", data, sheets[start], shown, alt=alt, caption=caption, name=name)
 
 
 def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
@@ -128,15 +131,12 @@ def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFi
     data = {"size": 7, "a": blobs[0].ravel().tolist(), "m": blobs[1].ravel().tolist(), "lut": _base64(_lut())}
     first, second = _lut()[_quantise(blobs)]
     pair = np.concatenate([first, np.full((7, 1, 3), 127, np.uint8), second], axis=1)
-    scripts = ("page.js", "attention_iou.js", "map_editor.js")
     picture = data_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
     alt = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances."
-    return _piece("map-editor", data, picture, "The two maps.", scripts, alt=alt, caption=caption, name=name)
+    return _piece("map-editor", data, picture, "The two maps.", alt=alt, caption=caption, name=name)
 
 
-def _piece(
-    kind: str, data: Mapping[str, Any], picture: str, shown: str, scripts: Sequence[str], *, alt: str, **around: Any
-) -> HtmlFigure:
+def _piece(kind: str, data: Mapping[str, Any], picture: str, shown: str, *, alt: str, **around: Any) -> HtmlFigure:
     # a "<" inside the data would end the script that carries it
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     body = (
@@ -146,7 +146,7 @@ def _piece(
     )
     framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
-    return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
+    return HtmlFigure(framed + "".join(f"<script>{asset(f'{name}.js')}</script>" for name in _SCRIPTS[kind]), alt)
 
 
 def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
@@ -155,13 +155,6 @@ def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
     if len(titles) != n:
         raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
     return list(map(str, titles))
-
-
-def _check_notes(notes: Sequence[Sequence[str]] | None, settings: int, n: int) -> list[list[str]]:
-    listed = [list(map(str, row)) for row in notes or [[""] * n] * settings]
-    if [len(row) for row in listed] != [n] * settings:
-        raise BiaslibError(f"notes must be {settings} lists of {n} words, one a setting and image.")
-    return listed
 
 
 def _quantise(maps: np.ndarray) -> np.ndarray:

@@ -214,21 +214,18 @@ def _strip(
 
 
 def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
+    """The row's images; of maps pictures about 96 pixels high, smooth between the cells' centres or in squares."""
     row = np.asarray(row)
     if len(row) != n:
         raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
     if row.ndim == 3:
         maps = np.nan_to_num(check_maps(row, n))
-        return _heat(maps / (maps.max(initial=0.0) or 1.0), smooth)
+        shares = maps / (maps.max(initial=0.0) or 1.0)
+        if smooth:
+            width = round(96 * maps.shape[2] / maps.shape[1])
+            fine = np.stack([_upsample(share, 96, width) for share in shares])
+        else:
+            times = -(-96 // maps.shape[1])
+            fine = shares.repeat(times, axis=1).repeat(times, axis=2)
+        return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)
     return check_images(row)
-
-
-def _heat(shares: np.ndarray, smooth: bool) -> np.ndarray:
-    """Maps (K, h, w) in [0, 1] as pictures (K, about 96, ..., 3), smooth between the cells' centres or in squares."""
-    if smooth:
-        width = round(96 * shares.shape[2] / shares.shape[1])
-        fine = np.stack([_upsample(share, 96, width) for share in shares])
-    else:
-        times = -(-96 // shares.shape[1])
-        fine = shares.repeat(times, axis=1).repeat(times, axis=2)
-    return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)

@@ -42,10 +42,11 @@ def table(
     if unknown := [column for column in formats if column not in shown.columns]:
         known = ", ".join(map(str, shown.columns))
         raise BiaslibError(f"formats names {unknown[0]!r}, which is no column of the table; its columns are {known}.")
-    head = "".join(
-        f'<th scope="col"{_alignment(shown.iloc[:, i])}>{html.escape(str(column))}</th>'
-        for i, column in enumerate(shown.columns)
-    )
+    head = ""
+    for i, column in enumerate(shown.columns):
+        values = [value for value in shown.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
+        align = _NUMBER if values and all(map(_is_number, values)) else ""
+        head += f'<th scope="col"{align}>{html.escape(str(column))}</th>'
     specs = [formats.get(column, ".2f") for column in shown.columns]
     rows = "".join(f"<tr>{_row(row, specs, missing)}</tr>" for row in shown.itertuples(index=False, name=None))
     body = (
@@ -118,11 +119,6 @@ def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, (float, np.floating)) and math.isnan(value))
 
 
-def _alignment(column: pd.Series) -> str:
-    values = [value for value in column if isinstance(value, Interval) or not _is_missing(value)]
-    return _NUMBER if values and all(map(_is_number, values)) else ""
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number, Interval)) and not isinstance(value, (bool, np.bool_))
 
@@ -131,18 +127,15 @@ def _row(row: tuple[Any, ...], specs: list[_Format], missing: str) -> str:
     cells = []
     for i, (value, spec) in enumerate(zip(row, specs, strict=True)):
         align = _NUMBER if _is_number(value) or _is_missing(value) else ""
-        text = _cell(value, spec, missing)
+        if _is_missing(value):
+            text = f'<abbr title="{html.escape(missing)}">n/a</abbr>'
+        elif isinstance(value, Interval) and not callable(spec):
+            estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
+            text = f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
+        else:
+            text = html.escape(number(value, spec))
         cells.append(f'<th scope="row"{align}>{text}</th>' if i == 0 else f"<td{align}>{text}</td>")
     return "".join(cells)
-
-
-def _cell(value: Any, spec: _Format, missing: str) -> str:
-    if _is_missing(value):
-        return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
-    if isinstance(value, Interval) and not callable(spec):
-        estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
-        return f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
-    return html.escape(number(value, spec))
 
 
 def _csv_uri(shown: pd.DataFrame) -> str:

@@ -201,7 +201,11 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
         (perfect, _, n_test), *measured = _side_by_side(_of_one_model, jobs)
         rows, cells, n_kept = zip(*measured, strict=True)
         values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
-        single.append(_single_over_models(cells, seed).assign(grouping=grouping))
+        by_cell = pd.concat(cells).groupby(["attribute", "group"])
+        changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
+        table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
+        table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
+        single.append(table.reset_index().assign(grouping=grouping))
         n_train = int((_group_of(train, grouping) >= 0).sum())
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
     table = pd.concat(values, ignore_index=True)
@@ -227,14 +231,6 @@ def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int)
         warnings.simplefilter("ignore", RuntimeWarning)
         table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
     return table
-
-
-def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
-    by_cell = pd.concat(cells).groupby(["attribute", "group"])
-    changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
-    table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
-    table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
-    return table.reset_index()
 
 
 def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
