@@ -31,28 +31,19 @@ def build(
     record: bool = False,
     scheduler: str | None = None,
 ) -> Path:
-    """Runs the notebooks that have changed, then makes the pages if anything on them has.
+    """Runs the notebooks that have changed, then makes the pages if anything on them has; gives the front page.
 
     A page is published when its last cell has run, so a build that fails or is killed leaves every page whole, old or
     new, and the next one goes on from there. The site is made in a clean folder, with warnings as errors, and takes the
     old one's place in one step.
 
-    Args:
-        project: the checkout to build.
-        preset: a name from `notebooks/presets`; None for the notebooks' own defaults. A notebook that it does not
-            name runs with its defaults.
-        only: notebooks, or captions of parts in the table of contents; everything where empty.
-        jobs: how many notebooks run at a time; None for one a core.
-        record: keep under `book/recorded` the numbers that the notebooks of the preset mark.
-        scheduler: the address of a Dask scheduler for independent trainings; None takes $BIASLIB_SCHEDULER, and where
-            that is not set either, workers of this machine that the notebooks share.
-
-    Returns:
-        The front page.
-
-    Raises:
-        BiaslibError: for an unknown preset, part or parameter.
-        PageError: where a notebook stopped or a page could not be made; the other pages are kept.
+    `preset` is a name from `notebooks/presets`, None for the notebooks' own defaults, with which a notebook runs that
+    the preset does not name. `only` are notebooks, or captions of parts in the table of contents; everything where
+    empty. `jobs` is how many notebooks run at a time; None for one a core. `record` keeps under `book/recorded` the
+    numbers that the notebooks of the preset mark. `scheduler` is the address of a Dask scheduler for independent
+    trainings; None takes $BIASLIB_SCHEDULER, and where that is not set either, workers of this machine that the
+    notebooks share. A `BiaslibError` is raised for an unknown preset, part or parameter, a `PageError` where a notebook
+    stopped or a page could not be made; the other pages are kept.
     """
     chosen = _chosen(project, only)
     named = parameters.from_preset(project, preset)
@@ -92,20 +83,18 @@ def _chosen(project: Project, only: Iterable[str]) -> list[str]:
     known, parts = project.names(), _parts(project)
     chosen: set[str] = set()
     for word in only:
-        found = [word] if word in known else parts.get(word.lower())
-        if found is None:
+        if word not in known and word.lower() not in parts:
             listed = ", ".join([*known, *(f'"{part}"' for part in parts)])
             raise BiaslibError(f"there is no notebook or part {word!r}: choose {listed}.")
-        chosen |= set(found)
+        chosen |= {word} if word in known else set(parts[word.lower()])
     return [name for name in known if not chosen or name in chosen]
 
 
 def _parts(project: Project) -> dict[str, list[str]]:
     """Caption in lower case -> notebooks, for the parts of the table of contents that have notebooks."""
     contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
-    found = {part.get("caption", "").lower(): yaml.safe_dump(part) for part in contents.get("parts", ())}
-    parts = {caption: re.findall(r"_executed/(\w+)", text) for caption, text in found.items()}
-    return {caption: notebooks for caption, notebooks in parts.items() if notebooks}
+    texts = {part.get("caption", "").lower(): yaml.safe_dump(part) for part in contents.get("parts", ())}
+    return {caption: names for caption, text in texts.items() if (names := re.findall(r"_executed/(\w+)", text))}
 
 
 def _key(project: Project, notebook: str, preset: str | None) -> str:
@@ -113,19 +102,16 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     given = parameters.of_preset(project, preset, notebook)
     text = (project.notebooks / f"{notebook}.md").read_text(encoding="utf-8")
     preset = preset or parameters.QUICK
-    own = f"{notebook}-{preset}"  # what this very run records
     files = [file for file in sorted(project.recorded.glob("*.json")) if file.stem.rpartition("-")[0] in text]
-    records = [file.read_text(encoding="utf-8") for file in files if file.stem != own]
-    data = _data(project) if re.search(r"datasets|chapters\.papers", text) else []
+    # but for what this very run records
+    records = [file.read_text(encoding="utf-8") for file in files if file.stem != f"{notebook}-{preset}"]
+    data = []
+    if re.search(r"datasets|chapters\.papers", text):  # which data sets are here, and what the papers print
+        data = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
+        printed = sorted((project.root / "data" / "published").glob("*.csv"))
+        data += [file.read_text(encoding="utf-8") for file in printed]
     package = fingerprint.of_package()
     return fingerprint.of_value([text, repr(given), preset, package, records, data, provenance.versions()])
-
-
-def _data(project: Project) -> list[str]:
-    """Which data sets are here, the folders under the data root; and what the papers print."""
-    printed = sorted((project.root / "data" / "published").glob("*.csv"))
-    folders = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
-    return [*folders, *(file.read_text(encoding="utf-8") for file in printed)]
 
 
 def _run_all(
@@ -152,12 +138,11 @@ def _run_all(
         # a long page that is begun last would keep one core busy while the others wait
         running = {pool.submit(run, name): name for name in bar.pages}
         for future in as_completed(running):
-            error = future.exception()
-            if isinstance(error, BiaslibError | PageError):
+            try:
+                future.result()
+            except (BiaslibError, PageError) as error:
                 failures.append(error)
                 tqdm.write(f"{running[future]}: failed")
-            elif error:
-                raise error
     if failures:
         kind = BiaslibError if all(isinstance(failure, BiaslibError) for failure in failures) else PageError
         raise kind("\n".join(str(failure) for failure in failures))

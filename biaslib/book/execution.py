@@ -102,7 +102,8 @@ def run(
             "versions": provenance.versions(),
             "recorded": recorded.collect(executed),
         }
-        for warning in re.findall(r"Damaged\w+Warning: (.+)", _errors(executed)):  # the pages do not show them
+        errors = "\n".join(output["text"] for output in outputs(executed) if output.get("name") == "stderr")
+        for warning in re.findall(r"Damaged\w+Warning: (.+)", errors):  # the pages do not show them
             tqdm.write(f"{notebook}: {warning}")
         del executed.metadata["papermill"]
         executed.metadata["biaslib"] = about
@@ -131,10 +132,9 @@ def _executed(notebook: str, source: nbformat.NotebookNode, *arguments: Any, **o
         raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
 
 
-def _errors(notebook: nbformat.NotebookNode) -> str:
-    """What the notebook's cells wrote to their standard error."""
-    outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
-    return "\n".join(output["text"] for output in outputs if output.get("name") == "stderr")
+def outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """All outputs of an executed notebook's cells."""
+    return [output for cell in notebook.cells for output in cell.get("outputs", ())]
 
 
 def about(file: Path) -> dict[str, Any] | None:
@@ -157,15 +157,12 @@ def _environment(threads: int | None, scheduler: str | None, bars: Path | None) 
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
             environment[name] = str(Path(os.environ[name]).expanduser().resolve())
     if threads:
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            environment[name] = str(threads)
+        limited = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        environment |= dict.fromkeys(limited, str(threads))
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
         environment["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
-    if bars:
-        environment["BIASLIB_BARS"] = str(bars)
-    if scheduler:
-        environment["BIASLIB_SCHEDULER"] = scheduler
-    return environment
+    asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}
+    return environment | {name: str(value) for name, value in asked.items() if value}
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:
@@ -222,9 +219,8 @@ def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], de
         f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed
     )
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
-    note = (
-        f"```{{admonition}} Not the book's own run\n:class: important\nThis page was run with {changes}.{preset}\n```"
-    )
+    text = f"This page was run with {changes}.{preset}"
+    note = f"```{{admonition}} Not the book's own run\n:class: important\n{text}\n```"
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", ()):
             cell.metadata["tags"].append("remove-cell")  # the note says it better

@@ -4,7 +4,6 @@ The book's pages say in directives and roles what plain Markdown has no words fo
 its solution folds, a citation is the authors' names, and a number in the text is that of the page as last built.
 """
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -82,7 +81,7 @@ def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> st
     for key in keys.split(","):
         entry = literature.entries[key.strip()]
         names = [" ".join(person.last_names) for person in entry.persons["author"]]
-        who = names[0] if len(names) == 1 else f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
+        who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
         who = who.replace("{", "").replace("}", "")
         works.append(f"{who} ({entry.fields['year']})" if in_the_sentence else f"{who}, {entry.fields['year']}")
     return ", ".join(works) if in_the_sentence else f"({'; '.join(works)})"
@@ -92,14 +91,12 @@ def _numbers(page: Path) -> dict[str, str]:
     """The numbers in the text of a page as last built; none where it was not."""
     if execution.about(page) is None:
         return {}
-    found: dict[str, str] = {}
-    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", ()):
-            prefix = output.get("metadata", {}).get("scrapbook", {}).get("mime_prefix", "")
-            text = output.get("data", {}).get(f"{prefix}text/plain")
-            if prefix and text:
-                found[output["metadata"]["scrapbook"]["name"]] = "".join(text).strip("'\"")
-    return found
+    numbers: dict[str, str] = {}
+    for output in execution.outputs(nbformat.read(page, as_version=4)):
+        mark = output.get("metadata", {}).get("scrapbook")
+        if mark and mark["mime_prefix"]:
+            numbers[mark["name"]] = output["data"][f"{mark['mime_prefix']}text/plain"].strip("'\"")
+    return numbers
 
 
 def _is_ours(file: Path) -> bool:

@@ -20,9 +20,8 @@ class _EachKeyOnce(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.YAMLError(f"{name!r} stands there twice")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise yaml.YAMLError(f"{twice[0]!r} stands there twice")
         return super().construct_mapping(node, deep)
 
 
@@ -38,7 +37,11 @@ def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
                     ast.Assign(targets=[ast.Name(id=key)], value=value)
                     | ast.AnnAssign(target=ast.Name(id=key), value=ast.expr() as value)
                 ):
-                    values[key] = _literal(value, key=key, name=name)
+                    try:
+                        values[key] = ast.literal_eval(value)
+                    except ValueError as error:
+                        what = f"the default of {key} in the parameters cell of {name}"
+                        raise BiaslibError(f"{what} must be a plain value, not `{ast.unparse(value)}`.") from error
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case _:
@@ -55,7 +58,12 @@ def checked(given: Mapping[str, Any], defaults: Mapping[str, Any], *, name: str)
     A whole number is accepted where the default is a float; anything is where the default is None. The items of a list
     are held against the default's first item, and a list is not empty where the default is not.
     """
-    return {key: _checked(key, value, defaults, name=name) for key, value in given.items()}
+    for key, value in given.items():
+        _known(key, defaults, name=name)
+        if not _fits(value, defaults[key]):
+            wanted = f"{_type_name(defaults[key])} (its default is {defaults[key]!r})"
+            raise BiaslibError(f"parameter {key} of {name} must be {wanted}, not {value!r}.")
+    return {key: _as(value, defaults[key]) for key, value in given.items()}
 
 
 def parsed(assignments: Iterable[str], defaults: Mapping[str, Any], *, name: str) -> dict[str, Any]:
@@ -104,16 +112,8 @@ def of_preset(project: Project, preset: str | None, notebook: str) -> dict[str, 
 
 def closest(word: str, known: Iterable[str]) -> str:
     """A sentence's end that names the closest known word, or nothing."""
-    found = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else "."
-
-
-def _literal(value: ast.expr, *, key: str, name: str) -> Any:
-    try:
-        return ast.literal_eval(value)
-    except ValueError as error:
-        what, text = f"the default of {key} in the parameters cell of {name}", ast.unparse(value)
-        raise BiaslibError(f"{what} must be a plain value, not `{text}`.") from error
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def _yaml_value(key: str, text: str, default: Any) -> Any:
@@ -130,16 +130,6 @@ def _known(key: str, defaults: Mapping[str, Any], *, name: str) -> None:
     if key not in defaults:
         known = f"it has {', '.join(defaults)}" if defaults else "it has none"
         raise BiaslibError(f"{name} has no parameter {key!r}: {known}{closest(key, defaults)}")
-
-
-def _checked(key: str, value: Any, defaults: Mapping[str, Any], *, name: str) -> Any:
-    _known(key, defaults, name=name)
-    default = defaults[key]
-    if _fits(value, default):
-        return _as(value, default)
-    raise BiaslibError(
-        f"parameter {key} of {name} must be {_type_name(default)} (its default is {default!r}), not {value!r}."
-    )
 
 
 def _fits(value: Any, default: Any) -> bool:

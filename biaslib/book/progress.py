@@ -34,9 +34,9 @@ class Progress:
     def __init__(self, project: Project, notebooks: list[str]) -> None:
         self._expected = _expected_seconds(project, notebooks)
         self.pages = list(self._expected)
-        self._started, self._done = time.monotonic(), 0.0
+        self._started = time.monotonic()
+        self._done: list[float] = []  # seconds that were expected of the pages that are done
         self._running: dict[str, str] = {}  # page -> what it computes
-        self._pages_done = 0
         project.executed.mkdir(parents=True, exist_ok=True)
         self._scratch = contextlib.ExitStack()
         self._folder = self._scratch.enter_context(store.scratch(project.executed))
@@ -76,11 +76,10 @@ class Progress:
         self._running.pop(page, None)
         if seconds is None:
             return
-        self._done += self._expected[page]
-        self._pages_done += 1
-        left = (time.monotonic() - self._started) * (sum(self._expected.values()) / self._done - 1)
-        rest = f", about {recorded.duration(left)} to go" if self._pages_done < len(self._expected) else ""
-        count = f" ({self._pages_done} of {len(self._expected)} pages{rest})" if len(self._expected) > 1 else ""
+        self._done.append(self._expected[page])
+        left = (time.monotonic() - self._started) * (sum(self._expected.values()) / sum(self._done) - 1)
+        rest = f", about {recorded.duration(left)} to go" if len(self._done) < len(self.pages) else ""
+        count = f" ({len(self._done)} of {len(self.pages)} pages{rest})" if len(self.pages) > 1 else ""
         tqdm.write(f"{page}: done in {recorded.duration(seconds)}{count}")
 
     def _follow(self) -> None:

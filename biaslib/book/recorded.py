@@ -78,26 +78,23 @@ def duration(seconds: float) -> str:
 
 def collect(notebook: "NotebookNode") -> dict[str, Any]:
     """Takes the marks out of an executed notebook's outputs."""
-    found: dict[str, Any] = {"values": {}, "data": {}}
+    marked: dict[str, Any] = {"values": {}, "data": {}}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
-        for output in cell.outputs:
-            mark = output.get("data", {}).get(_MIME)
-            if mark and "name" in mark:
-                found["values"][mark["name"]] = mark["values"]
-            elif mark:
-                found["data"][mark["data"]] = mark["counts"]
+        for mark in (output["data"][_MIME] for output in cell.outputs if _MIME in output.get("data", {})):
+            part, name, values = ("values", "name", "values") if "name" in mark else ("data", "data", "counts")
+            marked[part][mark[name]] = mark[values]
         cell.outputs = [output for output in cell.outputs if _MIME not in output.get("data", {})]
-    return found
+    return marked
 
 
 def write(notebook: str, run: Mapping[str, Any]) -> Path:
     """Writes the record of a run (the metadata that `book.run` gives an executed notebook) and returns its file."""
-    record = {"notebook": notebook, "preset": run["preset"], "parameters": run["parameters"]}
-    record["data"] = run["recorded"]["data"]
-    record |= {field: run[field] for field in ("device", "date", "commit", "seconds", "versions")}
-    record["values"] = run["recorded"]["values"]
-    if not record["values"]:
+    values, data = run["recorded"]["values"], run["recorded"]["data"]
+    if not values:
         raise BiaslibError(f"{notebook} marks nothing to record: call recorded.put(name, values) in one of its cells.")
+    provenance = {field: run[field] for field in ("device", "date", "commit", "seconds", "versions")}
+    about = {"notebook": notebook, "preset": run["preset"], "parameters": run["parameters"], "data": data}
+    record = about | provenance | {"values": values}
     file = _file(notebook, run["preset"])
     with store.replacing(file) as partial:
         partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -131,9 +128,9 @@ def _encoded(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_encoded(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = type(value).__name__
     raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")

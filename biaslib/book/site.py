@@ -35,8 +35,13 @@ def write(project: Project) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     _sphinx(project, partial, strict=not missing)
     (partial / "_build" / "html" / stamp.name).write_text(key, encoding="utf-8")
-    _swap(partial / "_build" / "html", project.site)
-    shutil.rmtree(partial)
+    old = project.site.with_name(".partial-old-site")
+    shutil.rmtree(old, ignore_errors=True)
+    if project.site.exists():
+        project.site.rename(old)
+    (partial / "_build" / "html").rename(project.site)
+    for folder in (old, partial):
+        shutil.rmtree(folder, ignore_errors=True)
     if missing:
         tqdm.write(f"not run yet: {', '.join(missing)}; `biaslib build` runs them")
     return front
@@ -46,35 +51,20 @@ def _key(project: Project) -> str:
     """Hash of everything the pages are made from."""
     roots = (project.book, project.root / "data" / "datasheets", project.root / "_config.yml")
     files = [file for root in roots for file in ([root] if root.is_file() else root.rglob("*")) if file.is_file()]
-    return fingerprint.of_value(
-        {
-            "files": {str(file.relative_to(project.root)): file.read_bytes().hex() for file in sorted(files)},
-            "package": [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parents[1].rglob("*.py"))],
-        }
-    )
+    package = [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    sources = {str(file.relative_to(project.root)): file.read_bytes().hex() for file in sorted(files)}
+    return fingerprint.of_value({"files": sources, "package": package})
 
 
 def _sphinx(project: Project, output: Path, *, strict: bool) -> None:
-    command = [
-        *(sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(project.book)),
-        *("--config", str(project.root / "_config.yml"), "--path-output", str(output)),
-        *(("-W",) if strict else ()),
-        *("-n", "--keep-going"),
-    ]
+    python = (sys.executable, "-c", "from jupyter_book.cli.main import main; main()")
+    places = (str(project.book), "--config", str(project.root / "_config.yml"), "--path-output", str(output))
+    command = [*python, "build", *places, *(["-W"] if strict else []), "-n", "--keep-going"]
     done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
     if done.returncode:
         lines = execution.plain(done.stdout + done.stderr).splitlines()
         telling = [line for line in lines if re.search("WARNING|ERROR|CRITICAL", line)] or lines[-15:]
         raise PageError("the pages could not be made:\n" + "\n".join(telling))
-
-
-def _swap(new: Path, site: Path) -> None:
-    old = site.with_name(".partial-old-site")
-    shutil.rmtree(old, ignore_errors=True)
-    if site.exists():
-        site.rename(old)
-    new.rename(site)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _stubs(project: Project) -> list[str]:

@@ -205,14 +205,13 @@ def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFr
     n_positive = float(np.mean(positives)) if np.any(positives) else np.nan
 
     over_models = functools.partial(interval, seed=seed, bounds=(0.0, 1.0))
-    rows = {}
+    rows = []
     for at, name in enumerate(first.attributes):
-        predicted, itself = logits[..., at] > 0, name == group
-        score = np.full(scores.shape[:2], np.nan) if itself else scores[..., at]
-        mcc = np.full(len(attended), np.nan) if itself else matthews_correlation(predicted, of_group)
+        predicted, other = logits[..., at] > 0, np.nan if name == group else 1.0
+        score, mcc = scores[..., at] * other, matthews_correlation(predicted, of_group) * other
         side = -1.0 if np.nansum(mcc) < 0 else 1.0
         against_labels = _against_labels(first, name, logits[..., at], n_positive)
-        rows[name] = {
+        measures = {
             "score": crossed_interval(score, seed=seed, bounds=(0.0, 1.0)),
             "mcc": over_models(mcc, bounds=(-1.0, 1.0)),
             "absolute_mcc": over_models(side * mcc),
@@ -221,7 +220,8 @@ def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFr
             "maps": int(np.isfinite(score).sum()),
             "constant": int((predicted == predicted[:, :1]).all(axis=1).sum()),
         }
-    return pd.DataFrame(list(rows.values()), index=pd.Index(rows, name="attribute"))
+        rows.append(measures)
+    return pd.DataFrame(rows, index=pd.Index(first.attributes, name="attribute"))
 
 
 def where_drawn(

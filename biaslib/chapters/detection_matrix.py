@@ -1,33 +1,20 @@
 """The detection matrix: for every metric and world, how often it notices the bias at each strength."""
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from biaslib import worlds
 from biaslib.dial.catalogue import METRICS
 from biaslib.dial.trials import PLACES
-from biaslib.figures import theme, tooltip
+from biaslib.figures import plots, theme
 
 _TRUTH: Final = "True causal effect"
-_CORNERS: Final = np.array([(-0.46, -0.43), (0.46, -0.43), (0.46, 0.43), (-0.46, 0.43)])
+
 _GAP, _LEFT, _HEAD, _ROW = 0.9, 11.5, 6.0, 0.0255  # columns, columns, rows, and a row's height by the page's width
-
-
-class _Square(NamedTuple):
-    """A place of the matrix, how far its square is filled, from 0 to 1, and the words of its tooltip."""
-
-    x: float
-    y: float
-    value: float
-    colour: str
-    words: str
 
 
 def detection_matrix(
@@ -49,21 +36,24 @@ def detection_matrix(
     audits = powers[(powers["images"] == images) & (powers["models"] == 1) & powers["power"].notna()]
     for world, start in starts.items():
         _pictures(ax, world, start, len(strengths))
-        squares: list[_Square] = []
+        squares: list[tuple[float, float, str, float, str]] = []  # x, y, colour, how full and words
         true = effects[effects["world"] == world].set_index("strength")["effect"]
         for place, s in enumerate(strengths):
             if s in true:
                 words = f"{world}, strength {s:g}: true effect {true[s]:.2f}"
-                squares.append(_Square(start + place, 0.0, abs(float(true[s])), "green", words))
+                squares.append((start + place, 0.0, "green", abs(float(true[s])), words))
         counts = false_positives[(false_positives["world"] == world) & false_positives["metric"].isin(rows)]
         for metric, flagged, of in zip(counts["metric"], counts["false_positives"], counts["audits"], strict=True):
             words = f"{metric}, {world}: {flagged} of {of} unbiased models accused"
-            squares.append(_Square(start, rows[metric], flagged / of, "orange", words))
+            squares.append((start, rows[metric], "orange", flagged / of, words))
         noticed = audits[audits["world"] == world]
         for metric, s, power in zip(noticed["metric"], noticed["strength"], noticed["power"], strict=True):
             words = f"{metric}, {world}, strength {s:g}: noticed in {power:.0%} of audits"
-            squares.append(_Square(start + strengths.index(s), rows[metric], power, "blue", words))
-        _draw(ax, squares)
+            squares.append((start + strengths.index(s), rows[metric], "blue", power, words))
+        x, y, *filled = map(list, zip(*squares, strict=True))
+        at = list(zip(x, y, strict=True))  # a pale square for all that was measured, filled as far as the value says
+        plots.squares(ax, at, [theme.GRID] * len(at), [0.55] * len(at), height=0.86)
+        plots.squares(ax, at, *filled, height=0.86)
         for place in sorted({0, len(strengths) // 2, len(strengths) - 1}):  # there is no room for more
             _write(ax, start + place, foot + 0.7, f"{strengths[place]:g}", ha="center", va="top", fontsize=6.5)
     for name, height in rows.items():
@@ -80,15 +70,6 @@ def _rows(known: set[str]) -> dict[str, float]:
             place += 1.0 if metric.family == last else 1.5
             rows[metric.name], last = place, metric.family
     return rows
-
-
-def _draw(ax: Axes, squares: Sequence[_Square]) -> None:
-    """A pale square for all that was measured, filled as far as the value says."""
-    corners = [_CORNERS + np.array([square.x, square.y]) for square in squares]
-    ax.add_collection(PolyCollection(corners, facecolors=[(*to_rgb(theme.GRID), 0.55)], linewidths=0))
-    hues = [(*to_rgb(theme.COLOURS[square.colour]), float(np.clip(square.value, 0, 1))) for square in squares]
-    filled = ax.add_collection(PolyCollection(corners, facecolors=hues, linewidths=0))
-    tooltip(filled, [square.words for square in squares])
 
 
 def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:

@@ -49,7 +49,7 @@ class _Corners(_Shown):
 
     def table(self) -> pd.DataFrame:
         """The world's factors."""
-        drawn: dict[str, Any] = {"seed": self.seed, "split": self.split, "blur": self.blur, "worn": self.worn}
+        drawn: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "split", "blur", "worn")}
         if self.shares:
             return self.world().skewed(self.images, shares=self.shares, **drawn)
         return self.world().factors(self.images, strength=self.strength, **drawn)
@@ -113,7 +113,12 @@ class _Outcome:
 def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    return [_outcome(arrays) for arrays in _answers.many(setups)]
+    results = []
+    for arrays in _answers.many(setups):
+        shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
+        shown_train, test, predicted = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
+        results.append(_Outcome(shown_train, test, predicted, arrays["logits"], arrays["effect"]))
+    return results
 
 
 @stored("digits")
@@ -130,14 +135,6 @@ def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
         "logits": training.predict(model, pictures.images),
         "effect": np.where(table["top_left"] == 1, white, -white),
     }
-
-
-def _outcome(arrays: dict[str, np.ndarray]) -> _Outcome:
-    train, test, predicted = (
-        Labels(columns[:, :-1], columns[:, -1].astype(int), names=CORNERS)
-        for columns in (arrays["train"], arrays["test"], arrays["logits"] > 0)
-    )
-    return _Outcome(train, test, predicted, arrays["logits"], arrays["effect"])
 
 
 @functools.cache

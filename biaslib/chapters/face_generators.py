@@ -68,27 +68,22 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _book_setup(seed: int) -> GeneratorSetup:
-    """32 pixels, in widths of which two generators with their encoders have room in the repository."""
-    gan = GanConfig(
-        widths=(96, 96, 64, 32), growth=((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40)), images=160_000,
-        decay=0.25, seed=seed,
-    )  # fmt: skip
-    return GeneratorSetup(gan=gan, encoder=EncoderConfig(widths=(48, 96, 96), images=200_000, seed=seed))
+def _of_32_pixels(seed: int, encoder_images: int, *, threads: int = 1, **gan: Any) -> GeneratorSetup:
+    """In widths of which two generators with their encoders have room in the repository."""
+    config = GanConfig(widths=(96, 96, 64, 32), decay=0.25, seed=seed, **gan)
+    encoder = EncoderConfig(widths=(48, 96, 96), images=encoder_images, seed=seed)
+    return GeneratorSetup(gan=config, encoder=encoder, threads=threads)
 
 
+_GROWTH: Final = ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40))
 # what `biaslib grow` trains and saves
-SETUPS: Final = {f"faces-{seed}": _book_setup(seed) for seed in range(2)}
+SETUPS: Final = {f"faces-{n}": _of_32_pixels(n, 200_000, growth=_GROWTH, images=160_000) for n in range(2)}
 
 
 def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
     """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
-    gan = GanConfig(
-        widths=(96, 96, 64, 32), images=images, loss="r1", penalty=0.5, penalty_every=4, learning_rate=2e-3,
-        decay=0.25, chunks=30, seed=seed,
-    )  # fmt: skip
-    encoder = EncoderConfig(widths=(48, 96, 96), images=images // 2, seed=seed)
-    return GeneratorSetup(gan=gan, encoder=encoder, threads=threads)
+    faster: dict[str, Any] = {"loss": "r1", "penalty": 0.5, "penalty_every": 4, "learning_rate": 2e-3, "chunks": 30}
+    return _of_32_pixels(seed, images // 2, threads=threads, images=images, **faster)
 
 
 @dataclass(frozen=True)
@@ -153,10 +148,9 @@ def train_for_book(name: str) -> Path:
         "seconds": round(perf_counter() - start),
     }
     weights, file = _files(name)
-    with store.replacing(weights) as partial:
+    with store.replacing(weights) as partial, store.replacing(file) as partial_record:
         safetensors.torch.save_file(_packed(state), partial)
-    with store.replacing(file) as partial:
-        partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        partial_record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return weights
 
 

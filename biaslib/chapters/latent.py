@@ -12,7 +12,7 @@ from torch import nn
 from biaslib import training
 from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
-from biaslib.chapters.face_generators import FaceGenerator, GeneratorSetup
+from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
@@ -164,15 +164,13 @@ class _AuditDirections:
 def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogonal: bool = True) -> _AuditDirections:
     """Directions of attributes; if `orthogonal`, without what they share with one another and all factors."""
     codes, labels = labelled_codes(request)
-    names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS))
+    names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS)) if orthogonal else ()
     # a factor that is the same on all faces has no direction
-    varied = [name for name in names if labels[name].any() and not labels[name].all()]
-    others = [name for name in varied if name not in attributes] if orthogonal else []
+    others = [name for name in names if 0 < labels[name].mean() < 1 and name not in attributes]
     fitted = directions(codes, labels, [*attributes, *others], seed=request.seed)
     own, named = {name: fitted[name] for name in attributes}, as_matrix(fitted)
-    if not orthogonal:
-        return _AuditDirections(own, named, named[:0])
-    return _AuditDirections(own, orthogonalised(named)[: len(own)], named)
+    vectors, projected = (orthogonalised(named)[: len(own)], named) if orthogonal else (named, named[:0])
+    return _AuditDirections(own, vectors, projected)
 
 
 def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, Interval]:
@@ -213,28 +211,16 @@ def _regression(size: int, count: int) -> dict[str, np.ndarray]:
 def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
     networks = face_generators.load(request.generator)
     if request.way == "encoded":
-        codes, labels, images = _encoded_faces(networks, request.count, _FACES_SEED + request.seed)
+        table = Faces().factors(request.count, strength=STRENGTH, seed=_FACES_SEED + request.seed, detail=1.0)
+        images = Faces().render(table, size=networks.size, regions=()).images
+        codes, labels = encoded(networks.encoder, images), table[list(Faces.attributes)].astype(bool)
     else:
+        codes = latent_codes(request.count, networks.generator.latent, seed=_CODES_SEED + request.seed)
+        images = draw(networks.generator, codes)
         classifiers = [load(classifier.recipe) for classifier in request.classifiers]
-        codes, labels, images = _generated_faces(networks, classifiers, request.count, _CODES_SEED + request.seed)
+        labels = attribute_probabilities(classifiers, images) >= 0.5
     labels = pd.concat([labels, NuisanceRegressor(networks.size)(images) > 0], axis=1)
     return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
-
-
-def _encoded_faces(networks: FaceGenerator, count: int, seed: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-    """Codes of rendered faces, the faces' true labels, and the faces."""
-    table = Faces().factors(count, strength=STRENGTH, seed=seed, detail=1.0)
-    images = Faces().render(table, size=networks.size, regions=()).images
-    return encoded(networks.encoder, images), table[list(Faces.attributes)].astype(bool), images
-
-
-def _generated_faces(
-    networks: FaceGenerator, classifiers: Sequence[nn.Module], count: int, seed: int
-) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-    """Codes drawn at random, what attribute classifiers say of their images, and the images."""
-    codes = latent_codes(count, networks.generator.latent, seed=seed)
-    images = draw(networks.generator, codes)
-    return codes, attribute_probabilities(classifiers, images) >= 0.5, images
 
 
 def _over_codes(values: np.ndarray, count: int) -> Interval:

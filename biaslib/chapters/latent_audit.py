@@ -72,19 +72,15 @@ def line_up(
     clean_models: int,
     *,
     attributes: Sequence[str],
-    images: int,
-    kept: int,
-    epochs: int,
-    seed: int,
+    **options: int,
 ) -> _LineUp:
-    """Classifiers whose smiles are tied to nothing, and a kind for each tie; the rest as for `target_classifiers`."""
+    """Classifiers whose smiles are tied to nothing, and a kind for each tie; `options` are `target_classifiers`'."""
     if not len(ties) == len(correlations) == len(models):
         raise BiaslibError("ties, correlations and models describe the same classifiers: give as many of each.")
     if min(clean_models, *models) < 2:
         raise BiaslibError("intervals are over models: give clean_models >= 2 and models >= 2 for each tie.")
     if strange := set(ties) - set(attributes):
         raise BiaslibError(f"{', '.join(sorted(strange))}, to which smiles are tied, must be among the attributes.")
-    options = {"images": images, "kept": kept, "epochs": epochs, "seed": seed}
     classifiers, tied_to = {CLEAN: target_classifiers(ties[0], 0.0, clean_models, **options)}, {}
     for attribute, mcc, count in zip(ties, correlations, models, strict=True):
         kind = f"tied to {attribute.replace('_', ' ').lower().removeprefix('wearing ')} ({mcc:g})"
@@ -193,11 +189,11 @@ def accusations(
     results: Sequence[_DirectionAuditResult], rows: slice, *, step: float = STEP, margin: float
 ) -> pd.DataFrame:
     """`compare_with_random`, a row an attribute, with `accused`: beyond chance, corrected, and at least the margin."""
-    means = [
-        np.stack([result.change(rows, random=random, step=step).mean(axis=(0, 2)) for result in results])
-        for random in (False, True)
-    ]
-    table = compare_with_random(*means).set_axis(list(results[0].audit.attributes))
+    own, random = (
+        np.stack([result.change(rows, random=chance, step=step).mean(axis=(0, 2)) for result in results])
+        for chance in (False, True)
+    )
+    table = compare_with_random(own, random).set_axis(list(results[0].audit.attributes))
     return table.assign(accused=(table["p_holm"] < 0.05) & (table["change"].abs() >= margin))
 
 
@@ -216,9 +212,8 @@ def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total:
         raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
     products = judged * pd.Series({name: effects[name] for name in judged.columns})
     explained = products.to_numpy().sum(axis=1)
-    table = pd.DataFrame({"exact": [effects[name] for name in judged.index]}, index=judged.index)
-    table["own"] = [products.loc[name, name] for name in judged.index]
-    table["target"] = products.get(TARGET, 0.0)
+    own = [products.loc[name, name] for name in judged.index]
+    table = judged[[]].assign(exact=[effects[name] for name in judged.index], own=own, target=products.get(TARGET, 0.0))
     table["leaked"] = explained - table["own"] - table["target"]
     return table.assign(rest=total[judged.index] - explained, total=total[judged.index])
 
@@ -239,31 +234,29 @@ def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
     )
     directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)
     vectors = directions.vectors
-    controls = project_out(
-        random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed), directions.named
-    )
+    drawn = random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed)
+    controls = project_out(drawn, directions.named)
 
     def predict(images: np.ndarray) -> np.ndarray:
-        return np.stack([expit(training.predict(model, images)[:, 0]) for model in targets], axis=1)
+        return np.stack([expit(training.predict(model, images)[:, 0]) for model in targets]).astype(np.float32)
 
     def judge(images: np.ndarray) -> pd.DataFrame:
-        return pd.concat([latent.attribute_probabilities(judges, images), factors_of(images)], axis=1).astype(
-            np.float32
-        )
+        probabilities = latent.attribute_probabilities(judges, images)
+        return probabilities.join(factors_of(images)).astype(np.float32)
 
     start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
-    before = predict(draw(generator, start))
     along, judged = [], []
     for number, direction in enumerate(np.concatenate([vectors, controls])):
         images = traversal(generator, start, direction, audit.steps)
-        along.append([predict(faces) for faces in images])
+        along.append(np.stack([predict(faces) for faces in images], axis=1))
         if number < len(vectors):
             low, high = (judge(images[audit.steps.index(step)]) for step in (-STEP, STEP))
             judged.append(high - low)
-    scores = np.moveaxis(np.array(along, np.float32), 3, 0)  # (models, directions, steps, codes)
+    scores = np.stack(along, axis=1)  # (models, directions, steps, codes)
     accuracy = [direction.accuracy for direction in directions.fitted.values()]
     return {
-        "before": before.T.astype(np.float32), "along": scores[:, : len(vectors)], "random": scores[:, len(vectors) :],
+        "before": predict(draw(generator, start)),
+        "along": scores[:, : len(vectors)], "random": scores[:, len(vectors) :],
         "accuracy": np.array([[value.estimate, value.low, value.high, value.n] for value in accuracy]),
         "vectors": vectors, "controls": controls,
         **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
@@ -273,18 +266,16 @@ def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
 def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionAuditResult:
     judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
     accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(audit.attributes))
-    same = {name: arrays[name] for name in ("before", "along", "random", "vectors", "controls")}
+    same = {name: values for name, values in arrays.items() if name != "accuracy" and not name.startswith("judged ")}
     return _DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
 
 
 @stored("face-slopes")
 def _slope(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
     networks, table = [load(experiment.recipe) for experiment in experiments], evaluation.factors()
-    low, high = table[name].quantile([0.25, 0.75])
-
-    def probabilities(value: float) -> np.ndarray:
-        column = np.full(len(table), value).astype(table[name].to_numpy().dtype)
-        images = Faces().render(table.assign(**{name: column}), size=experiments[0].size, regions=()).images
-        return np.stack([expit(training.predict(model, images)[:, 0]).mean() for model in networks])
-
-    return np.asarray((probabilities(high) - probabilities(low)) / ((high - low) / table[name].std(ddof=0)))
+    quartiles, means = table[name].quantile([0.25, 0.75]), []
+    for value in quartiles:
+        edited = table.assign(**{name: value}).astype(table.dtypes)
+        images = Faces().render(edited, size=experiments[0].size, regions=()).images
+        means.append(np.array([expit(training.predict(model, images)[:, 0]).mean() for model in networks]))
+    return np.asarray((means[1] - means[0]) / (np.diff(quartiles) / table[name].std(ddof=0)))

@@ -136,17 +136,9 @@ def _measured(setting: Setting) -> pd.DataFrame:
         if len(outcome.train) == len(outcome.original):  # nothing was resampled: the same once more
             rows += [(*row[:2], "original", row[3], np.nan, np.nan, *row[6:]) for row in rows]
             break
-    quality = _quality(setting, decided)
-    rows += [("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in quality.items()]
-    columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _quality(setting: Setting, decided: _Decisions) -> dict[str, float]:
-    outcome = decided.outcome
     ranked, sets = setting.method != "RBA", setting.method in METHODS
-    truth, trained = outcome.test.attributes, outcome.original.attributes
-    return {
+    truth, trained = test.attributes, outcome.original.attributes
+    quality = {
         "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
         "map_sets": set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
         "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
@@ -155,6 +147,9 @@ def _quality(setting: Setting, decided: _Decisions) -> dict[str, float]:
         "met": decided.met,
         "images": float(len(outcome.train)),
     }
+    rows += [("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in quality.items()]
+    columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:

@@ -137,21 +137,19 @@ def _exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, S
         raise BiaslibError(f"parts of {setup.source} cannot be exchanged exactly: take a setup of a generated world.")
     world, classes = USE_CASES[setup.use_case].world, len(USE_CASES[setup.use_case].classes)
     table = setup.data("test", evaluation.images, strength=evaluation.strength, seed=evaluation.seed).table()
-    target, cue = table[world.target].to_numpy(), table[world.cue].to_numpy()
     shift = np.random.default_rng([evaluation.seed, 1]).integers(1, classes, len(table))
-    other = ((target.astype(int) + shift) % classes).astype(target.dtype)
-    other_cue = (1 - cue.astype(int)).astype(cue.dtype)
-    edits = {"original": {}, "other_object": {world.target: other}, "other_cue": {world.cue: other_cue}}
-    return {name: world.render(table.assign(**edit), size=setup.size) for name, edit in edits.items()}
+    other_object = {world.target: (table[world.target].astype(int) + shift) % classes}
+    edits = {"original": {}, "other_object": other_object, "other_cue": {world.cue: 1 - table[world.cue].astype(int)}}
+    tables = {name: table.assign(**edit).astype(table.dtypes) for name, edit in edits.items()}
+    return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
 
 
 @stored("planted-answers")
 def _cue_logits(setup: PlantedSetup, images: int, seed: int) -> dict[str, np.ndarray]:
-    model = load(setup.recipe)
-    data = setup.data("test", images, strength=0.0, seed=seed)
-    with_cue, without = _cued(data, 1), _cued(data, 0)
-    answers = {name: training.predict(model, s.images) for name, s in (("with_cue", with_cue), ("without", without))}
-    return {"truth": setup.truth(without), **answers}
+    model, data = load(setup.recipe), setup.data("test", images, strength=0.0, seed=seed)
+    samples = {"with_cue": _cued(data, 1), "without": _cued(data, 0)}
+    answers = {name: training.predict(model, each.images) for name, each in samples.items()}
+    return {"truth": setup.truth(samples["without"]), **answers}
 
 
 @functools.lru_cache(maxsize=2)
@@ -171,17 +169,18 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
     model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
     predict = functools.partial(_outputs, model, destruction.output)
 
-    size = samples.images.shape[1:3]
-    relevance: dict[str, np.ndarray | None] = {m: metrics.upsample_maps(maps[m][rows], *size) for m in METHODS}
-    relevance[RANDOM] = None
-    relevance[OBJECT] = np.asarray(samples.masks[case.world.regions[0]])[rows].astype(np.float32)
     there = samples.labels[case.world.cue].to_numpy(bool)[rows, None, None]
-    place = np.asarray(samples.masks["ball" if "ball" in case.world.regions else "background"])[rows]
-    relevance[CUE] = cue = (place & there).astype(np.float32)
-    tiles = [np.unique(np.argwhere(mask) // destruction.region, axis=0) for mask in cue]  # that the cue touches
-    arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array([len(one) for one in tiles])}
-    for order in _ORDERS:
-        wanted = relevance[order]
+    place = "ball" if "ball" in case.world.regions else "background"
+    masks = {OBJECT: samples.masks[case.world.regions[0]][rows], CUE: samples.masks[place][rows] & there}
+    relevance: dict[str, np.ndarray | None] = {
+        **{method: metrics.upsample_maps(maps[method][rows], *samples.images.shape[1:3]) for method in METHODS},
+        RANDOM: None,
+        **{order: mask.astype(np.float32) for order, mask in masks.items()},
+    }
+    # how many tiles the cue touches
+    touched = [len(np.unique(np.argwhere(mask) // destruction.region, axis=0)) for mask in masks[CUE]]
+    arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array(touched)}
+    for order, wanted in relevance.items():
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
         if destroyed.any():

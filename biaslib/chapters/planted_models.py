@@ -229,17 +229,15 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
     right = correct[rows]
     if not right.any():
         return float("nan"), float("nan")
-    fine = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:])
-    mass = metrics.relevance_mass_accuracy(fine, masks[right])
-    return _mean(mass), _mean(metrics.relevance_rank_accuracy(fine, masks[right]))
+    parts = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:]), masks[right]
+    return _mean(metrics.relevance_mass_accuracy(*parts)), _mean(metrics.relevance_rank_accuracy(*parts))
 
 
 def stand_ins(source: str) -> dict[str, str]:
     """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
     if source == "generated":
         return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", registry.DatasetWarning)  # loading the photos gives it
+    with warnings.catch_warnings(action="ignore", category=registry.DatasetWarning):  # loading the photos gives it
         there = photos.kinds(registry.root()).items()
     return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
 
@@ -272,8 +270,8 @@ def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confide
     apart = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs)
     reported = []
     for place, own in enumerate(apart):
-        reference = [_mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
-        reported.append(bool(flagged([_mean(own)], reference, side=side, confidence=confidence)[0]))
+        others = [_mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
+        reported.append(flagged([_mean(own)], others, side=side, confidence=confidence)[0])
     return np.array(reported)
 
 
@@ -292,11 +290,8 @@ def _further_maps(setup: PlantedSetup, evaluation: EvaluationImages, plain: int)
     made = _explained(setup, evaluation, LIBRARY)
     without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")
     bare = _explained(setup, without, METHODS | LIBRARY)
-    return (
-        {name: made[name] for name in LIBRARY}
-        | {f"plain: {name}": bare[name] for name in METHODS | LIBRARY}
-        | {"plain truth": bare["truth"], "plain answers": bare["explained"]}
-    )
+    further = {name: made[name] for name in LIBRARY} | {f"plain: {name}": bare[name] for name in METHODS | LIBRARY}
+    return further | {"plain truth": bare["truth"], "plain answers": bare["explained"]}
 
 
 def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mapping[str, Method]) -> _Arrays:

@@ -4,6 +4,7 @@ A *trial* shows an image and the same one moved along a direction, and asks whet
 or more. Ratings are rows of a plain table; drawn raters have names that no person can take.
 """
 
+import functools
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,16 +62,13 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
     table = _checked(ratings, "the table of ratings")
     if table.empty:
         raise BiaslibError("There are no ratings: rate some pairs first.")
-    rows = {}
-    for key, answers in table.groupby(["moved", "asked"], sort=False):
+    spans = functools.partial(crossed_interval, confidence=confidence, seed=seed)
+    rows = []
+    for (moved, asked), answers in table.groupby(["moved", "asked"], sort=False):
         grid = answers.pivot_table(index="rater", columns="pair", values="answer").to_numpy(float)
         noticed = np.where(np.isnan(grid), np.nan, grid != 0)
-        rows[key] = (
-            crossed_interval(grid, confidence=confidence, seed=seed, bounds=(-1, 1)),
-            crossed_interval(noticed, confidence=confidence, seed=seed, bounds=(0, 1)),
-        )
-    index = pd.MultiIndex.from_tuples(list(rows), names=["moved", "asked"])
-    return pd.DataFrame(list(rows.values()), index=index, columns=["change", "noticed"])
+        rows.append((moved, asked, spans(grid, bounds=(-1, 1)), spans(noticed, bounds=(0, 1))))
+    return pd.DataFrame(rows, columns=["moved", "asked", "change", "noticed"]).set_index(["moved", "asked"])
 
 
 def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
@@ -106,12 +104,11 @@ def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 
     for number in range(raters):
         threshold = 0.25 * np.exp(rng.normal(0, 0.4))  # their own differ by a factor of about 1.5
         visible = changes["change"].to_numpy(float) + rng.normal(0, 0.15, len(changes))
-        answer = np.where(np.abs(visible) > threshold, np.sign(visible), 0)
+        answer = np.where(np.abs(visible) > threshold, np.sign(visible), 0).astype(int)
         lapsed = rng.random(len(changes)) < lapses
         answer[lapsed] = rng.integers(-1, 2, lapsed.sum())
         swapped = rng.random(len(changes)) < 0.5
-        rater = f"{_SYNTHETIC}-{number + 1}"
-        tables.append(changes[_TRIAL].assign(rater=rater, swapped=swapped, answer=answer.astype(int)))
+        tables.append(changes[_TRIAL].assign(rater=f"{_SYNTHETIC}-{number + 1}", swapped=swapped, answer=answer))
     return pd.concat(tables, ignore_index=True)[_COLUMNS]
 
 
@@ -138,13 +135,12 @@ class Session:
         if not rater.strip() or rater.startswith(_SYNTHETIC):
             raise BiaslibError(f"A rater needs a name that does not begin with {_SYNTHETIC!r}, not {rater!r}.")
         self.plan, self.rater, self.path = plan, rater, Path(path)
-        if self._answered() - set(_keys(plan)):
+        if not self._answered().isin(pd.MultiIndex.from_frame(plan[_TRIAL])).all():
             raise BiaslibError(f"{self.path.name} holds {rater}'s answers to another plan: take another file or name.")
 
     def left(self) -> pd.DataFrame:
         """The trials that this rater has not answered, in the plan's order."""
-        answered = self._answered()
-        return self.plan[[key not in answered for key in _keys(self.plan)]]
+        return self.plan[~pd.MultiIndex.from_frame(self.plan[_TRIAL]).isin(self._answered())]
 
     def answer(self, word: str) -> None:
         """Writes the answer to the next trial, about the image on the right compared with the one on the left."""
@@ -163,9 +159,10 @@ class Session:
     def _table(self) -> pd.DataFrame | None:
         return read(self.path) if self.path.is_file() else None
 
-    def _answered(self) -> set[tuple[str, str, int]]:
+    def _answered(self) -> pd.MultiIndex:
         table = self._table()
-        return set() if table is None else set(_keys(table[table["rater"] == self.rater]))
+        own = self.plan[:0] if table is None else table[table["rater"] == self.rater]
+        return pd.MultiIndex.from_frame(own[_TRIAL])
 
 
 def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
@@ -203,10 +200,6 @@ def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
         button.on_click(clicked)
     show()
     return widgets.VBox([faces, question, row, progress])
-
-
-def _keys(table: pd.DataFrame) -> list[tuple[str, str, int]]:
-    return list(table[_TRIAL].itertuples(index=False, name=None))
 
 
 def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
@@ -14,8 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from biaslib import models, training
+from biaslib import training
 from biaslib.errors import BiaslibError
+from biaslib.gan.counterfactuals import features
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.objectives import AdversarialLoss
@@ -63,7 +63,10 @@ class SceneSetup(Setup):
     @functools.cached_property
     def recipe(self) -> Recipe:
         """The small network, for about as many steps whatever the number of training rows."""
-        rows, data, objective = self._rows(), self.data("train"), self.objective()
+        rows, data, objective = None, self.data("train"), self.objective()
+        if self.training in ("oversampling", "data_repair"):
+            eps = self.eps if self.training == "oversampling" else None
+            rows = Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=self.seed)
         n = self.images if rows is None else len(rows.chosen(data.table()))
         config = TrainingConfig(
             architecture="small", outputs=objective.outputs, epochs=max(1, round(self.epochs * self.images / n)),
@@ -80,12 +83,6 @@ class SceneSetup(Setup):
                 return DomainIndependent(attributes=_WIDTH, groups=self.groups)
             case _:
                 return Joint(attributes=_WIDTH, groups=self.groups)
-
-    def _rows(self) -> Resampled | None:
-        if self.training not in ("oversampling", "data_repair"):
-            return None
-        eps = self.eps if self.training == "oversampling" else None
-        return Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -115,23 +112,23 @@ class Outcome:
     def maker_scores(self) -> np.ndarray:
         """(N, G) log-probabilities of the makers of the test images."""
         if not isinstance(self.setup.objective(), Joint):
-            raise BiaslibError(
-                f"{self.setup.training} training does not predict the maker: give makers from elsewhere."
-            )
+            raise BiaslibError(f"{self.setup.training} training does not predict the maker: give it from elsewhere.")
         scores: np.ndarray = log_softmax(self.test_logits[:, _WIDTH:].astype(float), axis=1)
         return scores
 
     def predicted(self, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
         """What it says of the test images: objects at calibrated thresholds, and the likeliest maker or `groups`."""
-        validation, test = self.object_scores(rule=rule)
-        thresholds = calibrated_thresholds(self.validation.attributes, validation)
-        return Labels(test > thresholds, self.maker_scores().argmax(axis=1) if groups is None else groups, OBJECTS)
+        groups = self.maker_scores().argmax(axis=1) if groups is None else groups
+        return Labels(self._above_thresholds(rule) > 0, groups, OBJECTS)
 
     def constrained(self, *, margin: float = 0.05) -> Constrained:
         """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
-        validation, test = self.object_scores()
-        thresholds = calibrated_thresholds(self.validation.attributes, validation)
-        return corpus_constraints(test - thresholds, self.maker_scores(), self.train, margin=margin)
+        return corpus_constraints(self._above_thresholds("conditional"), self.maker_scores(), self.train, margin=margin)
+
+    def _above_thresholds(self, rule: str) -> np.ndarray:
+        """(N, 15) scores of the objects in test less the thresholds that are calibrated on validation."""
+        validation, test = self.object_scores(rule=rule)
+        return np.asarray(test - calibrated_thresholds(self.validation.attributes, validation))
 
 
 def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
@@ -143,12 +140,12 @@ def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
 @stored("scenes")
 def _answers(setup: SceneSetup) -> _Arrays:
     """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
-    recipe = setup.recipe
+    recipe, names = setup.recipe, [*OBJECTS, Scenes.target]
     model = load(recipe)
     train_set, validation, test = samples = [setup.data(split).samples() for split in get_args(_Split)]
     fooled = isinstance(recipe.objective, Adversarial)
     return {
-        **{split: _labels(of_split.labels) for split, of_split in zip(get_args(_Split), samples, strict=True)},
+        **{split: each.labels[names].to_numpy(np.int8) for split, each in zip(get_args(_Split), samples, strict=True)},
         "rows": np.arange(len(train_set)) if recipe.rows is None else recipe.rows.chosen(recipe.data.table()),
         "validation_logits": training.predict(model, validation.images),
         "test_logits": training.predict(model, test.images),
@@ -173,33 +170,22 @@ def _resized_logits(setup: SceneSetup, robot_size: float) -> np.ndarray:
     return training.predict(load(setup.recipe), pictures.images)
 
 
-def _labels(table: pd.DataFrame) -> np.ndarray:
-    return table[[*OBJECTS, Scenes.target]].to_numpy(np.int8)
-
-
 def _probe(model: nn.Module, train: Samples, test: Samples) -> float:
     """How well the maker can still be read from the averaged last map."""
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    probe.fit(_features(model, train.images), train.labels["maker"])
-    return float(probe.score(_features(model, test.images), test.labels["maker"]))
+    probe.fit(features(model, train.images), train.labels["maker"])
+    return float(probe.score(features(model, test.images), test.labels["maker"]))
 
 
 @torch.inference_mode()
 def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> float:
-    features = torch.from_numpy(_features(model, test.images))
+    seen = torch.from_numpy(features(model, test.images))
     state = {name.removeprefix(CRITERION): value for name, value in train(recipe).items() if CRITERION in name}
     weights, hidden = state["class_weight"], Adversarial.hidden
-    criterion = AdversarialLoss(features.shape[1], len(weights), weight=0.0, hidden=hidden, class_weight=weights)
+    criterion = AdversarialLoss(seen.shape[1], len(weights), weight=0.0, hidden=hidden, class_weight=weights)
     criterion.load_state_dict(state)
-    guesses = criterion.eval().adversary(features).argmax(1).numpy()
+    guesses = criterion.eval().adversary(seen).argmax(1).numpy()
     return float((guesses == test.labels["maker"]).mean())
-
-
-@torch.inference_mode()
-def _features(model: Any, images: np.ndarray, *, batch: int = 128) -> np.ndarray:
-    starts, place = range(0, len(images), batch), next(model.parameters()).device
-    maps = [model.forward_features(models.to_tensor(images[i : i + batch], place, model=model)) for i in starts]
-    return torch.cat([each.mean((2, 3)) for each in maps]).cpu().numpy()
 
 
 def _outcome(setup: SceneSetup, arrays: _Arrays) -> Outcome:

@@ -14,6 +14,9 @@ from biaslib.figures import theme
 from biaslib.figures.pictures import check_images, check_maps, check_masks, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
+_SCRIPTS = {"explorer": ["page", "explorer"], "dial": ["page", "dial"]}
+_SCRIPTS["map-editor"] = ["page", "attention_iou", "map_editor"]
+
 
 def explorer(
     images: np.ndarray,
@@ -44,31 +47,31 @@ def explorer(
     images = check_images(images)
     kinds = maps if isinstance(maps, Mapping) else {"": maps}
     stacks = [check_maps(stack, len(settings), len(images)) for stack in kinds.values()]
-    grid = stacks[0].shape[2:] if stacks else ()
-    if not stacks or any(stack.shape[2:] != grid for stack in stacks):
+    if len({stack.shape for stack in stacks}) != 1:
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
     words = _check_titles(titles, len(images), "image")
-    levels = np.stack([_quantise(stack) for stack in stacks])
+    listed = [list(map(str, row)) for row in notes or [[""] * len(images)] * len(settings)]
+    if [len(row) for row in listed] != [len(images)] * len(settings):
+        raise BiaslibError(f"notes must be {len(settings)} lists of {len(images)} words, one a setting and image.")
+    levels = _quantise(np.stack(stacks))
     data = {
         "images": data_uri(np.concatenate(list(images))),
         "size": images.shape[1:3],
         "maps": _base64(levels),
-        "grid": grid,
+        "grid": levels.shape[3:],
         "kinds": list(map(str, kinds)),
         "masks": None if masks is None else _base64(np.packbits(check_masks(masks, images))),
         "mask_name": mask_name,
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "titles": words,
-        "notes": _check_notes(notes, len(settings), len(images)),
+        "notes": listed,
         "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
         "lut": _base64(_lut()),
     }
     first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
-    scripts = ("page.js", "explorer.js")
-    picture = data_uri(first, lossless=False)
-    return _piece("explorer", data, picture, shown, scripts, alt=alt, caption=caption, name=name)
+    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption, name=name)
 
 
 def dial(
@@ -114,7 +117,7 @@ def dial(
         "notes": list(notes or []),
     }
     shown = f"{alt} {setting_name}: {settings[start]}."
-    return _piece("dial", data, sheets[start], shown, ("page.js", "dial.js"), alt=alt, caption=caption, name=name)
+    return _piece("dial", data, sheets[start], shown, alt=alt, caption=caption, name=name)
 
 
 def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
@@ -122,19 +125,18 @@ def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFi
 
     They begin as a blob of 7 x 7 cells, and the same blob moved by one cell. `caption` and `name` are as for `show`.
     """
-    maps = [_blob(shift) for shift in (0.0, 1.0)]
-    data = {"size": 7, "a": maps[0].ravel().tolist(), "m": maps[1].ravel().tolist(), "lut": _base64(_lut())}
-    gap = np.full((7, 1, 3), 127, dtype=np.uint8)
-    pair = np.concatenate([_lut()[_quantise(maps[0])], gap, _lut()[_quantise(maps[1])]], axis=1)
-    scripts = ("page.js", "attention_iou.js", "map_editor.js")
+    y, x = np.mgrid[:7, :7] - 3.0
+    blobs = np.stack([np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2)) for shift in (0.0, 1.0)])
+    blobs = np.where(blobs < 0.03, 0.0, blobs.round(2))
+    data = {"size": 7, "a": blobs[0].ravel().tolist(), "m": blobs[1].ravel().tolist(), "lut": _base64(_lut())}
+    first, second = _lut()[_quantise(blobs)]
+    pair = np.concatenate([first, np.full((7, 1, 3), 127, np.uint8), second], axis=1)
     picture = data_uri(pair.repeat(24, axis=0).repeat(24, axis=1))
     alt = "Two maps that can be painted, with their Attention-IoU, its parts and its invariances."
-    return _piece("map-editor", data, picture, "The two maps.", scripts, alt=alt, caption=caption, name=name)
+    return _piece("map-editor", data, picture, "The two maps.", alt=alt, caption=caption, name=name)
 
 
-def _piece(
-    kind: str, data: Mapping[str, Any], picture: str, shown: str, scripts: Sequence[str], *, alt: str, **around: Any
-) -> HtmlFigure:
+def _piece(kind: str, data: Mapping[str, Any], picture: str, shown: str, *, alt: str, **around: Any) -> HtmlFigure:
     # a "<" inside the data would end the script that carries it
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     body = (
@@ -144,7 +146,7 @@ def _piece(
     )
     framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
-    return HtmlFigure(framed + "".join(f"<script>{asset(script)}</script>" for script in scripts), alt)
+    return HtmlFigure(framed + "".join(f"<script>{asset(f'{name}.js')}</script>" for name in _SCRIPTS[kind]), alt)
 
 
 def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
@@ -153,13 +155,6 @@ def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
     if len(titles) != n:
         raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
     return list(map(str, titles))
-
-
-def _check_notes(notes: Sequence[Sequence[str]] | None, settings: int, n: int) -> list[list[str]]:
-    listed = [list(map(str, row)) for row in notes or [[""] * n] * settings]
-    if [len(row) for row in listed] != [n] * settings:
-        raise BiaslibError(f"notes must be {settings} lists of {n} words, one a setting and image.")
-    return listed
 
 
 def _quantise(maps: np.ndarray) -> np.ndarray:
@@ -180,28 +175,20 @@ def _readout(
             if part.shape != shape:
                 raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {part.shape}.")
         values = np.stack(parts)
-        known = values[np.isfinite(values)]
+        known = values[np.isfinite(values)].tolist()
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
-        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-        limits = [0.0, 1.0] if low >= 0 and high <= 1 else [low, high]
-        listed = [[[round(float(v), 6) if np.isfinite(v) else None for v in row] for row in part] for part in values]
+        limits = [0.0, 1.0] if all(0 <= value <= 1 for value in known) else [min(known), max(known)]
+        listed = np.where(np.isfinite(values), values.round(6), np.array(None)).tolist()
         rows.append({"name": name, "values": listed, "range": limits})
     return rows
 
 
 def _sheet(images: np.ndarray, columns: int) -> np.ndarray:
     """All images side by side, row by row, black where the last row has none."""
-    n, height, width, _ = images.shape
-    lines = -(-n // columns)
-    cells = np.zeros((lines * columns, height, width, 3), dtype=np.uint8)
-    cells[:n] = images
-    return cells.reshape(lines, columns, height, width, 3).swapaxes(1, 2).reshape(lines * height, columns * width, 3)
-
-
-def _blob(shift: float) -> np.ndarray:
-    y, x = np.mgrid[:7, :7] - 3.0
-    values = np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2))
-    return np.where(values < 0.03, 0.0, values.round(2))
+    _, height, width, _ = images.shape
+    cells = np.pad(images, [(0, -len(images) % columns), (0, 0), (0, 0), (0, 0)])
+    rows = cells.reshape(-1, columns, height, width, 3).swapaxes(1, 2)
+    return rows.reshape(-1, columns * width, 3)
 
 
 def _lut() -> np.ndarray:

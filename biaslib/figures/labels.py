@@ -94,12 +94,11 @@ def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str]) -> None:
         ]
         box, distance, (right, _) = min(options, key=lambda o: _cost(o[0], spots, taken, inside) + o[1])
         taken.append(box)
-        anchor = {1: box[0], 0: (box[0] + box[2]) / 2, -1: box[2]}[right]
+        anchor, side = {1: (box[0], "left"), 0: ((box[0] + box[2]) / 2, "center"), -1: (box[2], "right")}[right]
         offset = (anchor - spots[index][0], (box[1] + box[3]) / 2 - spots[index][1])
         line = {"arrowstyle": "-", "color": theme.MUTED, "linewidth": 0.6} if distance > 10 else None
-        ax.annotate(name, tuple(points[index]), xytext=offset, textcoords="offset points", va="center",
-                    ha={1: "left", 0: "center", -1: "right"}[right], fontsize=size, color=theme.INK, arrowprops=line,
-                    annotation_clip=False)  # fmt: skip
+        ax.annotate(name, tuple(points[index]), xytext=offset, textcoords="offset points", va="center", ha=side,
+                    fontsize=size, color=theme.INK, arrowprops=line, annotation_clip=False)  # fmt: skip
 
 
 def _box(spot: np.ndarray, direction: tuple[int, int], distance: float, width: float, height: float) -> np.ndarray:

@@ -13,6 +13,7 @@ from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
+_WIDTH = theme.WIDTHS["page"] * 72  # of a figure, in points
 _GAP = 4.0  # points between two pictures
 _LINE = 14.0  # points that a line of words takes
 
@@ -45,23 +46,26 @@ def maps_over_images(
     maps = check_maps(maps, len(images))
     top = float(np.nanmax(maps, initial=0.0))
     pictures = [overlay(image, heat, limit=top) for image, heat in zip(images, maps, strict=True)]
-    figure, ax, corners, cell = _sheet(pictures, columns=columns, titles=titles, foot=_LINE + 8)
-    if masks is not None:
-        _outline(ax, check_masks(masks, images), corners, cell)
-    _scale_bar(ax, figure, top, label)
+    figure, ax, corners, (w, h) = _sheet(pictures, columns=columns, titles=titles, foot=_LINE + 8)
+    for mask, (x, y) in zip([] if masks is None else check_masks(masks, images), corners, strict=False):
+        if mask.any() and not mask.all():
+            xs, ys = ((np.arange(n) + 0.5) / n for n in reversed(mask.shape))
+            ax.contour(x + xs * w, y + ys * h, mask.astype(float), levels=[0.5], colors=["white"], linewidths=0.9)
+    bottom = figure.get_figheight() * 72
+    # the picture of the scale shows what a value looks like where it is drawn, not what it hides
+    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - _LINE + 2, 90, 8)
+    _say(ax, 98, bottom - 1.5, f"{label}: 0 to {top:.2g}, one scale for all pictures")
     return figure
 
 
-def image_strip(
-    rows: Mapping[str, np.ndarray], *, labels: Sequence[str], axis_label: str = "", width: theme.Width = "page"
-) -> Figure:
+def image_strip(rows: Mapping[str, np.ndarray], *, labels: Sequence[str], axis_label: str = "") -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
 
     `rows` are the words over each row and its K pictures: images (K, H, W, 3) uint8, or maps (K, h, w), >= 0, on one
     scale in their row. Over each column stands one of K `labels`, over these `axis_label`, what the dial is. A
     `BiaslibError` is raised for no row, or a row that does not have K pictures.
     """
-    return _strip(rows, labels, axis_label, width)[0]
+    return _strip(rows, labels, axis_label)[0]
 
 
 def image_strip_with_axes(
@@ -78,12 +82,10 @@ def image_strip_with_axes(
     `smooth=False` shows maps as the square cells they are made of. `plot` is the height of the axes as a share of the
     figure's width, `margins` are the points left and right, for the axis' numbers and for the lines' names.
     """
-    across = theme.WIDTHS["page"] * 72
     left, right = margins
-    figure, total = _strip(
-        rows, labels, axis_label, "page", smooth=smooth, margins=margins, foot=plot * across + 48 if plot else 0
-    )
-    place = (left / across, 22 / total, (across - left - right) / across, plot * across / total)
+    foot = plot * _WIDTH + 48 if plot else 0.0
+    figure, total = _strip(rows, labels, axis_label, smooth=smooth, margins=margins, foot=foot)
+    place = (left / _WIDTH, 22 / total, (_WIDTH - left - right) / _WIDTH, plot * _WIDTH / total)
     with mpl.rc_context(theme.STYLE):
         ax = figure.add_axes(place, axes_class=theme.HouseAxes)
     ax.set_xlim(-0.5, len(labels) - 0.5)
@@ -138,15 +140,12 @@ def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
     return masks
 
 
-def _canvas(width: theme.Width, height: float) -> tuple[Figure, Axes]:
+@mpl.rc_context(theme.STYLE)
+def _canvas(height: float) -> tuple[Figure, Axes]:
     """A figure `height` points high, and axes over all of it whose unit is the point and whose y runs down."""
-    across = theme.WIDTHS[width] * 72
-    with mpl.rc_context(theme.STYLE):
-        figure = Figure(figsize=(across / 72, height / 72))
-        ax = figure.add_axes((0, 0, 1, 1))
+    figure = Figure(figsize=(_WIDTH / 72, height / 72))
+    ax = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(height, 0))
     theme.bare(ax)
-    ax.set_xlim(0, across)
-    ax.set_ylim(height, 0)
     return figure, ax
 
 
@@ -170,39 +169,21 @@ def _sheet(
     if titles is not None and len(titles) != len(pictures):
         raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
     head = _LINE + 2 if titles is not None else 0.0
-    across = theme.WIDTHS["page"] * 72
-    w = (across - _GAP * (columns - 1)) / columns
+    w = (_WIDTH - _GAP * (columns - 1)) / columns
     h = w * pictures[0].shape[0] / pictures[0].shape[1]
     lines = -(-len(pictures) // columns)
-    figure, ax = _canvas("page", lines * (h + head + _GAP) - _GAP + foot)
+    figure, ax = _canvas(lines * (h + head + _GAP) - _GAP + foot)
     corners = [((i % columns) * (w + _GAP), (i // columns) * (h + head + _GAP) + head) for i in range(len(pictures))]
-    for i, (picture, (x, y)) in enumerate(zip(pictures, corners, strict=True)):
+    for picture, title, (x, y) in zip(pictures, titles or [""] * len(pictures), corners, strict=True):
         _put(ax, picture, x, y, w, h)
-        if titles is not None:
-            _say(ax, x, y - 3, titles[i])
+        _say(ax, x, y - 3, title)
     return figure, ax, corners, (w, h)
-
-
-def _outline(ax: Axes, masks: np.ndarray, corners: Sequence[tuple[float, float]], cell: tuple[float, float]) -> None:
-    for mask, (x, y) in zip(masks, corners, strict=True):
-        if mask.any() and not mask.all():
-            xs = x + (np.arange(mask.shape[1]) + 0.5) / mask.shape[1] * cell[0]
-            ys = y + (np.arange(mask.shape[0]) + 0.5) / mask.shape[0] * cell[1]
-            ax.contour(xs, ys, mask.astype(float), levels=[0.5], colors=["white"], linewidths=0.9)
-
-
-def _scale_bar(ax: Axes, figure: Figure, top: float, label: str) -> None:
-    bottom = figure.get_figheight() * 72
-    # the picture of the scale shows what a value looks like where it is drawn, not what it hides
-    _put(ax, np.linspace(0, 1, 64)[None], 0, bottom - _LINE + 2, 90, 8)
-    _say(ax, 98, bottom - 1.5, f"{label}: 0 to {top:.2g}, one scale for all pictures", va="bottom")
 
 
 def _strip(
     rows: Mapping[str, np.ndarray],
     labels: Sequence[str],
     axis_label: str,
-    width: theme.Width,
     *,
     smooth: bool = True,
     margins: tuple[float, float] = (0.0, 0.0),
@@ -212,14 +193,13 @@ def _strip(
     if not rows:
         raise BiaslibError("a strip needs at least one row of pictures.")
     checked = {name: _check_row(name, row, len(labels), smooth) for name, row in rows.items()}
-    across = theme.WIDTHS[width] * 72
     left, right = margins
-    step = (across - left - right) / len(labels)
+    step = (_WIDTH - left - right) / len(labels)
     w = step - _GAP
     heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
     head = _LINE + 4 + (_LINE if axis_label else 0)
     total = head + sum(h + _LINE + 8 for h in heights) + foot
-    figure, ax = _canvas(width, total)
+    figure, ax = _canvas(total)
     for k, label in enumerate(labels):
         _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
     if axis_label:
@@ -234,22 +214,18 @@ def _strip(
 
 
 def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:
+    """The row's images; of maps pictures about 96 pixels high, smooth between the cells' centres or in squares."""
     row = np.asarray(row)
     if len(row) != n:
         raise BiaslibError(f"row {name!r} has {len(row)} pictures but there are {n} labels: give one for each.")
     if row.ndim == 3:
-        maps = check_maps(row, n)
-        top = float(np.nanmax(maps, initial=0.0))
-        return _heat(np.clip(np.nan_to_num(maps) / top if top > 0 else np.zeros_like(maps), 0, 1), smooth)
+        maps = np.nan_to_num(check_maps(row, n))
+        shares = maps / (maps.max(initial=0.0) or 1.0)
+        if smooth:
+            width = round(96 * maps.shape[2] / maps.shape[1])
+            fine = np.stack([_upsample(share, 96, width) for share in shares])
+        else:
+            times = -(-96 // maps.shape[1])
+            fine = shares.repeat(times, axis=1).repeat(times, axis=2)
+        return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)
     return check_images(row)
-
-
-def _heat(shares: np.ndarray, smooth: bool) -> np.ndarray:
-    """Maps (K, h, w) in [0, 1] as pictures (K, about 96, ..., 3), smooth between the cells' centres or in squares."""
-    if smooth:
-        height, width = 96, round(96 * shares.shape[2] / shares.shape[1])
-        fine = np.stack([_upsample(share, height, width) for share in shares])
-    else:
-        times = -(-96 // shares.shape[1])
-        fine = shares.repeat(times, axis=1).repeat(times, axis=2)
-    return (mpl.colormaps[theme.HEAT](np.clip(fine, 0, 1))[..., :3] * 255 + 0.5).astype(np.uint8)

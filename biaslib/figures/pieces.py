@@ -162,7 +162,10 @@ def _rendered(figure: Figure, *, salt: str) -> str:
     for node in [*root.getElementsByTagName("metadata"), *root.getElementsByTagName("style")]:
         _parent(node).removeChild(node)
     _add_tooltips(root)
-    _soften_images(root)
+    # pixels drawn as squares suit a 7 x 7 map and spoil a picture
+    for image in root.getElementsByTagName("image"):
+        if image.getAttribute("id").startswith(SMOOTH) or _parent(image).getAttribute("id").startswith(SMOOTH):
+            image.removeAttribute("style")
     _follow_theme(root)
     _rename(root, prefix=f"b{_digest(salt + source)}-")
     return _flatten(root)
@@ -177,12 +180,6 @@ def _parent(node: minidom.Element) -> minidom.Element:
     return node.parentNode
 
 
-def _title(document: minidom.Document, text: str) -> minidom.Element:
-    title = document.createElement("title")
-    title.appendChild(document.createTextNode(text))
-    return title
-
-
 def _add_tooltips(root: minidom.Element) -> None:
     document = root.ownerDocument
     assert document is not None
@@ -190,18 +187,14 @@ def _add_tooltips(root: minidom.Element) -> None:
         tip = group.getAttribute("id")
         texts = json.loads(tip.removeprefix(_TOOLTIP)) if tip.startswith(_TOOLTIP) else []
         if isinstance(texts, str):
-            group.insertBefore(_title(document, texts), group.firstChild)
-        elif texts:
-            marks = [node for node in group.getElementsByTagName("*") if node.tagName in ("use", "path")]
-            for mark, text in zip((mark for mark in marks if _parent(mark).tagName != "defs"), texts, strict=True):
-                mark.appendChild(_title(document, text))
-
-
-def _soften_images(root: minidom.Element) -> None:
-    # pixels drawn as squares suit a 7 x 7 map and spoil a picture
-    for image in root.getElementsByTagName("image"):
-        if image.getAttribute("id").startswith(SMOOTH) or _parent(image).getAttribute("id").startswith(SMOOTH):
-            image.removeAttribute("style")
+            marks, texts = [group], [texts]
+        else:
+            marks = [mark for mark in group.getElementsByTagName("*") if mark.tagName in ("use", "path")]
+            marks = [mark for mark in marks if _parent(mark).tagName != "defs"] if texts else []
+        for mark, text in zip(marks, texts, strict=True):
+            title = document.createElement("title")
+            title.appendChild(document.createTextNode(text))
+            mark.insertBefore(title, mark.firstChild)
 
 
 def _follow_theme(root: minidom.Element) -> None:

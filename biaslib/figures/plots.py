@@ -3,7 +3,7 @@
 Each draws on the axes it is given, or on a new figure, and returns the figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -53,16 +53,17 @@ def line_plot(
     for kind, rows, colour in _series(frame, by, colours):
         rows = rows.sort_values(x)
         across, values = _floats(rows, x, y)
-        if low and high:
-            starts, stops = _floats(rows, low, high)
-            ax.fill_between(across, starts, stops, color=colour, alpha=0.18, linewidth=0)
+        _spans(ax.fill_between, across, rows, low, high, color=colour, alpha=0.18, linewidth=0)
         ax.plot(across, values, color=colour, linewidth=1.8, solid_capstyle="round")
         shown = np.isfinite(values)
-        dots = ax.scatter(across[shown], values[shown], s=22, color=colour, zorder=3, clip_on=False)
+        texts = [_say(row, kind, x, y, low, high, n, digits) for _, row in rows[shown].iterrows()]
+        _points(ax, across[shown], values[shown], texts, s=22, color=colour, clip_on=False)
         if shown.any():
-            tooltip(dots, [_say(row, kind, x, y, low, high, n, digits) for _, row in rows[shown].iterrows()])
             ends.append((str(kind), across[shown][-1], values[shown][-1], colour))
-    _ticks(ax, theme.as_float(frame[x], x))
+    stops = theme.as_float(frame[x], x)
+    ticks = np.unique(stops[np.isfinite(stops)])
+    if 0 < len(ticks) <= 12:
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     if y_range is not None:
         ax.set_ylim(*y_range)
     ax.set_xlabel(x_label)
@@ -110,20 +111,19 @@ def dot_plot(
     series = _series(frame, by, colours)
     step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
     if isinstance(reference, Mapping):
-        places = {name: reference[name] for name in names if name in reference}
-        _ticks_in_lines(ax, places, rank, reference_name, digits)
+        marked = {name: float(reference[name]) for name in names if name in reference}
+        texts = [f"{reference_name or 'reference'}, {name}: {at:.{digits}f}" for name, at in marked.items()]
+        style = {"marker": "|", "s": 170, "linewidths": 1.6, "color": theme.MUTED, "zorder": 2}
+        _points(ax, list(marked.values()), [rank[name] for name in marked], texts, **style)
     elif reference is not None:
         ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
     for i, (kind, rows, colour) in enumerate(series):
         height = np.array([rank[name] for name in rows[label]]) + step * (i - (len(series) - 1) / 2)
         values = theme.as_float(rows[value], value)
         shown = np.isfinite(values)
-        if low and high:
-            starts, stops = _floats(rows[shown], low, high)
-            ax.hlines(height[shown], starts, stops, color=colour, lw=1.6)
-        points = ax.scatter(values[shown], height[shown], s=26, color=colour, zorder=3)
-        if shown.any():
-            tooltip(points, [_say(row, kind, label, value, low, high, n, digits) for _, row in rows[shown].iterrows()])
+        _spans(ax.hlines, height[shown], rows[shown], low, high, color=colour, lw=1.6)
+        texts = [_say(row, kind, label, value, low, high, n, digits) for _, row in rows[shown].iterrows()]
+        _points(ax, values[shown], height[shown], texts, color=colour)
         for y in height[~shown]:
             ax.annotate("n/a", (0, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                         va="center", color=theme.MUTED, fontsize=8.5)  # fmt: skip
@@ -169,23 +169,16 @@ def scatter(
     """
     _check(frame, x, y, x_low, x_high, name, n)
     _check(frame, x, y, y_low, y_high)
-    strangers = [item for item in highlight if item not in set(frame[name])]
-    if strangers:
+    if strangers := [item for item in highlight if item not in set(frame[name])]:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
     ax = _axes_of(ax, aspect=0.72)
     rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
     tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
     across, up = _floats(rows, x, y)
-    if x_low and x_high:
-        starts, stops = _floats(rows, x_low, x_high)
-        ax.hlines(up, starts, stops, colors=tints, lw=1.1, alpha=0.45)
-    if y_low and y_high:
-        starts, stops = _floats(rows, y_low, y_high)
-        ax.vlines(across, starts, stops, colors=tints, lw=1.1, alpha=0.45)
-    points = ax.scatter(across, up, s=26, c=tints, zorder=3)
-    if len(rows):
-        tooltip(points, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()])
+    _spans(ax.hlines, up, rows, x_low, x_high, colors=tints, lw=1.1, alpha=0.45)
+    _spans(ax.vlines, across, rows, y_low, y_high, colors=tints, lw=1.1, alpha=0.45)
+    _points(ax, across, up, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()], c=tints)
     ax.set_xlabel(x_label)
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
@@ -218,16 +211,11 @@ def matrix(
     sizes = np.abs(values)
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
     shown = [(line, at) for line in range(rows) for at in range(columns) if np.isfinite(values[line, at])]
-    hues = [
-        (*to_rgb(theme.COLOURS["vermillion" if values[cell] > 0 else "blue"]), float(np.clip(sizes[cell] / top, 0, 1)))
-        for cell in shown
-    ]
-    corners = np.array([(-0.46, -0.46), (0.46, -0.46), (0.46, 0.46), (-0.46, 0.46)])
-    squares = ax.add_collection(PolyCollection([corners + np.array([at, line]) for line, at in shown], facecolors=hues))
     names = [[str(name) for name in axis] for axis in (frame.index, frame.columns)]
     written = {cell: number(values[cell], f".{digits}f") for cell in shown}
-    if shown:
-        tooltip(squares, [f"{names[0][line]}, {names[1][at]}: {value}" for (line, at), value in written.items()])
+    words = [f"{names[0][line]}, {names[1][at]}: {value}" for (line, at), value in written.items()]
+    hues = ["vermillion" if values[cell] > 0 else "blue" for cell in shown]
+    squares(ax, [(at, line) for line, at in shown], hues, [sizes[cell] / top for cell in shown], words, height=0.92)
     for (line, at), value in written.items() if numbers else ():
         ax.text(at, line, value, ha="center", va="center", fontsize=8)
     ax.set_xlim(-0.5, columns - 0.5)
@@ -243,6 +231,19 @@ def matrix(
     ax.set_xlabel(x_label)
     ax.xaxis.set_label_position("top")
     return theme.figure_of(ax)
+
+
+def squares(
+    ax: Axes, at: Sequence[tuple[float, float]], hues: Sequence[str], shares: Sequence[float],
+    words: Sequence[str] = (), *, height: float,
+) -> None:  # fmt: skip
+    """A square at each place, as dense as its share in [0, 1], with words as its tooltip."""
+    corners = np.array([(-0.46, -0.5), (0.46, -0.5), (0.46, 0.5), (-0.46, 0.5)]) * (1, height)
+    pairs = zip(hues, np.clip(shares, 0, 1), strict=True)
+    faces = [(*to_rgb(theme.colour_of(hue)), float(share)) for hue, share in pairs]
+    drawn = ax.add_collection(PolyCollection([corners + np.array(place) for place in at], facecolors=faces, lw=0))
+    if words:
+        tooltip(drawn, words)
 
 
 def _axes_of(ax: Axes | None, *, aspect: float) -> Axes:
@@ -272,18 +273,17 @@ def _floats(frame: Any, *columns: str) -> list[np.ndarray]:
     return [theme.as_float(frame[column], column) for column in columns]
 
 
-def _ticks(ax: Axes, values: np.ndarray) -> None:
-    ticks = np.unique(values[np.isfinite(values)])
-    if 0 < len(ticks) <= 12:
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+def _spans(draw: Callable[..., Any], at: Any, frame: Any, low: str | None, high: str | None, **style: Any) -> None:
+    """Intervals, where the frame has columns with their ends."""
+    if low and high:
+        draw(at, *_floats(frame, low, high), **style)
 
 
-def _ticks_in_lines(ax: Axes, places: Mapping[str, float], rank: Mapping[str, int], name: str, digits: int) -> None:
-    heights = np.array([rank[label] for label in places])
-    across = np.array(list(places.values()), dtype=float)
-    ticks = ax.scatter(across, heights, marker="|", s=170, linewidths=1.6, color=theme.MUTED, zorder=2)
-    if places:
-        tooltip(ticks, [f"{name or 'reference'}, {label}: {x:.{digits}f}" for label, x in places.items()])
+def _points(ax: Axes, across: Any, up: Any, texts: Sequence[str], **style: Any) -> None:
+    """Points, each with its tooltip."""
+    points = ax.scatter(across, up, **{"s": 26, "zorder": 3, **style})
+    if texts:
+        tooltip(points, texts)
 
 
 def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: str | None, n: str | None,

@@ -28,30 +28,25 @@ def table(
     """A data frame as a typeset table, with its raw values to download.
 
     Numbers stand right; an interval reads `0.83 [0.81, 0.85]`; NaN reads "n/a" and says why when pointed at. The index,
-    where it is more than a row count, becomes the first columns; the first column names the rows. A `BiaslibError` is
-    raised for an empty caption, a bad name, or a format for a column that is not there.
-
-    Args:
-        frame_: one row a line; cells may be numbers, text, bool, or intervals (`biaslib.statistics.Interval`).
-        caption: one sentence above the table.
-        name: anchor of the table and name of the CSV file: letters, digits, - and _.
-        formats: column -> format specification (".3f", "d", "+.1%") or a function from value to text. Floats have two
-            decimals where nothing is said.
-        missing: what NaN means in this table.
+    where it is more than a row count, becomes the first columns; the first column names the rows. Cells may be numbers,
+    text, bool, or intervals (`biaslib.statistics.Interval`). `caption` is a sentence above the table, `name` its anchor
+    and the name of the CSV file: letters, digits, - and _. `formats` are, by column, a format specification (".3f",
+    "d", "+.1%") or a function from value to text; floats have two decimals where nothing is said. `missing` says what
+    NaN means in this table. A `BiaslibError` is raised for an empty caption, a bad name, or a format for a column that
+    is not there.
     """
     if not caption.strip():
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")
-    formats = dict(formats or {})
+    formats = formats or {}
     shown = frame_.reset_index() if frame_.index.name or frame_.index.nlevels > 1 else frame_
-    columns = list(map(str, shown.columns))
-    unknown = [column for column in formats if column not in shown.columns]
-    if unknown:
-        known = ", ".join(columns)
-        raise BiaslibError(
-            f"formats names the column {unknown[0]!r}, which is not in the table; its columns are {known}."
-        )
-    heads = [f"{_alignment(shown.iloc[:, i])}>{html.escape(column)}" for i, column in enumerate(columns)]
-    head = "".join(f'<th scope="col"{text}</th>' for text in heads)
+    if unknown := [column for column in formats if column not in shown.columns]:
+        known = ", ".join(map(str, shown.columns))
+        raise BiaslibError(f"formats names {unknown[0]!r}, which is no column of the table; its columns are {known}.")
+    head = ""
+    for i, column in enumerate(shown.columns):
+        values = [value for value in shown.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
+        align = _NUMBER if values and all(map(_is_number, values)) else ""
+        head += f'<th scope="col"{align}>{html.escape(str(column))}</th>'
     specs = [formats.get(column, ".2f") for column in shown.columns]
     rows = "".join(f"<tr>{_row(row, specs, missing)}</tr>" for row in shown.itertuples(index=False, name=None))
     body = (
@@ -89,10 +84,10 @@ def number(value: Any, spec: _Format = ".2f") -> str:
         return value
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, Interval):
-        return "n/a" if _is_missing(value.estimate) else f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if _is_missing(value):
         return "n/a"
+    if isinstance(value, Interval):
+        return f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if isinstance(value, (int, np.integer)):
         return _minus(f"{int(value):,}" if spec.endswith("f") else f"{int(value):{spec}}")
     if isinstance(value, (float, np.floating)):
@@ -120,12 +115,8 @@ def _minus(text: str) -> str:
 
 
 def _is_missing(value: Any) -> bool:
+    value = value.estimate if isinstance(value, Interval) else value
     return value is None or value is pd.NA or (isinstance(value, (float, np.floating)) and math.isnan(value))
-
-
-def _alignment(column: pd.Series) -> str:
-    values = [value for value in column if not _is_missing(value)]
-    return _NUMBER if values and all(map(_is_number, values)) else ""
 
 
 def _is_number(value: Any) -> bool:
@@ -136,28 +127,23 @@ def _row(row: tuple[Any, ...], specs: list[_Format], missing: str) -> str:
     cells = []
     for i, (value, spec) in enumerate(zip(row, specs, strict=True)):
         align = _NUMBER if _is_number(value) or _is_missing(value) else ""
-        text = _cell(value, spec, missing)
+        if _is_missing(value):
+            text = f'<abbr title="{html.escape(missing)}">n/a</abbr>'
+        elif isinstance(value, Interval) and not callable(spec):
+            estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
+            text = f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
+        else:
+            text = html.escape(number(value, spec))
         cells.append(f'<th scope="row"{align}>{text}</th>' if i == 0 else f"<td{align}>{text}</td>")
     return "".join(cells)
 
 
-def _cell(value: Any, spec: _Format, missing: str) -> str:
-    if _is_missing(value) or (isinstance(value, Interval) and _is_missing(float(value.estimate))):
-        return f'<abbr title="{html.escape(missing)}">n/a</abbr>'
-    if isinstance(value, Interval) and not callable(spec):
-        estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
-        return f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
-    return html.escape(number(value, spec))
-
-
 def _csv_uri(shown: pd.DataFrame) -> str:
     raw: dict[str, list[Any]] = {}
-    for i, column in enumerate(shown.columns):
-        values = list(shown.iloc[:, i])
+    for i, column in enumerate(map(str, shown.columns)):
+        raw[column] = values = list(shown.iloc[:, i])
         if any(isinstance(value, Interval) for value in values):
-            for part, suffix in (("estimate", ""), ("low", " low"), ("high", " high"), ("n", " n")):
-                raw[f"{column}{suffix}"] = [getattr(value, part, None) for value in values]
-        else:
-            raw[str(column)] = values
+            for name, part in ((column, "estimate"), *((f"{column} {end}", end) for end in ("low", "high", "n"))):
+                raw[name] = [getattr(value, part, None) for value in values]
     text = pd.DataFrame(raw).to_csv(index=False, lineterminator="\n")
     return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()

@@ -13,38 +13,18 @@ from matplotlib.rcsetup import cycler
 from biaslib.errors import BiaslibError
 
 # Okabe and Ito's palette: its hues stay apart in the common kinds of colour blindness. Its black is the page's ink.
-COLOURS: dict[str, str] = {
-    "blue": "#0072b2",
-    "orange": "#e69f00",
-    "green": "#009e73",
-    "vermillion": "#d55e00",
-    "sky": "#56b4e9",
-    "purple": "#cc79a7",
-    "yellow": "#f0e442",
+# Each for marks, and for words: darker on white, and lighter on black, so that a coloured label can be read.
+_PALETTE = {
+    "blue": ("#0072b2", "#005c91", "#6db6ee"),
+    "orange": ("#e69f00", "#8f6300", "#f0b840"),
+    "green": ("#009e73", "#00704f", "#3ec79d"),
+    "vermillion": ("#d55e00", "#b04e00", "#ff9558"),
+    "sky": ("#56b4e9", "#1f77a6", "#86cbf4"),
+    "purple": ("#cc79a7", "#a34b7c", "#e3a6c9"),
+    "yellow": ("#f0e442", "#7a7000", "#f0e442"),
 }
-
-# The same hues for words: darker on white, and lighter on black, so that a coloured label can be read.
-LABEL_COLOURS: dict[str, str] = {
-    "blue": "#005c91",
-    "orange": "#8f6300",
-    "green": "#00704f",
-    "vermillion": "#b04e00",
-    "sky": "#1f77a6",
-    "purple": "#a34b7c",
-    "yellow": "#7a7000",
-}
-
-# On a dark page two marks are lighter than on a light one, and all words are.
-_DARK = {"blue": "#3d97d8", "vermillion": "#ec7014"}
-_DARK_LABELS = {
-    "blue": "#6db6ee",
-    "orange": "#f0b840",
-    "green": "#3ec79d",
-    "vermillion": "#ff9558",
-    "sky": "#86cbf4",
-    "purple": "#e3a6c9",
-    "yellow": "#f0e442",
-}
+COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: hues[i] for name, hues in _PALETTE.items()} for i in range(3))
+_DARK = {"blue": "#3d97d8", "vermillion": "#ec7014"}  # marks that are lighter on a dark page
 
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
 INK = "#20242b"
@@ -61,6 +41,7 @@ HEAT = "inferno"
 Width = Literal["page", "column"]
 WIDTHS: dict[str, float] = {"page": 6.2, "column": 3.4}
 
+_TICKS = {"color": MUTED, "labelcolor": MUTED, "labelsize": 9.0, "major.size": 0.0, "major.pad": 5.0}
 STYLE: Any = {
     "font.family": ["DejaVu Sans"],  # measured with the font matplotlib carries, set in the page's own
     "font.size": 10.0,
@@ -72,10 +53,10 @@ STYLE: Any = {
     "axes.labelsize": 10.0,
     "axes.labelcolor": INK,
     "axes.labelpad": 6.0,
-    "axes.edgecolor": MUTED,
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.facecolor": "none",
@@ -83,16 +64,7 @@ STYLE: Any = {
     "axes.unicode_minus": True,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 9.0,
-    "ytick.labelsize": 9.0,
-    "xtick.major.size": 0.0,
-    "ytick.major.size": 0.0,
-    "xtick.major.pad": 5.0,
-    "ytick.major.pad": 5.0,
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
     "text.color": INK,
     "lines.linewidth": 1.8,
     "lines.markersize": 5.0,
@@ -146,15 +118,13 @@ def figure_css() -> str:
 
 def page_css() -> str:
     """The book's own colours, light and dark, in the theme's variables: a build writes it beside `book.css`."""
-    words, dark_words = LABEL_COLOURS, _DARK_LABELS
-    pages = {
-        "light": (words["blue"], words["vermillion"], _CODE, INK, PAPER),
-        "dark": (dark_words["blue"], dark_words["orange"], dark_words["orange"], _DARK_INK, _DARK_PAPER),
-    }
+    blue, dark_blue, orange = LABEL_COLOURS["blue"], _DARK_LABELS["blue"], _DARK_LABELS["orange"]
+    light = (blue, blue, LABEL_COLOURS["vermillion"], _CODE, INK, PAPER)
+    dark = (dark_blue, dark_blue, orange, orange, _DARK_INK, _DARK_PAPER)
     names = ("primary", "link", "link-hover", "inline-code", "text-base", "background")
     return "".join(
-        _rule(f'html[data-theme="{mode}"]', "pst-color", dict(zip(names, (colours[0], *colours), strict=True)))
-        for mode, colours in pages.items()
+        _rule(f'html[data-theme="{mode}"]', "pst-color", dict(zip(names, colours, strict=True)))
+        for mode, colours in (("light", light), ("dark", dark))
     )
 
 

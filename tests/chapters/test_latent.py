@@ -5,13 +5,12 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.special import expit
 
 from biaslib import training
 from biaslib.chapters import latent
 from biaslib.chapters.attribute_models import trained
-from biaslib.chapters.face_generators import FaceGenerator, load
+from biaslib.chapters.face_generators import load
 from biaslib.chapters.latent import (
     _UNLABELLED_FACTORS,
     CodeRequest,
@@ -24,7 +23,7 @@ from biaslib.chapters.latent import (
 )
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
-from biaslib.gan.encoder import Encoder, encoded
+from biaslib.gan.encoder import encoded
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests.chapters.judges import Judge
 from tests.chapters.test_latent_audit import JUDGE, TINY
@@ -157,28 +156,6 @@ def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
     assert not latent.testable_attributes(accuracy, judged, drawn, 0 * rendered).any()
 
 
-def test_codes_are_labelled_by_what_attribute_classifiers_see(generator):
-    networks = FaceGenerator(generator, None, np.zeros(0), pd.DataFrame(), np.zeros(8))
-    codes, labels, images = latent._generated_faces(networks, [Judge()], 40, 3)
-    np.testing.assert_array_equal(codes, latent_codes(40, 8, seed=3))
-    np.testing.assert_array_equal(images, draw(generator, codes))
-    light = training.predict(Judge(), images)[:, 0] >= 0
-    np.testing.assert_array_equal(labels["Smiling"], light)
-    assert 0 < light.sum() < 40
-    assert labels.to_numpy().dtype == bool
-
-
-def test_encoded_faces_keep_their_true_labels(generator):
-    torch.manual_seed(1)
-    encoder = Encoder(latent=8, size=8, widths=(4,)).eval()
-    networks = FaceGenerator(generator, encoder, np.zeros((1, 1, 8, 8, 3), np.uint8), pd.DataFrame(), np.zeros(8))
-    codes, labels, images = latent._encoded_faces(networks, 30, 2)
-    table = Faces().factors(30, strength=STRENGTH, seed=2, detail=1.0)
-    pd.testing.assert_frame_equal(labels, table[list(Faces.attributes)].astype(bool))
-    np.testing.assert_array_equal(images, Faces().render(table, size=8).images)
-    np.testing.assert_array_equal(codes, encoded(encoder, images))
-
-
 def test_unlabelled_factors_are_columns_beside_the_labels():
     regressor = NuisanceRegressor(size=16)
     assert regressor.factors
@@ -192,8 +169,7 @@ def test_codes_of_both_ways_come_from_the_store(monkeypatch):
     generator = load(TINY)
     ways = {way: CodeRequest(TINY, [JUDGE], way=way, count=40, seed=3) for way in ("encoded", "generated")}
     found = {way: labelled_codes(asked) for way, asked in ways.items()}
-    monkeypatch.setattr(latent, "_encoded_faces", None)
-    monkeypatch.setattr(latent, "_generated_faces", None)
+    monkeypatch.setattr(latent, "NuisanceRegressor", None)
     for way, asked in ways.items():
         codes, labels = labelled_codes(asked)
         np.testing.assert_array_equal(codes, found[way][0])
@@ -203,8 +179,11 @@ def test_codes_of_both_ways_come_from_the_store(monkeypatch):
         assert unlabelled
         assert set(unlabelled) <= set(_UNLABELLED_FACTORS)
     np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=8_000_003))
-    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)[list(Faces.attributes)].astype(bool)
-    pd.testing.assert_frame_equal(found["encoded"][1][list(Faces.attributes)], table)
+    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)
+    attributes = list(Faces.attributes)
+    pd.testing.assert_frame_equal(found["encoded"][1][attributes], table[attributes].astype(bool))
+    images = Faces().render(table, size=generator.size).images
+    np.testing.assert_array_equal(found["encoded"][0], encoded(generator.encoder, images))
     said = smiles(generator, found["generated"][0])
     np.testing.assert_array_equal(found["generated"][1]["Smiling"], said)
 

@@ -7,7 +7,7 @@ from biaslib.chapters.scene_models import SceneSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
 from biaslib.mitigation.resampling import imbalance
-from biaslib.worlds.scenes import OBJECTS
+from biaslib.worlds.scenes import OBJECTS, Scenes
 
 WIDTH = len(OBJECTS)
 TINY = {"images": 240, "validation_images": 120, "test_images": 160, "size": 32, "epochs": 1, "eps": 0.1}
@@ -17,7 +17,9 @@ def outcome(n_groups=2, seed=0, **changes):
     """Labels and logits without a training."""
     setup = SceneSetup(groups=n_groups, **TINY, **changes)
     rng = np.random.default_rng(seed)
-    labels = {s: scene_models._labels(setup.data(s).table()) for s in ("train", "validation", "test")}
+    labels = {
+        s: setup.data(s).table()[[*OBJECTS, Scenes.target]].to_numpy(np.int8) for s in ("train", "validation", "test")
+    }
     outputs = setup.objective().outputs
     arrays = {
         **labels,

@@ -5,7 +5,7 @@ here; what was released for COCO and imSitu is in `papers.scenes`.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -75,20 +75,17 @@ class _HairFaces(CelebA):
     """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
 
     def table(self) -> pd.DataFrame:
-        labels = self._labels()
-        return labels[labels["hair"] >= 0].reset_index(drop=True)
+        return self._labels().reset_index(drop=True)
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
-        labels = self._labels()
-        places = np.flatnonzero(labels["hair"] >= 0)
-        places = places if rows is None else places[rows]
-        faces = super().samples(places)
-        return Samples(faces.images, labels.iloc[places].reset_index(drop=True), faces.masks)
+        labels = self._labels() if rows is None else self._labels().iloc[rows]
+        faces = super().samples(labels.index.to_numpy())
+        return Samples(faces.images, labels.reset_index(drop=True), faces.masks)
 
     def _labels(self) -> pd.DataFrame:
-        """Of all faces; the hair colour is -1 for those that are left out."""
+        """Indexed by the place among all faces."""
         table = super().table()
-        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]]
+        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
 
 
 @dataclass(frozen=True)
@@ -146,16 +143,14 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0) -> dict
     """
     outcomes = _hair_outcomes([_HairSetup(epochs=epochs, seed=seed + model) for model in range(models)])
     train, test = outcomes[0].train, outcomes[0].test
-    with parallel.workers() as (executor, _):
-        predictions = (test, *(outcome.predicted for outcome in outcomes))
-        jobs = [executor.submit(_measured, train, test, predicted) for predicted in predictions]
-        perfect, *rows = [job.result() for job in jobs]
+    predictions = (test, *(outcome.predicted for outcome in outcomes))
+    perfect, *rows = _side_by_side(_measured, [(train, test, predicted) for predicted in predictions])
     joint = _over_models(rows, perfect, seed)
     counts = {"train": len(train), "validation": outcomes[0].n_validation, "test": len(test)}
     tables = {
         "joint": joint.assign(p=holm(joint["p"])),
         "joint_quality": _quality(outcomes, seed),
-        "joint_images": pd.DataFrame({"split": list(counts), "images": list(counts.values())}),
+        "joint_images": pd.DataFrame(counts.items(), columns=["split", "images"]),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
@@ -189,11 +184,8 @@ def _of_one_model(
 ) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images."""
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
-    three = (
-        _labels(train, grouping, _group_of(train, grouping) >= 0),
-        _labels(test, grouping, keep),
-        _labels(predicted, grouping, keep),
-    )
+    rows = (_group_of(train, grouping) >= 0, keep, keep)
+    three = [_labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)]
     cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
     cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
     return _measured(*three), cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
@@ -205,17 +197,25 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
     values, single, images = [], [], []
     for grouping in get_args(_Grouping):
-        with parallel.workers() as (executor, _):
-            jobs = [executor.submit(_of_one_model, train, test, model, grouping) for model in [test, *predictions]]
-            (perfect, _, n_test), *measured = [job.result() for job in jobs]
-        rows, cells, kept = zip(*measured, strict=True)
+        jobs = [(train, test, model, grouping) for model in (test, *predictions)]
+        (perfect, _, n_test), *measured = _side_by_side(_of_one_model, jobs)
+        rows, cells, n_kept = zip(*measured, strict=True)
         values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
-        single.append(_single_over_models(cells, seed).assign(grouping=grouping))
+        by_cell = pd.concat(cells).groupby(["attribute", "group"])
+        changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
+        table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
+        table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
+        single.append(table.reset_index().assign(grouping=grouping))
         n_train = int((_group_of(train, grouping) >= 0).sum())
-        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(kept))})
+        images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
     return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}
+
+
+def _side_by_side(function: Callable[..., Any], jobs: Sequence[tuple]) -> list[Any]:
+    with parallel.workers() as (executor, _):
+        return [future.result() for future in [executor.submit(function, *job) for job in jobs]]
 
 
 def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -233,23 +233,13 @@ def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int)
     return table
 
 
-def _single_over_models(cells: tuple[pd.DataFrame, ...], seed: int) -> pd.DataFrame:
-    by_cell = pd.concat(cells).groupby(["attribute", "group"])
-    changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
-    table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
-    table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
-    return table.reset_index()
-
-
 def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
-    test = outcomes[0].test
-    width = test.attributes.shape[1]
+    test, means = outcomes[0].test, []
     truth = np.column_stack([test.attributes, np.eye(len(HAIR))[test.groups]])
-    scores = [
-        np.column_stack([model.logits[:, :width], scipy.special.softmax(model.logits[:, width:], axis=1)])
-        for model in outcomes
-    ]
-    value = interval([mean_average_precision(truth, each).mean for each in scores], seed=seed, bounds=(0, 1))
+    for logits in (model.logits for model in outcomes):
+        scores = np.column_stack([logits[:, :_WIDTH], scipy.special.softmax(logits[:, _WIDTH:], axis=1)])
+        means.append(mean_average_precision(truth, scores).mean)
+    value = interval(means, seed=seed, bounds=(0, 1))
     return page.unpacked([{"what": "mAP", "value": value}]).rename(columns={"n": "models"})
 
 

@@ -4,12 +4,13 @@
 scores, because maps were not released.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from biaslib.chapters import page
 from biaslib.datasets import published, registry, waterbirds
 from biaslib.datasets.published import Backbone
 from biaslib.metrics import worst_group_accuracy
@@ -40,8 +41,7 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention". A group below `min_share` of the
     test set does not count towards the worst one (Fig. 2: 1 %).
     """
-    resnet = _attributes("resnet", min_share, resamples, seed)
-    efficientnet = _attributes("efficientnet", min_share, resamples, seed)
+    resnet, efficientnet = (_attributes(backbone, min_share, resamples, seed) for backbone in get_args(Backbone))
     own = _regions()
     mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
     parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
@@ -89,23 +89,16 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 
     mcc = matthews_correlation(predicted.swapaxes(1, 2), predicted[:, None, :, male])  # (models, attributes)
     sign = np.sign(mcc.mean(axis=0))
-    table = pd.DataFrame(
-        {
-            "attribute": labels.columns,
-            "label_mcc": matthews_correlation(truth.T, truth[:, male]),
-            "mcc": sign * mcc.mean(axis=0),
-            "mcc_sd": mcc.std(axis=0),
-            "accuracy": (predicted == truth).mean(axis=(0, 1)),
-        }
-    )
+    table = pd.DataFrame({"attribute": labels.columns, "label_mcc": matthews_correlation(truth.T, truth[:, male])})
+    accuracy = (predicted == truth).mean(axis=(0, 1))
+    table = table.assign(mcc=sign * mcc.mean(axis=0), mcc_sd=mcc.std(axis=0), accuracy=accuracy)
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
     table["mcc_low"], table["mcc_high"] = np.array(ends).T
     letters, worst = np.where(truth, "T", "F"), []
     for a in range(len(labels.columns)):
         correct, groups = predicted[:, :, a] == truth[:, a], np.char.add(letters[:, a], letters[:, male])
-        large = _worst_group(correct, groups, min_share, images, models)
-        every = _worst_group(correct, groups, 0.0, images, models)
+        large, every = (_worst_group(correct, groups, share, images, models) for share in (min_share, 0.0))
         worst.append(large | {f"any_{key}": value for key, value in every.items()})
     scores = published.heatmap_scores(backbone).query("group == 'all'").reset_index(drop=True)
     heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
@@ -115,11 +108,10 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 def _regions() -> pd.DataFrame:
     """The 17 attributes that have a region of their own (Figs. 2 and 10): mask score and average precision."""
     scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
-    own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"])
-    table = own.merge(scores, on=["attribute", "region"])
+    scores = scores.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
+    own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"]).merge(scores)
     precision = published.printed_values()["normalized_average_precision"]
-    table = table.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
-    return table.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
+    return own.merge(precision.rename(columns={"mean": "ap_n", "sd": "ap_n_sd"}), on="attribute")
 
 
 def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -128,9 +120,9 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
     for (attribute, group), part in scores.groupby(["attribute", "group"], sort=False):
         tau = kendall(part["target_mcc"], part["mean"], resamples=resamples, seed=seed)
         p = float(scipy.stats.kendalltau(part["target_mcc"], part["mean"]).pvalue)
-        rows.append((attribute, group, tau.estimate, tau.low, tau.high, tau.n, p))
-    table = pd.DataFrame(rows, columns=["attribute", "group", "tau", "low", "high", "n", "p"])
-    return table.assign(p=holm(table["p"]))
+        rows.append({"attribute": attribute, "group": group, "tau": tau, "p": p})
+    table = page.unpacked(rows, "tau")
+    return table.assign(p=holm(table.pop("p")))
 
 
 def _trends(
@@ -149,9 +141,8 @@ def _trends(
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
-    taus = {name: kendall(x, y, resamples=resamples, seed=seed) for name, (x, y) in pairs.items()}
-    rows = [(name, tau.estimate, tau.low, tau.high, tau.n) for name, tau in taus.items()]
-    return pd.DataFrame(rows, columns=["name", "tau", "low", "high", "n"])
+    taus = [kendall(x, y, resamples=resamples, seed=seed) for x, y in pairs.values()]
+    return page.unpacked(pd.DataFrame({"name": list(pairs), "tau": taus}), "tau")
 
 
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
@@ -166,10 +157,10 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
     rows = []
-    suffixes: dict[published.Backbone, str] = {"resnet": "", "efficientnet": "_efficientnet"}
-    for backbone, suffix in suffixes.items():
+    for backbone in get_args(Backbone):
         table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
         scores = table.set_index(["bias", "region"]).to_dict("index")
+        suffix = "" if backbone == "resnet" else f"_{backbone}"
         wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
         for bias in published.BIASES:
             predicted = published.waterbirds_predictions(bias, backbone)
@@ -237,14 +228,9 @@ def _worst_group(
         accuracy = (drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True)
     drawn = (accuracy * models).sum(axis=1)
     low, high = _interval(drawn, hits.mean(), len(correct))
-    return {
-        "wga": float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share)),
-        "wga_sd": float(hits.mean(axis=1).std()),
-        "wga_low": low,
-        "wga_high": high,
-        "worst_group": str(name),
-        "worst_n": hits.shape[1],
-    }
+    accuracy_of_worst = float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share))
+    spread = {"wga": accuracy_of_worst, "wga_sd": float(hits.mean(axis=1).std()), "wga_low": low, "wga_high": high}
+    return spread | {"worst_group": str(name), "worst_n": hits.shape[1]}
 
 
 def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import scipy.stats
 from biaslib.chapters.page import readable, signed
 from biaslib.chapters.papers.attention_iou import residuals
 from biaslib.datasets import published
+from biaslib.statistics import Interval
 
 _Tables = Mapping[str, pd.DataFrame]
 
@@ -79,8 +80,7 @@ def quoted(tables: _Tables) -> pd.DataFrame:
         table[source] = values["value"].where(table["source"] == source)
     table = table.drop(columns=["source", "table", "row", "value"]).join(values[["sd", "low", "high"]])
     table["difference"] = values["value"] - table["paper"]
-    triples = zip(values["value"], table["paper"], table["decimals"], strict=True)
-    return table.assign(agrees=[_verdict(value, paper, decimals) for value, paper, decimals in triples])
+    return table.assign(agrees=list(map(_verdict, values["value"], table["paper"], table["decimals"])))
 
 
 def sentences(tables: _Tables) -> pd.DataFrame:
@@ -113,11 +113,11 @@ def _with_spread(row: Mapping[str, float], name: str) -> tuple[float, float, flo
     return value, sd, low, high
 
 
-def _verdict(found: float, paper: float, decimals: int) -> str:
+def _verdict(value: float, paper: float, decimals: int) -> str:
     unit = 10.0**-decimals
-    if abs(found - paper) <= unit / 2 + 1e-9:
+    if abs(value - paper) <= unit / 2 + 1e-9:
         return "yes"
-    return "cut" if 0 <= found - paper < unit else "no"
+    return "cut" if 0 <= value - paper < unit else "no"
 
 
 def _of_birds(tables: _Tables) -> dict[str, Any]:
@@ -126,15 +126,14 @@ def _of_birds(tables: _Tables) -> dict[str, Any]:
     birds = _rows(table[table["backbone"] == "resnet"], "bias")
     first, last = birds["50"], birds["100"]
     above = {bias: row for bias, row in birds.items() if row["wga"] > row["waterbirds_high"]}
+    compared = [f"at {bias} %: {row['wga']:.3f} against {row['waterbirds']:.3f}" for bias, row in above.items()]
     return {
         "bias_50": first,
         "bias_100": last,
         "mask_fall": 100 * (1 - last["bird"] / first["bird"]),
         "wga_fall": 100 * (1 - last["wga"] / first["wga"]),
         "wga_by_bias": ", ".join(f"{row['wga']:.2f}" for row in birds.values()),
-        "wga_above_class": "; ".join(
-            f"at {bias} %: {row['wga']:.3f} against {row['waterbirds']:.3f}" for bias, row in above.items()
-        ),
+        "wga_above_class": "; ".join(compared),
     }
 
 
@@ -161,12 +160,14 @@ def _of_attributes(tables: _Tables) -> dict[str, Any]:
     beyond = residuals(others).sort_values(ascending=False)
     own = tables["regions"].merge(table[["attribute", "wga"]], on="attribute")
     one_model = [name for name, row in efficientnet.items() if row["heatmap_sd"] == 0 and name != published.PROTECTED]
+    trends = tables["trends"]
+    taus = [Interval(*row) for row in trends[["tau", "low", "high", "n"]].itertuples(index=False)]
     candidates = zip(tables["precision"]["name"], tables["precision"]["value"], strict=True)
     return {
         "resnet": resnet,
         "efficientnet": efficientnet,
         "uniform": _rows(tables["uniform"], "region"),
-        "tau": {name: _interval(row) for name, row in _rows(tables["trends"], "name").items()},
+        "tau": dict(zip(trends["name"], [signed(tau, ".2f") for tau in taus], strict=True)),
         "highest_mcc": readable(others.sort_values("mcc")["attribute"].tolist()[-1]),
         "highest_heatmap": readable(others.sort_values("heatmap")["attribute"].tolist()[-1]),
         "named_residuals": ", ".join(_signed(beyond[name], 1) for name in ("Eyeglasses", "Mustache", "Wavy_Hair")),
@@ -186,7 +187,3 @@ def _of_attributes(tables: _Tables) -> dict[str, Any]:
 
 def _signed(value: float, digits: int = 3) -> str:
     return signed(value, f"+.{digits}f")
-
-
-def _interval(row: Mapping[str, float]) -> str:
-    return f"{row['tau']:.2f} [{row['low']:.2f}, {row['high']:.2f}]".replace("-", "−")

@@ -1,11 +1,12 @@
 """Amplification in what was released for COCO and imSitu: six captioners, and ratios before and after RBA."""
 
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from biaslib.chapters import page
 from biaslib.datasets import coco_imsitu
 from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Kind, bias_amplification
@@ -44,21 +45,20 @@ def _wording(seed: int) -> pd.DataFrame:
     """
     truth, captioned = _labels_and_words()
     names, group = _objects(truth), truth["group"].to_numpy()
-    rows: list[dict[str, Any]] = []
+    there = truth[names].to_numpy()
+    some = there.any(axis=1)
+    rows = []
     for captioner, words in captioned.items():
         named = (words["group"] >= 0).to_numpy()
         shares = group_accuracy(named, group)
         others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
-        there = truth[names].to_numpy()
-        some = there.any(axis=1)
         share = (there & words[names].to_numpy())[some].sum(axis=1) / there[some].sum(axis=1)
         mentioned = interval(share, seed=seed, resamples=500, bounds=(0, 1))
-        for a, b in zip(shares.itertuples(), others.itertuples(), strict=True):
-            row = {"captioner": captioner, "group": a.group, "n": a.n}
-            row |= {"named": a.accuracy, "named_low": a.low, "named_high": a.high, "n_named": b.n}
-            row |= {"other": b.accuracy, "other_low": b.low, "other_high": b.high}
-            rows.append(row | _with_ends("mentioned", mentioned))
-    return pd.DataFrame(rows)
+        for a, b in zip(shares.to_dict("records"), others.to_dict("records"), strict=True):
+            any_gender, other = (Interval(each["accuracy"], each["low"], each["high"], each["n"]) for each in (a, b))
+            rows.append((captioner, a["group"], a["n"], any_gender, b["n"], other, mentioned))
+    columns = ["captioner", "group", "n", "named", "n_named", "other", "mentioned"]
+    return page.ends(pd.DataFrame(rows, columns=columns))
 
 
 def _captioners(folds: int, seed: int) -> pd.DataFrame:
@@ -75,26 +75,24 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
     fold = np.random.default_rng(seed).permutation(len(labels)) % folds
     # of each kind and measure: the whole value and those with a part left out, of the captioner that comes first
     plain: dict[tuple[str, str], np.ndarray] = {}
-    rows: list[dict[str, Any]] = []
+    rows = []
     for captioner, words in captioned.items():
         predicted = _labels(words[common], names)
         for kind in get_args(Kind):
             for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
-                values = [whole.mean]
-                for k in range(folds):
-                    part, words_of_part = _take(labels, fold != k), _take(predicted, fold != k)
-                    values.append(bias_amplification(part, part, words_of_part, kind=kind, **options).mean)
-                gain = plain.setdefault((kind, measure), np.array(values)) - np.array(values)
-                own, _ = _jackknife(values[0], np.array(values[1:]), len(labels))
+                parts = [(_take(labels, fold != k), _take(predicted, fold != k)) for k in range(folds)]
+                left_out = [bias_amplification(part, part, words, kind=kind, **options).mean for part, words in parts]
+                values = np.array([whole.mean, *left_out])
+                gain = plain.setdefault((kind, measure), values) - values
+                own, _ = _jackknife(values[0], values[1:], len(labels))
                 less, p = _jackknife(gain[0], gain[1:], len(labels))
                 if captioner == _PLAIN:
                     less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
-                row = {"captioner": captioner, "kind": kind, "measure": measure, **_with_ends("value", own), "n": own.n}
-                row |= {"n_sets": whole.n_sets, "n_never_predicted": whole.n_never_predicted}
-                rows.append(row | _with_ends("less", less) | {"p": p})
-    table = pd.DataFrame(rows).rename(columns={"value_low": "low", "value_high": "high"})
-    return table.assign(p=holm(table["p"]))
+                rows.append((captioner, kind, measure, own, own.n, whole.n_sets, whole.n_never_predicted, less, p))
+    columns = ["captioner", "kind", "measure", "value", "n", "n_sets", "n_never_predicted", "less", "p"]
+    table = page.ends(pd.DataFrame(rows, columns=columns))
+    return table.rename(columns={"value_low": "low", "value_high": "high"}).assign(p=holm(table["p"]))
 
 
 def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
@@ -112,18 +110,16 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
 
 def _ratios() -> pd.DataFrame:
     """Men's share for each verb and object, as released and, `right`, as counted in the development images' labels."""
-    images = coco_imsitu.coco_labels("val")
+    images, verbs = coco_imsitu.coco_labels("val"), coco_imsitu.imsitu_verb_by_gender("val").set_index("verb")
     names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
-    right = pd.DataFrame(
-        [(name, 1 - images.loc[images[name], "group"].mean()) for name in names], columns=["item", "right"]
-    )
-    development = coco_imsitu.imsitu_verb_by_gender("val").rename(columns={"verb": "item"})
-    development["right"] = development["man"] / (development["man"] + development["woman"])
+    counted: dict[Literal["COCO", "imSitu"], pd.Series] = {
+        "COCO": pd.Series({name: 1 - images.loc[images[name], "group"].mean() for name in names}),
+        "imSitu": verbs["man"] / (verbs["man"] + verbs["woman"]),
+    }
     tables = []
-    of_coco, of_imsitu = coco_imsitu.gender_ratios("COCO"), coco_imsitu.gender_ratios("imSitu")
-    for corpus, ratios, shares in (("COCO", of_coco, right), ("imSitu", of_imsitu, development)):
-        named = ratios.rename(columns={"object": "item", "verb": "item"}).assign(corpus=corpus)
-        tables.append(named.merge(shares, on="item", how="left"))
+    for corpus, right in counted.items():
+        table = coco_imsitu.gender_ratios(corpus).rename(columns={"object": "item", "verb": "item"})
+        tables.append(table.assign(corpus=corpus, right=table["item"].map(right)))
     return pd.concat(tables, ignore_index=True)[["corpus", "item", "training", "before", "after", "right"]]
 
 
@@ -141,10 +137,9 @@ def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
         for name, values in change.items():
             signed, absolute = interval(values, seed=seed), interval(np.abs(values), seed=seed)
             inside = np.abs(values[~np.isnan(values)]) <= _MARGIN + 1e-9
-            row = {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n}
-            row |= _with_ends("signed", signed) | _with_ends("absolute", absolute)
-            rows.append(row | {"within": inside.mean()} | _cut(change, name, seed))
-    changes = pd.DataFrame(rows)
+            row = {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n, "signed": signed}
+            rows.append(row | {"absolute": absolute, "within": inside.mean()} | _cut(change, name, seed))
+    changes = page.ends(pd.DataFrame(rows))
     return changes.assign(p=holm(changes["p"]))
 
 
@@ -174,8 +169,3 @@ def _labels(table: pd.DataFrame, names: list[str]) -> Labels:
 
 def _take(labels: Labels, keep: np.ndarray) -> Labels:
     return Labels(labels.attributes[keep], labels.groups[keep], labels.names)
-
-
-def _with_ends(name: str, span: Interval) -> dict[str, float]:
-    """An interval as three columns of a row."""
-    return {name: span.estimate, f"{name}_low": span.low, f"{name}_high": span.high}
