@@ -1,5 +1,6 @@
 """CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -73,13 +74,13 @@ def _load(split: str, *, size: int, root: Path) -> Samples:
     table = attributes(root)
     rows = np.flatnonzero(_partition(dataset, root, len(table)) == _SPLITS[split])
     folder = dataset.require(root / "celeba" / "img_align_celeba")
-    here = {entry.name for entry in folder.iterdir()}
-    found = np.array([row for row in rows if _name(row) in here], int)
-    if not len(found):
+    names = set(os.listdir(folder))
+    here = np.array([row for row in rows if _name(row) in names], int)
+    if not len(here):
         dataset.require(folder / _name(rows[0]))
-    pictures.warn_of_a_part(dataset, len(found), len(rows), folder, split)
-    images = pictures.photos(dataset, [folder / _name(row) for row in found], size=size)
-    return Samples(images=images, labels=table.iloc[found].reset_index(drop=True))
+    pictures.warn_of_a_part(dataset, len(here), len(rows), folder, split)
+    images = pictures.photos(dataset, [folder / _name(row) for row in here], size=size)
+    return Samples(images=images, labels=table.iloc[here].reset_index(drop=True))
 
 
 def _load_hq(split: str, *, size: int, root: Path) -> Samples:
