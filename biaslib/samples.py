@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from biaslib.errors import BiaslibError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class MappedRows(NDArrayOperatorsMixin):
     """Rows of a memory map, which are read when they are asked for: an array of them that holds no pixels.
 
@@ -22,25 +22,10 @@ class MappedRows(NDArrayOperatorsMixin):
     whole: np.ndarray
     rows: np.ndarray
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """As that of an array."""
-        return len(self.rows), *self.whole.shape[1:]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """As that of an array."""
-        return self.whole.dtype
-
-    @property
-    def ndim(self) -> int:
-        """As that of an array."""
-        return self.whole.ndim
-
-    @property
-    def nbytes(self) -> int:
-        """What an array of these rows would take."""
-        return len(self.rows) * self.whole.strides[0]
+    def __post_init__(self) -> None:
+        self.shape = (len(self.rows), *self.whole.shape[1:])
+        self.dtype, self.ndim = self.whole.dtype, self.whole.ndim
+        self.nbytes = len(self.rows) * self.whole.strides[0]  # of an array of these rows
 
     def __len__(self) -> int:
         return len(self.rows)

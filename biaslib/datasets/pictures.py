@@ -76,7 +76,7 @@ def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, 
         )
 
 
-def open_picture(file: Path) -> Image.Image:
+def open_picture(file: Path | str) -> Image.Image:
     """A picture of a format that reads nothing but itself; its pixels are not read yet.
 
     Raises:
@@ -90,7 +90,7 @@ def open_picture(file: Path) -> Image.Image:
     return picture
 
 
-def photos(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:
+def photos(dataset: Dataset, files: Sequence[Path | str], *, size: int) -> np.ndarray:
     """N image files as (N, size, size, 3) uint8, a read-only memory map: resized as a whole (bilinear, antialiased)."""
     return once(dataset, "RGB", files, _photo, size, shape=(len(files), size, size, 3), dtype=np.uint8)
 
@@ -114,7 +114,7 @@ def regions(
 def once(
     dataset: Dataset,
     kind: str,
-    files: Sequence[Path] | Sequence[Mapping[str, Path]],
+    files: Sequence[Path] | Sequence[Path | str] | Sequence[Mapping[str, Path]],
     decode: Callable[..., np.ndarray],
     size: int,
     *options: Any,
@@ -161,13 +161,13 @@ def once(
     return np.load(target, mmap_mode="r", allow_pickle=False)
 
 
-def read_picture(dataset: Dataset, file: Path, mode: str) -> Image.Image:
+def read_picture(dataset: Dataset, file: Path | str, mode: str) -> Image.Image:
     """A picture in one of Pillow's modes; a BiaslibError where it cannot be read."""
     try:
         with open_picture(file) as opened:
             return opened.convert(mode)
     except UNREADABLE as error:
-        raise dataset.damaged(file, str(error)) from error
+        raise dataset.damaged(Path(file), str(error)) from error
 
 
 def shrunk(inside: np.ndarray, size: int) -> np.ndarray:
@@ -184,7 +184,7 @@ def _write(rows: np.ndarray, files: Sequence[Any], decode: Callable[[Any], np.nd
                 bar.update()
 
 
-def _photo(dataset: Dataset, file: Path, size: int) -> np.ndarray:
+def _photo(dataset: Dataset, file: Path | str, size: int) -> np.ndarray:
     return _resized(read_picture(dataset, file, "RGB"), size)
 
 
@@ -200,11 +200,11 @@ def _resized(picture: Image.Image, size: int) -> np.ndarray:
     return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
 
 
-def _look(dataset: Dataset, file: Path) -> str:
+def _look(dataset: Dataset, file: Path | str) -> str:
     try:
         state = os.stat(file)  # half a second for all of CelebA, and as long again to ask first whether each is there
     except OSError:
-        state = dataset.require(file).stat()
+        state = dataset.require(Path(file)).stat()
     return f"{file} {state.st_size} {state.st_mtime_ns}"
 
 

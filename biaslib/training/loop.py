@@ -93,7 +93,7 @@ def fit(
     run leaves no checkpoint.
 
     An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
-    blocks of 2 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
+    blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
 
     Raises:
         BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
@@ -223,7 +223,8 @@ class _Run:
         for rows, pixels in reading.pixels(samples.images, batches[self.step :], self.device):
             for group in self.optimiser.param_groups:
                 group["lr"] = _learning_rate(self.steps_done(), self.steps, self.config)
-            images = augmented(pixels.to(self.device, non_blocking=True), self.config.augmentation, model=self.model)
+            pixels = pixels.to(self.device, non_blocking=self.device.type == "cuda")
+            images = augmented(pixels, self.config.augmentation, model=self.model)
             with autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
             loss = self.criterion(logits.float(), targets[rows].to(self.device), maps.float())
@@ -331,17 +332,15 @@ def _digest(weights: Path) -> str:
 
 def _random_states(device: torch.device) -> list[torch.Tensor]:
     """Of torch on the CPU and, where that is another one, on the device."""
-    own = [] if device.type == "cpu" else [torch.get_device_module(device).get_rng_state(**_named(device))]
+    named = [device] if device.type == "cuda" else []  # the others have one
+    own = [] if device.type == "cpu" else [torch.get_device_module(device).get_rng_state(*named)]
     return [torch.get_rng_state(), *own]
 
 
 def _set_random_states(states: list[torch.Tensor], device: torch.device) -> None:
     """Those that `_random_states` gave, if any."""
+    named = [device] if device.type == "cuda" else []
     if states:
         torch.set_rng_state(states[0].cpu())
     for state in states[1:]:
-        torch.get_device_module(device).set_rng_state(state.cpu(), **_named(device))
-
-
-def _named(device: torch.device) -> dict[str, torch.device]:
-    return {"device": device} if device.type == "cuda" else {}
+        torch.get_device_module(device).set_rng_state(state.cpu(), *named)
