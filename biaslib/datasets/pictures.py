@@ -114,7 +114,7 @@ def regions(
 def once(
     dataset: Dataset,
     kind: str,
-    files: Sequence[Path] | Sequence[Path | str] | Sequence[Mapping[str, Path]],
+    files: Sequence[Path | str] | Sequence[Mapping[str, Path]],
     decode: Callable[..., np.ndarray],
     size: int,
     *options: Any,
