@@ -97,6 +97,7 @@ def _build(
     epilog=_examples(
         "biaslib run waterbirds",
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
+        "biaslib run real_faces --preset paper --dry-run",
         "biaslib run released_predictions --preset real --record",
     ),
 )
@@ -111,6 +112,10 @@ def _run(
     open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: _Scheduler = None,
+    dry_run: Annotated[
+        bool,
+        _option("Say what would be trained, from which data and how long that takes, and run nothing.", "--dry-run"),
+    ] = False,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
 
@@ -125,6 +130,13 @@ def _run(
         )
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
+    if dry_run:
+        if record or open_page or out is not None or scheduler is not None:
+            raise BiaslibError("--dry-run runs nothing: leave --record, --open, --out and --scheduler out.")
+        from biaslib.book import ahead
+
+        print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
+        return
     if out is not None:
         _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
         print(f"the executed notebook is at {out}")

@@ -246,7 +246,7 @@ def where_drawn(
     return changes
 
 
-@stored("attribute-maps")
+@stored("attribute-maps", passes=lambda _, evaluation, pictures: (evaluation.images, 2.3))
 def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) -> dict[str, np.ndarray]:
     """`logits` (N, T) and `maps` (N, T, h, w) of one model; the fingerprint of the pictures is for the store alone."""
     model, images = load(experiment.recipe), evaluation.samples(size=experiment.size).images
@@ -254,7 +254,7 @@ def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) ->
     return {"logits": training.predict(model, images), "maps": maps.numpy()}
 
 
-@stored("attribute-effects")
+@stored("attribute-effects", passes=lambda models, evaluation, cause: (1.5 * evaluation.images, len(models)))
 def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
     effect = causal_effect(
         functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause,

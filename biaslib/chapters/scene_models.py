@@ -140,7 +140,7 @@ def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     return [_outcome(setup, arrays) for setup, arrays in zip(setups, _answers.many(setups), strict=True)]
 
 
-@stored("scenes")
+@stored("scenes", passes=lambda setup: (setup.images + setup.validation_images + setup.test_images, 1.5))
 def _answers(setup: SceneSetup) -> _Arrays:
     """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
     recipe = setup.recipe
@@ -164,7 +164,7 @@ def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[L
     return [[replace(outcome, test_logits=next(logits)).predicted() for _ in sizes] for outcome in outcomes]
 
 
-@stored("scenes-resized")
+@stored("scenes-resized", passes=lambda setup, robot_size: (setup.test_images, 1))
 def _resized_logits(setup: SceneSetup, robot_size: float) -> np.ndarray:
     """Logits for the test pictures of a set-up with all robots of that size."""
     test = setup.data("test")
