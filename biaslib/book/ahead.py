@@ -24,7 +24,7 @@ import biaslib
 from biaslib import attribution, audit, datasets, recipes, store, training
 from biaslib.book import execution
 from biaslib.book import parameters as params
-from biaslib.book.plan import Plan
+from biaslib.book.plan import FACES, Plan
 from biaslib.book.project import Project
 from biaslib.chapters import face_generators, page
 from biaslib.chapters.face_generators import GeneratorSetup
@@ -80,20 +80,45 @@ def look_ahead(
     return plan
 
 
+class _Guarded(ast.NodeTransformer):
+    """Makes a cell go on after a statement that stops, also inside its functions: what that names is then absent."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node, or a `try` around it."""
+        node = self.generic_visit(node)
+        unguarded = (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Pass, ast.Break, ast.Continue, ast.Import)
+        if not isinstance(node, ast.stmt) or isinstance(node, unguarded):
+            return node
+        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        simple = isinstance(node, ast.Assign | ast.AnnAssign)
+        lines = ["_passed_over(_error)", *(f"{name} = _absent()" for name in sorted(names) if simple)]
+        lines += ["return _absent()"] if isinstance(node, ast.Return) else []
+        text = "try:\n    pass\nexcept Exception as _error:\n" + "".join(f"    {line}\n" for line in lines)
+        guard = ast.parse(text).body[0]
+        for part in ast.walk(guard):
+            ast.copy_location(part, node)
+        assert isinstance(guard, ast.Try)
+        guard.body = [node]
+        return guard
+
+
 def _run(source: str, names: dict[str, Any], plan: Plan, *, file: str) -> None:
-    """One cell, statement by statement; what a statement that stops would have assigned is absent."""
+    """One cell, in which every statement may stop."""
+
+    def passed_over(error: Exception) -> None:
+        if isinstance(error, BiaslibError) and not (plan.works or plan.data or plan.passed_over):
+            raise error  # about the parameters
+        plan.passed_over.append(f"{file}: {type(error).__name__}: {error}"[:300])
+
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # the store reads functions
-    for statement in ast.parse(source).body:
-        try:
-            with _patience():
-                exec(compile(ast.Module([statement], []), file, "exec"), names)
-        except (Exception, _TooLong) as error:
-            if isinstance(error, BiaslibError) and not plan.works and not plan.data:
-                raise BiaslibError(f"{plan.notebook}: {error}") from error  # about the parameters
-            plan.passed_over.append(f"{file}, line {statement.lineno}: {type(error).__name__}: {error}"[:300])
-            for part in ast.walk(statement):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    names.setdefault(part.id, _Absent())
+    names |= {"_passed_over": passed_over, "_absent": _Absent}
+    try:
+        with _patience():
+            exec(compile(_Guarded().visit(ast.parse(source)), file, "exec"), names)
+    except BiaslibError as error:
+        raise BiaslibError(f"{plan.notebook}: {error}") from error
+    except (Exception, _TooLong) as error:
+        plan.passed_over.append(f"{file}: {type(error).__name__}: {error}"[:300])
 
 
 @contextlib.contextmanager
@@ -122,6 +147,8 @@ def _without_work(plan: Plan, *, data_at_hand: bool) -> Iterator[None]:
     require, restored, parts = registry.Dataset.require, face_generators._restored, fingerprint._parts
 
     def asked(function: Stored, keys: Sequence[Any]) -> list[Any]:
+        if any(isinstance(part, _Absent) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
+            return [_Absent() for _ in keys]  # what it is asked of is not known before
         return [_served(function, key, here) for key, here in zip(keys, plan.note(function, keys), strict=True)]
 
     def unwritten(*_: Any, **__: Any) -> Any:
@@ -141,9 +168,9 @@ def _without_work(plan: Plan, *, data_at_hand: bool) -> Iterator[None]:
         try:
             return load(*arguments, **options)
         except BiaslibError:
-            if data_at_hand:
-                return _Absent()
-            raise
+            if not data_at_hand:
+                raise
+        return _Absent(**{"__len__.return_value": FACES[arguments[1]] if arguments[0] == "celeba" else 0})
 
     def decoded(*arguments: Any, shape: tuple[int, ...], dtype: type = np.bool_, **options: Any) -> np.ndarray:
         try:

@@ -4,6 +4,7 @@ Times are images times passes over this machine's rates (`book.rates`), side by 
 """
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +20,10 @@ from biaslib.datasets import registry
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup
 from biaslib.store import Stored, fingerprint, parallel
 
-# seconds: the kernel, its imports and figures and the workers; of each model, its start and its checkpoints
-_START, _EACH_MODEL = 15.0, 0.3
+# seconds: a page's figures and statistics; the start and the checkpoints of each model
+_FIGURES, _EACH_MODEL = 5.0, 0.3
 _LIBRARIES: Final = 0.7e9  # bytes that a process takes before it has done anything
-_FACES: Final = {"train": 162_770, "val": 19_867, "test": 19_962}  # of each split of CelebA
+FACES: Final = {"train": 162_770, "val": 19_867, "test": 19_962}  # of each split of CelebA
 # the data sets that photographs of a world are taken from
 _PHOTOS: Final = {"pets": ("oxford-iiit-pet", "cat-and-dog"), "fruits": ("fruits-360", "intel-scenes")}
 _TRAININGS: Final = (recipes.train, face_generators.train)
@@ -104,7 +105,9 @@ class Plan:
 
     def text(self) -> str:
         """The plan in words."""
-        needed, times = self.models(), self.seconds()
+        # the kernel starts as a worker does, before the workers
+        start, needed = 2 * rates.of_start() + _FIGURES, self.models()
+        times = self.seconds()
         missing = [model for model, here in needed.items() if not here]
         lines = [f"Plan of {self.notebook}, preset {self.preset}; nothing was run.", "", *_of_models(needed)]
         lines += ["", "Measured and kept in the store:", *(self._of_kinds() or ["  nothing"])]
@@ -113,8 +116,8 @@ class Plan:
         where = f"{len(parallel.places())} processes on {models.device().type}"
         lines += ["", f"Time on this machine ({where}), images x passes / rate / processes:"]
         lines += [f"  {'training' if kind == 'model' else kind}: {_time(seconds)}" for kind, seconds in times.items()]
-        total = _START + sum(filter(None, times.values()))
-        lines += [f"  start and figures: {_time(_START)}", f"In all about {_time(total)}."]
+        total = start + sum(filter(None, times.values()))
+        lines += [f"  start and figures: {_time(start)}", f"In all about {_time(total)}."]
         return "\n".join(lines)
 
     def _of_kinds(self) -> list[str]:
@@ -172,15 +175,16 @@ def _is_stored(function: Stored, key: Any) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=1024)
 def _images(recipe: Recipe) -> int:
     """How many rows a model is trained on; of CelebA as many as the official split has."""
-    kept = getattr(recipe.rows, "kept", None)
+    left = getattr(recipe.rows, "kept", None)
     if isinstance(recipe.data, CelebA):
-        everyone = _FACES[recipe.data.split]
-        return min(kept or everyone, recipe.data.images or everyone)
-    if recipe.rows is not None and kept is None:
+        everyone = FACES[recipe.data.split]
+        return min(left or everyone, recipe.data.images or everyone)
+    if recipe.rows is not None and left is None:
         return len(recipe.rows.chosen(recipe.data.table()))
-    return int(kept or getattr(recipe.data, "images", None) or 0)
+    return int(left or getattr(recipe.data, "images", None) or 0)
 
 
 def _size(data: Any) -> int:

@@ -1,6 +1,6 @@
 """How fast this machine trains, asks and draws, in images a second of one process: what a plan's times come from.
 
-Each is measured once in a process, in about a second, on the device that networks compute on; nothing is kept.
+Each is measured in about a second, on the device that networks compute on, in all worker processes at the same time.
 """
 
 import functools
@@ -32,17 +32,57 @@ _LONG_ENOUGH: Final = 0.4  # seconds, beyond what the smallest call takes
 _MOST: Final = 4096  # images
 
 
+@functools.cache
+def of_start() -> float:
+    """Seconds, not a rate, until the worker processes are there and have imported what they need."""
+    start = perf_counter()
+    _everywhere(_ready)
+    return perf_counter() - start
+
+
 def of_training(config: TrainingConfig, size: int) -> float:
     """Images that a training shows its network; what it starts from and is trained for makes no difference."""
     plain = replace(
         config, weights=None, loss="binary", balanced=False, epochs=1, schedule="constant", keep="last", patience=None,
         learning_rate=1e-3, seed=0,
     )  # fmt: skip
-    return _of_training(plain, size)
+    return _everywhere(_training, plain, size)
+
+
+def of_asking(architecture: str, hidden: int | None, size: int) -> float:
+    """Images that a network answers."""
+    return _everywhere(_asking, architecture, hidden, size)
+
+
+def of_drawing(data: Any) -> float:
+    """Images that a world draws for the data of a recipe, whatever their number, seed and strength."""
+    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5))
+
+
+def of_generating(latent: int, widths: tuple[int, ...]) -> float:
+    """Images that a generator draws."""
+    return _everywhere(_generating, latent, widths)
+
+
+def of_growing(setup: GeneratorSetup) -> float:
+    """Seconds, not a rate, of training a generator, level by level, and its encoder."""
+    return _everywhere(_growing, replace(setup, images=2, gan=replace(setup.gan, seed=0)))
 
 
 @functools.cache
-def _of_training(config: TrainingConfig, size: int) -> float:
+def _everywhere(measure: Callable[..., float], *arguments: Any) -> float:
+    """The mean over all worker processes, at the same time: they share the machine's memory, and perhaps a card."""
+    with parallel.workers() as (executor, at_once):
+        jobs = [executor.submit(measure, *arguments) for _ in range(at_once)]
+        return sum(job.result() for job in jobs) / at_once
+
+
+def _ready() -> float:
+    models.build("small_mobilenet", 2)
+    return 0.0
+
+
+def _training(config: TrainingConfig, size: int) -> float:
     def trained(n: int) -> None:
         answers = np.arange(n)[:, None] % 2 == np.arange(config.outputs) % 2
         training.fit(Samples(_blank(n, size), pd.DataFrame(index=range(n))), answers, config)
@@ -50,33 +90,21 @@ def _of_training(config: TrainingConfig, size: int) -> float:
     return _measured(trained)
 
 
-@functools.cache
-def of_asking(architecture: str, hidden: int | None, size: int) -> float:
-    """Images that a network answers."""
+def _asking(architecture: str, hidden: int | None, size: int) -> float:
     network = models.placed(models.build(architecture, 2, hidden=hidden))
     return _measured(lambda n: training.predict(network, _blank(n, size)))
 
 
-def of_drawing(data: Any) -> float:
-    """Images that a world draws for the data of a recipe, whatever their number, seed and strength."""
-    return _of_drawing(replace(data, images=2, seed=0, strength=0.5))
-
-
-@functools.cache
-def _of_drawing(data: Any) -> float:
+def _drawing(data: Any) -> float:
     return _measured(lambda n: replace(data, images=n).samples())
 
 
-@functools.cache
-def of_generating(latent: int, widths: tuple[int, ...]) -> float:
-    """Images that a generator draws."""
+def _generating(latent: int, widths: tuple[int, ...]) -> float:
     generator = models.placed(Generator(latent=latent, widths=widths))
     return _measured(lambda n: draw(generator, latent_codes(n, latent)))
 
 
-@functools.cache
-def of_growing(setup: GeneratorSetup) -> float:
-    """Seconds, not a rate, of training a generator, level by level, and its encoder."""
+def _growing(setup: GeneratorSetup) -> float:
     images, levels = _blank(max(64, setup.gan.batch), setup.gan.size), len(setup.gan.widths)
     seconds = 0.0
     for level, shares in enumerate(setup.gan.growth):

@@ -49,6 +49,10 @@ class SceneSetup(Setup):
     seed: int = 0  # of the data, the initial weights and the order
     epochs: int = 10  # over as many images as `images`; resampled sets get as many steps as the original one
     batch: int = 64
+    architecture: str = "small"
+    weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
+    optimiser: str = "adamw"
+    learning_rate: float = 4e-3
     eps: float = 0.025  # how balanced oversampling makes every single object
     adversary_weight: float = 0.2  # of the reversed gradient
 
@@ -62,12 +66,13 @@ class SceneSetup(Setup):
 
     @functools.cached_property
     def recipe(self) -> Recipe:
-        """The small network, for about as many steps whatever the number of training rows."""
+        """For about as many steps whatever the number of training rows."""
         rows, data, objective = self._rows(), self.data("train"), self.objective()
         n = self.images if rows is None else len(rows.chosen(data.table()))
         config = TrainingConfig(
-            architecture="small", outputs=objective.outputs, epochs=max(1, round(self.epochs * self.images / n)),
-            batch=self.batch, augmentation=(), seed=self.seed,
+            architecture=self.architecture, outputs=objective.outputs, weights=self.weights,
+            epochs=max(1, round(self.epochs * self.images / n)), batch=self.batch, optimiser=self.optimiser,
+            learning_rate=self.learning_rate, augmentation=(), seed=self.seed,
         )  # fmt: skip
         return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=objective, rows=rows)
 
