@@ -18,7 +18,7 @@ from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets import registry
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup
-from biaslib.store import Stored, fingerprint, parallel
+from biaslib.store import Stored, fingerprint, parallel, results
 
 # seconds: a page's figures and statistics; the start and the checkpoints of each model
 _FIGURES, _EACH_MODEL = 5.0, 0.3
@@ -169,6 +169,8 @@ def _training(model: Any) -> Stored:
 
 def _is_stored(function: Stored, key: Any) -> bool:
     """Whether the store has a result; not where its key cannot be made, as its data or its models are missing."""
+    if not (results.root() / function.kind).is_dir():
+        return False
     try:
         return (function.stored_at(key) / "record.json").is_file()
     except Exception:

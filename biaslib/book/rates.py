@@ -42,10 +42,7 @@ def of_start() -> float:
 
 def of_training(config: TrainingConfig, size: int) -> float:
     """Images that a training shows its network; what it starts from and is trained for makes no difference."""
-    plain = replace(
-        config, weights=None, loss="binary", balanced=False, epochs=1, schedule="constant", keep="last", patience=None,
-        learning_rate=1e-3, seed=0,
-    )  # fmt: skip
+    plain = replace(config, weights=None, epochs=1, schedule="constant", learning_rate=1e-3, seed=0)
     return _everywhere(_training, plain, size)
 
 
@@ -83,6 +80,8 @@ def _ready() -> float:
 
 
 def _training(config: TrainingConfig, size: int) -> float:
+    config = replace(config, loss="binary", balanced=False, keep="last", patience=None)
+
     def trained(n: int) -> None:
         answers = np.arange(n)[:, None] % 2 == np.arange(config.outputs) % 2
         training.fit(Samples(_blank(n, size), pd.DataFrame(index=range(n))), answers, config)

@@ -1,5 +1,6 @@
 """What a run would do is said before it starts, of every page at every scale, and saying it does nothing."""
 
+import functools
 import math
 
 import pytest
@@ -51,13 +52,14 @@ def fixed(monkeypatch, tmp_path_factory):
     return store
 
 
-def looked_ahead(project, *arguments, **options):
-    return ahead.look_ahead(project, *arguments, **options)
+@functools.cache
+def of_the_book(name, preset):
+    return ahead.look_ahead(CHECKOUT, name, preset=preset)
 
 
 @pytest.mark.parametrize(("preset", "name"), ENTRIES, ids=[f"{name}-{preset}" for preset, name in ENTRIES])
 def test_every_entry_of_every_preset_is_valid_and_has_a_plan_that_stores_nothing(fixed, preset, name):
-    planned = looked_ahead(CHECKOUT, name, preset=preset)
+    planned = of_the_book(name, preset)
     text = planned.text()
     assert text.startswith(f"Plan of {name}, preset {preset}; nothing was run.")
     assert "In all about" in text
@@ -68,13 +70,13 @@ def test_every_entry_of_every_preset_is_valid_and_has_a_plan_that_stores_nothing
 def test_gpu_and_paper_have_an_entry_for_every_page_that_trains(fixed):
     gpu, paper = (set(parameters.from_preset(CHECKOUT, preset)) for preset in ("gpu", "paper"))
     assert gpu == paper
-    assert [name for name in NOTEBOOKS if name not in gpu and looked_ahead(CHECKOUT, name).models()] == []
-    assert [name for name in gpu if not looked_ahead(CHECKOUT, name, preset="gpu").models()] == []
+    assert [name for name in NOTEBOOKS if name not in gpu and of_the_book(name, None).models()] == []
+    assert [name for name in gpu if not of_the_book(name, "gpu").models()] == []
 
 
 def test_the_plan_counts_models_and_measures_and_their_time(project):
     write_notebook(project, "birds", BIRDS)
-    planned = looked_ahead(project, "birds")
+    planned = ahead.look_ahead(project, "birds")
     assert {kind for kind, _ in planned.works} == {"model", "bird-measures"}
     assert list(planned.models().values()) == [False] * 3
     each = IMAGES * EPOCHS / TRAINED + IMAGES / DRAWN + plan._EACH_MODEL
@@ -90,7 +92,7 @@ def test_the_plan_counts_models_and_measures_and_their_time(project):
 def test_what_is_in_the_store_is_not_planned_again(project):
     write_notebook(project, "birds", BIRDS)
     recipes.train(bird_models.recipe(0.8, 0, images=IMAGES, size=32, epochs=EPOCHS))
-    planned = looked_ahead(project, "birds", given={"n": 2})
+    planned = ahead.look_ahead(project, "birds", given={"n": 2})
     assert list(planned.models().values()) == [True, False]
     assert "Trained: 1 models, 1 are in the store." in planned.text()
     each = IMAGES * EPOCHS / TRAINED + IMAGES / DRAWN + plan._EACH_MODEL
@@ -99,7 +101,7 @@ def test_what_is_in_the_store_is_not_planned_again(project):
 
 def test_blank_pictures_do_not_stay(project):
     write_notebook(project, "birds", "from biaslib.chapters import bird_models\nbird_models.balanced(4, 32, 7)")
-    looked_ahead(project, "birds")
+    ahead.look_ahead(project, "birds")
     assert bird_models.balanced(4, 32, 7)[1].images.any()
 
 
@@ -110,7 +112,7 @@ faces = [Experiment(source="celeba", images=500, architecture="resnet50", size=2
 attention_of(faces, EvaluationFaces(source="celeba", images=40))
 """
     write_notebook(project, "faces", cell)
-    text = looked_ahead(project, "faces", given={"n": 1}).text()
+    text = ahead.look_ahead(project, "faces", given={"n": 1}).text()
     assert "1 x resnet50, 224 px, 500 faces of CelebA x 2 epochs" in text
     assert "attribute-maps: 1, 0 of them" in text
     assert "celeba: not here; " in text
@@ -123,7 +125,7 @@ def test_a_statement_that_cannot_go_on_keeps_nothing_after_it_from_being_seen(pr
     inside = "def all_of_it():\n    {}['nothing']\n    return bird_models.recipe(0.5, images=9, epochs=1)\n"
     end = "from biaslib import recipes\nfor _ in range(2):\n    1 / 0\nrecipes.train(all_of_it())"
     write_notebook(project, "birds", cell, inside, end)
-    planned = looked_ahead(project, "birds")
+    planned = ahead.look_ahead(project, "birds")
     assert len(planned.models()) == 4
     assert [line.partition(": ")[2].partition(":")[0] for line in planned.passed_over].count("ZeroDivisionError") == 2
 
@@ -132,7 +134,7 @@ def test_what_the_page_says_of_its_parameters_is_an_error_in_one_sentence(projec
     guard = "from biaslib.errors import BiaslibError\nif n < 2:\n    raise BiaslibError('give n >= 2.')"
     write_notebook(project, "birds", guard)
     with pytest.raises(BiaslibError, match=r"^birds: give n >= 2\.$"):
-        looked_ahead(project, "birds", given={"n": 1})
+        ahead.look_ahead(project, "birds", given={"n": 1})
 
 
 @pytest.mark.parametrize(
