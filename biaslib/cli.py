@@ -97,7 +97,6 @@ def _build(
     epilog=_examples(
         "biaslib run waterbirds",
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
-        "biaslib run real_faces --preset paper --dry-run",
         "biaslib run released_predictions --preset real --record",
     ),
 )
@@ -112,10 +111,7 @@ def _run(
     open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: _Scheduler = None,
-    dry_run: Annotated[
-        bool,
-        _option("Say what would be trained, from which data and how long that takes, and run nothing.", "--dry-run"),
-    ] = False,
+    dry_run: Annotated[bool, _option("Say what it would train and how long; run nothing.", "--dry-run")] = False,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
 
@@ -124,15 +120,12 @@ def _run(
     _need_book("run")
     from biaslib.book import building, execution, project
 
-    if out is not None and (record or open_page):
-        raise BiaslibError(
-            f"--out makes no page, so there is nothing to {'record' if record else 'open'}: leave one out."
-        )
+    if (out is not None or dry_run) and (record or open_page):
+        option, what = "--dry-run" if dry_run else "--out", "record" if record else "open"
+        raise BiaslibError(f"{option} makes no page, so there is nothing to {what}: leave one out.")
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
-        if record or open_page or out is not None or scheduler is not None:
-            raise BiaslibError("--dry-run runs nothing: leave --record, --open, --out and --scheduler out.")
         from biaslib.book import ahead
 
         print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
@@ -222,9 +215,7 @@ def _audit(
         int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[
-        bool, _option("Put no picture into the report, only the files' names.", "--no-images")
-    ] = False,
+    no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
@@ -325,8 +316,7 @@ def _version() -> None:
     """Print the versions that the book's numbers depend on."""
     from biaslib.store import provenance
 
-    for library, number in provenance.versions().items():
-        print(f"{library} {number}")
+    print(*(f"{library} {number}" for library, number in provenance.versions().items()), sep="\n")
 
 
 def _need_book(command: str) -> None:

@@ -143,7 +143,7 @@ def test_what_the_page_says_of_its_parameters_is_an_error_in_one_sentence(projec
         (["nowhere"], "there is no notebook 'nowhere'"),
         (["page", "-p", "m=1"], "has no parameter 'm'"),
         (["page", "--preset", "huge"], "there is no preset 'huge'"),
-        (["page", "--record"], "--dry-run runs nothing"),
+        (["page", "--record"], "--dry-run makes no page, so there is nothing to record"),
     ],
 )
 def test_names_that_there_are_not_are_one_sentence(project, arguments, message):
