@@ -49,7 +49,7 @@ class _Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # numpy and others ask what it is by these
             raise AttributeError(name)
-        return _Absent()
+        return _Absent(length=self.length)
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         return _Absent()
@@ -213,7 +213,7 @@ def _without_work(plan: Plan, *, data_at_hand: bool) -> Iterator[None]:
         except BiaslibError:
             if not data_at_hand:
                 raise
-        return _Absent(length=FACES[arguments[1]] if arguments[0] == "celeba" else 0)
+        return _Absent(length=FACES.get(arguments[0], {}).get(arguments[1], 0))
 
     def decoded(*arguments: Any, shape: tuple[int, ...], dtype: type = np.bool_, **options: Any) -> np.ndarray:
         try:

@@ -23,7 +23,11 @@ from biaslib.store import Stored, fingerprint, parallel, results
 # seconds: a page's figures and statistics; the start and the checkpoints of each model
 _FIGURES, _EACH_MODEL = 5.0, 0.3
 _LIBRARIES: Final = 0.7e9  # bytes that a process takes before it has done anything
-FACES: Final = {"train": 162_770, "val": 19_867, "test": 19_962}  # of each split of CelebA
+# photographs in each official split
+FACES: Final = {
+    "celeba": {"train": 162_770, "val": 19_867, "test": 19_962},
+    "celebamask": {"train": 21_000, "val": 4_500, "test": 4_500},
+}
 # the data sets that photographs of a world are taken from
 _PHOTOS: Final = {"pets": ("oxford-iiit-pet", "cat-and-dog"), "fruits": ("fruits-360", "intel-scenes")}
 _TRAININGS: Final = (recipes.train, face_generators.train)
@@ -182,7 +186,7 @@ def _images(recipe: Recipe) -> int:
     """How many rows a model is trained on; of CelebA as many as the official split has."""
     left = getattr(recipe.rows, "kept", None)
     if isinstance(recipe.data, CelebA):
-        everyone = FACES[recipe.data.split]
+        everyone = FACES["celeba"][recipe.data.split]
         return min(left or everyone, recipe.data.images or everyone)
     if recipe.rows is not None and left is None:
         return len(recipe.rows.chosen(recipe.data.table()))
