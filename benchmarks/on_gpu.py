@@ -57,7 +57,7 @@ def _ours(architecture: str, images: np.ndarray, labels: np.ndarray, batch: int)
     )  # fmt: skip
     samples, targets = Samples(images, pd.DataFrame({"yes": labels == 1})), torch.from_numpy(labels)
     state = loop._Run.start(samples, targets, config, CrossEntropy(outputs=2))
-    return _finished(lambda: state.train_epoch(samples, targets), state.device)
+    return _finished(lambda: state.train_epoch(samples, targets, lambda: None), state.device)
 
 
 def _plain(architecture: str, images: np.ndarray, labels: np.ndarray, batch: int) -> Callable[[], None]:

@@ -72,8 +72,8 @@ class Amplification:
     variance: float  #: population variance of the changes d, signs as they are, over all cells; NaN likewise
     n_sets: int  #: number of sets, the size of M
     #: how many of them no test image is predicted to have. Their undirected change is undefined: left out of the sum,
-    #: as in the released code, while the sets stay in the divisor. They stay in the variance with d = 0; the released
-    #: code leaves them out of it
+    #: as in the released code, while the sets stay in the divisor. They stay in the variance with d = 0;
+    #: the released code leaves them out of it
     n_never_predicted: int
     _counts: SetCounts = field(repr=False)
     _rule: _Rule = field(repr=False)
