@@ -36,12 +36,15 @@ class Figure:
         return COLUMNS.format(self.name, f"{self.value:.3g} {self.unit}".strip(), target, verdict)
 
 
-def publish(parts: Iterable[list[Figure]], path: Path) -> bool:
-    """Prints each part's figures once they are known, writes all as JSON, and says whether every target was met."""
+def publish(parts: Iterable[list[Figure | str]], path: Path) -> bool:
+    """Prints each part's figures once they are known, writes all as JSON, and says whether every target was met.
+
+    A line of text among the figures says why something was not measured.
+    """
     print(COLUMNS.format("", "measured", "target", ""), flush=True)
     figures = []
     for part in parts:
-        figures += part
+        figures += [row for row in part if isinstance(row, Figure)]
         print(*part, sep="\n", flush=True)
     machine = {"processor": platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
     rows = [{**asdict(figure), "target": figure.target if figure.bound else None} for figure in figures]

@@ -25,10 +25,10 @@ KINDS = ("undirected", "group_to_attribute", "attribute_to_group")
 LabelTriple = tuple[Labels, Labels, Labels]
 
 
-def classifier(batch: int) -> tuple[nn.Module, torch.Tensor]:
+def classifier(batch: int, size: int = SIZE) -> tuple[nn.Module, torch.Tensor]:
     """Paper A's ResNet-50 with its two-layer head (untrained: the weights do not change the cost) and images."""
     torch.manual_seed(0)
-    return models.build("resnet50", TARGETS, hidden=2048).eval(), torch.randn(batch, 3, 224, 224)
+    return models.build("resnet50", TARGETS, hidden=2048).eval(), torch.randn(batch, 3, size, size)
 
 
 def efficientnet(size: int = SIZE) -> tuple[nn.Module, torch.Tensor]:

@@ -117,13 +117,12 @@ class CelebA:
     def samples(self, rows: np.ndarray | None = None) -> Samples:
         """The faces; raises where CelebA's files are missing or damaged."""
         everyone = self._loaded()
-        rows = np.arange(len(everyone))[: self.images] if rows is None else rows
-        # taking copies, and all of CelebA is more than a memory holds
-        return everyone if len(rows) == len(everyone) else everyone.take(rows)
+        return everyone.take(slice(self.images) if rows is None else rows)
 
     def fingerprint(self) -> str:
         """Of all faces of the split, as read, and of their annotations. Warns as `datasets.load` does."""
-        return _content(self._loaded())
+        samples = self._loaded()
+        return fingerprint.of_value([samples.images, samples.labels])
 
     def _loaded(self) -> Samples:
         with warnings.catch_warnings():
@@ -238,14 +237,3 @@ def _photos(world: str, split: str, root: Path) -> World:
     """Those under `root`, which is the folder of all data sets now."""
     found: World = _PHOTOS[world][0](split)
     return found
-
-
-_HASHES: dict[str, str] = {}  # of memory maps, whose names say which files they were decoded from
-
-
-def _content(samples: Samples) -> str:
-    name = str(samples.images.filename) if isinstance(samples.images, np.memmap) else ""
-    pixels = _HASHES.get(name) or fingerprint.of_value(samples.images)
-    if name:
-        _HASHES[name] = pixels
-    return fingerprint.of_value([pixels, samples.labels])

@@ -1,6 +1,7 @@
 """Tiny copies of the official layouts: the right folders, list files and names, with drawn rectangles for pictures."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,23 @@ def celeba(root: Path, attributes: pd.DataFrame, *, pictures: bool = False) -> N
     if pictures:
         for name in names:
             picture(folder / "img_align_celeba" / name, size=(178, 218), colour=(90, 160, 90))
+
+
+def celeba_in_full(root: Path, attributes: pd.DataFrame, *, distinct: int = 6000) -> None:
+    """CelebA with a picture for every row of the table, links to so many files, and the official shares of splits."""
+    celeba(root, attributes)
+    n, folder, rng = len(attributes), root / "celeba", np.random.default_rng(0)
+    ends = [round(share * n) for share in (162770 / 202599, 182637 / 202599)]
+    splits = np.searchsorted(ends, np.arange(n), side="right")
+    _lines(folder / "list_eval_partition.txt", [f"{at + 1:06d}.jpg {split}" for at, split in enumerate(splits)])
+    (folder / "img_align_celeba").mkdir()
+    files = [folder / "distinct" / f"{at}.jpg" for at in range(min(distinct, n))]
+    files[0].parent.mkdir()
+    for file in files:
+        coarse = Image.fromarray(rng.integers(0, 256, (14, 11, 3), dtype=np.uint8))
+        coarse.resize((178, 218), Image.Resampling.BICUBIC).save(file, quality=90)
+    for at in range(n):
+        os.link(files[at % len(files)], folder / "img_align_celeba" / f"{at + 1:06d}.jpg")
 
 
 def celebamask_hq(root: Path, celeba_rows: list[int], *, header: bool = True, pictures: bool = False) -> None:

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import gan, workloads
+from benchmarks import bare, epsilon_lrp, gan, on_gpu, workloads
 from benchmarks.report import Figure, publish
+from biaslib import models
 from biaslib.metrics import bias_amplification
 
 
@@ -45,3 +47,42 @@ def test_a_training_step_is_timed_beside_the_plain_loop() -> None:
     ours, plain, ratio = gan.run(steps=1, rounds=1)
     assert ratio.value == pytest.approx(plain.value / ours.value)
     assert ours.value > 0
+
+
+def test_bare_passes_are_the_ones_that_grad_cam_needs() -> None:
+    torch.manual_seed(0)
+    model, images = models.build("small", 3).eval(), torch.randn(2, 3, 32, 32)
+    gradients = bare.grad_cam(model, images, 3)
+    assert gradients.shape == (3, 2, model.forward_features(images).shape[1], 1, 1)
+    assert gradients.abs().max() > 0
+
+
+def test_relevance_is_timed_beside_its_bare_passes() -> None:
+    figures = epsilon_lrp.run(size=32, images=2, rounds=1)
+    assert [figure.target for figure in figures if figure.bound] == [bare.MOST] * 2
+
+
+def test_without_a_gpu_one_line_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert publish([[Figure("b", 0.0)], on_gpu.run()], tmp_path / "bench.json")
+    assert capsys.readouterr().out.count("need a GPU") == 1
+    assert len(json.loads((tmp_path / "bench.json").read_text())["figures"]) == 1
+
+
+def test_what_a_gpu_would_be_timed_with_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIASLIB_DEVICE", "cpu")
+    ours, plain, ratio = on_gpu.training("resnet10t", n=8, size=32, batch=4, rounds=1)
+    assert ratio.value == pytest.approx(plain.value / ours.value)
+    monkeypatch.setattr(workloads, "TARGETS", 2)
+    figures = on_gpu.maps(torch.device("cpu"), size=32, batch=1, few=2, rounds=1)
+    assert [figure.target for figure in figures if figure.bound] == [1] * 3
+
+
+def test_what_integrated_gradients_are_timed_beside_on_a_gpu_computes_the_same() -> None:
+    model, image = workloads.efficientnet(32)
+    images = torch.cat([image, image.flip(3)])
+    expected = on_gpu.captum(model, images).detach().float() * 64 / 63
+    ours = on_gpu.integrated_gradients(model, images, [1], signed=True)[:, 0]
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-3 * float(expected.abs().max()))

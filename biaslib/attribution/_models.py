@@ -117,24 +117,29 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     """
     pixels = pixels.to(next(model.parameters(), pixels).device)
     with torch.no_grad():
-        expected = logits_of(model, pixels)
-        try:
-            copied = copy.deepcopy(model)
-            for convolution, normalisation, name in normalised_convolutions(copied, pixels):
-                _fold(convolution, normalisation)
-                # nothing remains, or the activation, which timm keeps inside some of its normalisations
-                copied.set_submodule(name, nn.Sequential(*normalisation.children()))
-            copied = copied.to(memory_format=torch.channels_last)
-            found = logits_of(copied, pixels)
-        except (RuntimeError, TypeError, AttributeError):  # cannot be copied, or reads what is gone
-            return model
+        return folded(model, pixels, *normalised_convolutions(model, pixels))
+
+
+def folded(model: nn.Module, pixels: torch.Tensor, pairs: list[tuple[str, str]], expected: torch.Tensor) -> nn.Module:
+    """As `fold_batchnorm`, with what `normalised_convolutions` has seen of these images."""
+    try:
+        copied = copy.deepcopy(model)
+        for convolution, name in pairs:
+            normalisation = copied.get_submodule(name)
+            _fold(copied.get_submodule(convolution), normalisation)
+            # nothing remains, or the activation, which timm keeps inside some of its normalisations
+            copied.set_submodule(name, nn.Sequential(*normalisation.children()))
+        copied = copied.to(memory_format=torch.channels_last)
+        found = logits_of(copied, pixels)
+    except (RuntimeError, TypeError, AttributeError):  # cannot be copied, or reads what is gone
+        return model
     # a softmax over scores sees absolute differences
     same = found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=_MOST_DIFFERENCE)
     return copied if same else model
 
 
-def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tuple[Any, Any, str]]:
-    """The normalisations whose input is what a convolution has just put out: convolution, normalisation, its name."""
+def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> tuple[list[tuple[str, str]], torch.Tensor]:
+    """The names of convolutions and of the normalisations of what they have just put out; and the images' logits."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[nn.Module, list[torch.Tensor]] = {}
     taken: dict[nn.Module, list[torch.Tensor]] = {}
@@ -148,20 +153,21 @@ def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> list[tupl
     kinds = (nn.Conv2d, nn.BatchNorm2d)
     hooks = [module.register_forward_hook(note) for module in names if isinstance(module, kinds)]
     try:
-        logits_of(model, pixels[:1])
+        logits = logits_of(model, pixels)
     finally:
         for hook in hooks:
             hook.remove()
     # a layer that runs twice would be folded for one of its two uses only
-    once = {id(outputs[0]): module for module, outputs in made.items() if len(outputs) == 1}
-    return [
-        (once[id(inputs[0])], module, names[module])
+    once = {id(outputs[0]): names[module] for module, outputs in made.items() if len(outputs) == 1}
+    pairs = [
+        (once[id(inputs[0])], names[module])
         for module, inputs in taken.items()
         if len(inputs) == 1 and id(inputs[0]) in once and module.running_mean is not None
     ]
+    return pairs, logits
 
 
-def _fold(convolution: nn.Conv2d, normalisation: Any) -> None:
+def _fold(convolution: Any, normalisation: Any) -> None:
     like = convolution.weight
     factor = (normalisation.running_var.double() + normalisation.eps).rsqrt()
     if normalisation.weight is not None:

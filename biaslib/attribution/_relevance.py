@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation through zennit's rules, and by the rule of the DeepExplain toolbox."""
+"""Layer-wise relevance propagation by zennit's rules, and by the rule of the DeepExplain toolbox."""
 
 import copy
 from collections.abc import Callable
@@ -8,11 +8,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from zennit.canonizers import NamedMergeBatchNorm
-from zennit.core import Composite
-from zennit.rules import Epsilon, Norm, Pass
 from zennit.types import Activation, AvgPool, BatchNorm, Linear, MaxPool
 
-from biaslib.attribution._models import fold_batchnorm, logits_of, normalised_convolutions
+from biaslib.attribution._models import folded, logits_of, normalised_convolutions
 from biaslib.errors import BiaslibError
 
 _REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
@@ -25,22 +23,18 @@ _SHAPES |= {"requires_grad_", "to", "double", "__get__", "dropout", "pad"}
 _STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
 
 
-def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> nn.Module:
-    """A copy, in the precision of the pixels, that relevance can be handed back through by the rule."""
+def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> tuple[nn.Module, torch.Tensor]:
+    """A copy, in the precision of the pixels, that relevance can be handed back through by the rule; their logits."""
     copied = copy.deepcopy(model).to(pixels.dtype)
     if rule == "epsilon":
         _check_layers(copied)
-        if fold_batchnorm(copied, pixels) is copied:
-            raise BiaslibError(
-                "With its batch normalisations merged away the model says something else, so that LRP would explain "
-                f"another model: {_REMEDY}."
-            )
-        _merge_normalisations(copied, pixels)
-    else:
-        for name, module in list(copied.named_modules(remove_duplicate=False)):
-            if type(module).__name__ in ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus"):
-                copied.set_submodule(name, _ToolboxActivation(module, eps))
-    return copied
+        with torch.no_grad():
+            return copied, _merge_normalisations(copied, pixels)
+    for name, module in list(copied.named_modules(remove_duplicate=False)):
+        if type(module).__name__ in ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus"):
+            copied.set_submodule(name, _ToolboxActivation(module, eps))
+    with torch.no_grad():
+        return copied, logits_of(copied, pixels)
 
 
 def relevance(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, rule: str, eps: float) -> torch.Tensor:
@@ -50,20 +44,10 @@ def relevance(model: nn.Module, pixels: torch.Tensor, targets: torch.Tensor, rul
         with torch.enable_grad():
             logits = logits_of(model, pixels.clone())
             return _backwards(logits, torch.ones_like(logits), pixels, targets) * pixels.detach()[:, None]
-    stabiliser = min(eps, _STABILISER)
-    composite = Composite(lambda _context, _name, layer: _rule_of(layer, eps, stabiliser))
-    with composite.context(model) as registered, torch.enable_grad():
-        with _RelevanceMode(registered, stabiliser):
-            logits = logits_of(registered, pixels * 1)
+    with torch.enable_grad():
+        with _RelevanceMode(model, eps):
+            logits = logits_of(model, pixels * 1)
         return _backwards(logits, logits.detach(), pixels, targets)
-
-
-def _rule_of(layer: nn.Module, eps: float, stabiliser: float) -> Any:
-    if _is_activation(layer) or isinstance(layer, BatchNorm):  # a merged normalisation does nothing
-        return Pass()
-    if isinstance(layer, AvgPool):
-        return Norm(stabiliser)
-    return Epsilon(eps) if isinstance(layer, Linear) else None
 
 
 def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -75,19 +59,23 @@ def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, 
     return torch.stack(found, 1)
 
 
-def _merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> None:
-    """Merges every batch normalisation into the convolution before it, in place, as zennit does."""
-    names = {module: name for name, module in model.named_modules()}
-    with torch.no_grad():
-        found = normalised_convolutions(model, pixels)
-    NamedMergeBatchNorm([([names[convolution]], name) for convolution, _, name in found]).apply(model)
-    merged = {name for _, _, name in found}
+def _merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+    """Merges every batch normalisation into the convolution before it, in place, as zennit does; the logits before."""
+    pairs, logits = normalised_convolutions(model, pixels)
+    if folded(model, pixels, pairs, logits) is model:
+        raise BiaslibError(
+            "With its batch normalisations merged away the model says something else, so that LRP would explain "
+            f"another model: {_REMEDY}."
+        )
+    NamedMergeBatchNorm([([convolution], name) for convolution, name in pairs]).apply(model)
+    merged = {name for _, name in pairs}
     for name, module in model.named_modules():
         if isinstance(module, BatchNorm) and name not in merged:
             raise BiaslibError(
                 f"The layer {name!r} ({type(module).__name__}) does not follow a convolution directly, so it cannot be "
                 f"merged away for LRP: {_REMEDY}."
             )
+    return logits
 
 
 def _check_layers(model: nn.Module) -> None:
@@ -104,12 +92,15 @@ def _is_activation(module: nn.Module) -> bool:
 
 
 class _RelevanceMode(TorchFunctionMode):
-    """Gives the sums, products and means that a model writes in Python their rules, and refuses other steps."""
+    """Gives layers, and the sums, products and means that a model writes in Python, their rules; refuses other steps.
 
-    def __init__(self, model: nn.Module, stabiliser: float) -> None:
+    A layer runs once: what its rule does to the relevance stands beside the layer's own derivative.
+    """
+
+    def __init__(self, model: nn.Module, eps: float) -> None:
         super().__init__()
-        self.model, self.stabiliser = model, stabiliser
-        self.inside = 0
+        self.model, self.eps, self.stabiliser = model, eps, min(eps, _STABILISER)
+        self.entered: list[torch.Tensor] = []  # what the layers that are running were given
         self.seen: set[nn.Module] = set()
         self.hooks: list[Any] = []
 
@@ -126,7 +117,7 @@ class _RelevanceMode(TorchFunctionMode):
             hook.remove()
         super().__exit__(*error)
 
-    def _enter_layer(self, layer: nn.Module, *_: Any) -> None:
+    def _enter_layer(self, layer: nn.Module, inputs: tuple[Any, ...]) -> Any:
         # a rule remembers one input a layer
         if isinstance(layer, Linear | AvgPool) and layer in self.seen:
             raise BiaslibError(
@@ -134,16 +125,28 @@ class _RelevanceMode(TorchFunctionMode):
                 f"each use a layer of its own, or {_REMEDY}."
             )
         self.seen.add(layer)
-        self.inside += 1
+        map_, *others = inputs
+        self.entered.append(map_)
+        if isinstance(layer, Linear | AvgPool):
+            return _Weighed.apply(map_), *others
+        if not _hands_through(layer):
+            return inputs
+        # what is before it keeps its numbers for the way back
+        return map_.detach().clone() if getattr(layer, "inplace", False) else map_.detach(), *others
 
-    def _leave_layer(self, *_: Any) -> None:
-        self.inside -= 1
+    def _leave_layer(self, layer: nn.Module, _: Any, output: torch.Tensor) -> torch.Tensor:
+        map_ = self.entered.pop()
+        if isinstance(layer, Linear):
+            return _Divided.apply(output, self.eps)
+        if isinstance(layer, AvgPool):
+            return _Divided.apply(output, self.stabiliser)
+        return _HandedThrough.apply(output, map_) if _hands_through(layer) else output
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = (*args, *kwargs.values())
         maps = [value for value in given if isinstance(value, torch.Tensor) and value.requires_grad]
-        if self.inside or not maps:
+        if self.entered or not maps:
             return func(*args, **kwargs)
         if kwargs and func in _SUMS | _PRODUCTS:
             raise BiaslibError(
@@ -168,8 +171,51 @@ class _RelevanceMode(TorchFunctionMode):
         return result
 
 
-def _stable(values: torch.Tensor, eps: float) -> torch.Tensor:
-    return values + torch.where(values >= 0, eps, -eps)
+def _hands_through(layer: nn.Module) -> bool:
+    return _is_activation(layer) or isinstance(layer, BatchNorm)  # a merged normalisation does nothing
+
+
+def _stable(values: torch.Tensor, eps: float | torch.Tensor) -> torch.Tensor:
+    return torch.where(values >= 0, eps, -eps).to(values.dtype).add_(values)
+
+
+class _Weighed(torch.autograd.Function):
+    """A layer's input, whose relevance is the derivative times the input."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:
+        ctx.inputs = inputs
+        return inputs.view_as(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: torch.Tensor) -> Any:
+        return ctx.inputs * gradient[0]
+
+
+class _Divided(torch.autograd.Function):
+    """A layer's output, whose relevance goes into the layer as a share of it."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: torch.Tensor, eps: float) -> torch.Tensor:
+        ctx.outputs, ctx.eps = outputs, eps
+        return outputs.view_as(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        shares = _stable(ctx.outputs, ctx.outputs.new_tensor(ctx.eps))
+        return torch.div(relevance[0], shares, out=shares), None
+
+
+class _HandedThrough(torch.autograd.Function):
+    """A layer's output, whose relevance is its input's."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        return outputs.view_as(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        return None, relevance[0]
 
 
 class _Sum(torch.autograd.Function):
@@ -228,15 +274,17 @@ class _ToolboxActivation(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """The nonlinearity itself; only its gradient differs."""
         with torch.no_grad():
-            ratio = self.activation(inputs.clone()) / _stable(inputs, self.eps)
-        return _Ratio.apply(inputs, self.activation(inputs.detach().clone()), ratio)
+            outputs = self.activation(inputs.detach().clone())
+            ratio = _stable(inputs, self.eps)
+            torch.div(outputs, ratio, out=ratio)
+        return _Ratio.apply(inputs, outputs, ratio)
 
 
 class _Ratio(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: torch.Tensor, outputs: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
         ctx.ratio = ratio
-        return outputs.clone()
+        return outputs.view_as(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradient: torch.Tensor) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import batches, check_outputs, checked_targets, logits_of, place_of, unchanged
+from biaslib.attribution._models import batches, check_outputs, checked_targets, place_of, unchanged
 from biaslib.errors import BiaslibError
 
 
@@ -72,9 +72,8 @@ def epsilon_lrp(
         precision = torch.float32 if place_of(model).type == "mps" else torch.float64
         for pixels, wanted in batches(model, images, chosen, batch, precision):
             if prepared is None:
-                prepared = _relevance.prepared(model, pixels[:1], rule, eps)
-                with torch.no_grad():
-                    check_outputs(chosen, logits_of(prepared, pixels[:1]))
+                prepared, logits = _relevance.prepared(model, pixels[:1], rule, eps)
+                check_outputs(chosen, logits)
             relevance = _relevance.relevance(prepared, pixels, wanted, rule, eps)
             maps.append(_finished(relevance, signed, scaled).cpu())
     return torch.cat(maps)

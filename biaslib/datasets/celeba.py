@@ -1,5 +1,6 @@
 """CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -73,13 +74,13 @@ def _load(split: str, *, size: int, root: Path) -> Samples:
     table = attributes(root)
     rows = np.flatnonzero(_partition(dataset, root, len(table)) == _SPLITS[split])
     folder = dataset.require(root / "celeba" / "img_align_celeba")
-    here = {entry.name for entry in folder.iterdir()}
-    found = np.array([row for row in rows if _name(row) in here], int)
-    if not len(found):
+    names = set(os.listdir(folder))
+    files = {row: f"{folder}{os.sep}{name}" for row in rows.tolist() if (name := _name(row)) in names}
+    if not files:
         dataset.require(folder / _name(rows[0]))
-    pictures.warn_of_a_part(dataset, len(found), len(rows), folder, split)
-    images = pictures.photos(dataset, [folder / _name(row) for row in found], size=size)
-    return Samples(images=images, labels=table.iloc[found].reset_index(drop=True))
+    pictures.warn_of_a_part(dataset, len(files), len(rows), folder, split)
+    images = pictures.photos(dataset, list(files.values()), size=size)
+    return Samples(images=images, labels=table.iloc[list(files)].reset_index(drop=True))
 
 
 def _load_hq(split: str, *, size: int, root: Path) -> Samples:
@@ -182,11 +183,10 @@ def _attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
 def _partition(dataset: registry.Dataset, root: Path, n: int) -> np.ndarray:
     """(n,) the number of each image's split."""
     path = dataset.require(root / "celeba" / "list_eval_partition.txt")
-    rows = [line.split() for line in path.read_text(encoding="ascii", errors="replace").splitlines()]
-    fine = (row[:1] == [_name(i)] and row[1:] in (["0"], ["1"], ["2"]) for i, row in enumerate(rows))
-    if len(rows) != n or not all(fine):
+    words = path.read_text(encoding="ascii", errors="replace").split()
+    if len(words) != 2 * n or words[::2] != [_name(i) for i in range(n)] or not {"0", "1", "2"}.issuperset(words[1::2]):
         raise dataset.damaged(path, f"it is no list of {n} images, each with the number of its split")
-    splits = np.array([int(split) for _, split in rows])
+    splits = np.array(words[1::2], int)
     if missing := [name for name, number in _SPLITS.items() if number not in splits]:
         raise dataset.damaged(path, f"it gives no image to {missing[0]}")
     return splits

@@ -76,7 +76,7 @@ def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, 
         )
 
 
-def open_picture(file: Path) -> Image.Image:
+def open_picture(file: Path | str) -> Image.Image:
     """A picture of a format that reads nothing but itself; its pixels are not read yet.
 
     Raises:
@@ -90,7 +90,7 @@ def open_picture(file: Path) -> Image.Image:
     return picture
 
 
-def photos(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.ndarray:
+def photos(dataset: Dataset, files: Sequence[Path | str], *, size: int) -> np.ndarray:
     """N image files as (N, size, size, 3) uint8, a read-only memory map: resized as a whole (bilinear, antialiased)."""
     return once(dataset, "RGB", files, _photo, size, shape=(len(files), size, size, 3), dtype=np.uint8)
 
@@ -114,7 +114,7 @@ def regions(
 def once(
     dataset: Dataset,
     kind: str,
-    files: Sequence[Path] | Sequence[Mapping[str, Path]],
+    files: Sequence[Path | str] | Sequence[Mapping[str, Path]],
     decode: Callable[..., np.ndarray],
     size: int,
     *options: Any,
@@ -123,6 +123,9 @@ def once(
     axis: int = 0,
 ) -> np.ndarray:
     """What a function makes of each picture, written to the store once, as a read-only memory map.
+
+    A map's end is the SHA-256 of all before it, and stands for it in the keys of what is computed from it. It is
+    compared when the map was written and whenever the file has changed since (`files.is_still_whole`).
 
     Args:
         dataset: whom to name where a file is missing or damaged.
@@ -141,12 +144,11 @@ def once(
     """
     named = [entry if isinstance(entry, Mapping) else {"": entry} for entry in files]
     # one look at the folder entries keys the map, so a picture that was replaced is decoded anew
-    states = [[(name, str(file), dataset.require(file).stat()) for name, file in entry.items()] for entry in named]
-    looks = [[(name, file, state.st_size, state.st_mtime_ns) for name, file, state in entry] for entry in states]
+    looks = "\0\0".join("\0".join(f"{name} {_look(dataset, entry[name])}" for name in entry) for entry in named)
     code = [fingerprint.of_code(part) if callable(part) else part for part in (_write, decode, *options)]
     target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value([size, looks, code])}.npy"
     files_of_store.tidy(target.parent)
-    if not target.exists() or not _is_whole(target, *_state(target)):
+    if not target.exists() or not _is_still_whole(target, *_state(target)):
         if target.exists():
             warnings.warn(
                 f"the decoded file {target} is damaged; it is written again.", store.DamagedEntryWarning, stacklevel=2
@@ -155,16 +157,17 @@ def once(
             whole = np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape)
             _write(np.moveaxis(whole, axis, 0), files, lambda entry: decode(dataset, entry, size, *options), dataset)
             whole.flush()
+        files_of_store.note_whole(target)  # `sealed` has just read it
     return np.load(target, mmap_mode="r", allow_pickle=False)
 
 
-def read_picture(dataset: Dataset, file: Path, mode: str) -> Image.Image:
+def read_picture(dataset: Dataset, file: Path | str, mode: str) -> Image.Image:
     """A picture in one of Pillow's modes; a BiaslibError where it cannot be read."""
     try:
         with open_picture(file) as opened:
             return opened.convert(mode)
     except UNREADABLE as error:
-        raise dataset.damaged(file, str(error)) from error
+        raise dataset.damaged(Path(file), str(error)) from error
 
 
 def shrunk(inside: np.ndarray, size: int) -> np.ndarray:
@@ -181,7 +184,7 @@ def _write(rows: np.ndarray, files: Sequence[Any], decode: Callable[[Any], np.nd
                 bar.update()
 
 
-def _photo(dataset: Dataset, file: Path, size: int) -> np.ndarray:
+def _photo(dataset: Dataset, file: Path | str, size: int) -> np.ndarray:
     return _resized(read_picture(dataset, file, "RGB"), size)
 
 
@@ -197,11 +200,19 @@ def _resized(picture: Image.Image, size: int) -> np.ndarray:
     return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
 
 
+def _look(dataset: Dataset, file: Path | str) -> str:
+    try:
+        state = os.stat(file)  # half a second for all of CelebA, and as long again to ask first whether each is there
+    except OSError:
+        state = dataset.require(Path(file)).stat()
+    return f"{file} {state.st_size} {state.st_mtime_ns}"
+
+
 def _state(file: Path) -> tuple[int, int, int]:
     state = file.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-@functools.lru_cache(maxsize=256)  # once in a process, and again where the file has changed since: all of it is read
-def _is_whole(file: Path, *state: int) -> bool:
-    return store.is_whole(file)
+@functools.lru_cache(maxsize=256)  # where no note can be written all of it is read, but once in a process
+def _is_still_whole(file: Path, *state: int) -> bool:
+    return files_of_store.is_still_whole(file)

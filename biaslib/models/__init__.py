@@ -33,5 +33,9 @@ def device() -> torch.device:
 
 
 def placed(network: Any) -> Any:
-    """The network, a torch module, in evaluation mode, where networks compute."""
+    """The network, a torch module, in evaluation mode, where networks compute.
+
+    NVIDIA's shortened numbers in convolutions (TF32) are switched off: with them maps would keep three digits.
+    """
+    torch.backends.cudnn.allow_tf32 = False
     return network.to(device()).eval()

@@ -13,6 +13,7 @@ from torch import nn
 
 from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
+from biaslib.samples import MappedRows
 
 _IN_A_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as Hugging Face names them
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "model_ema", "ema")
@@ -91,7 +92,7 @@ def to_tensor(
     `device`; None leaves it where it is.
     """
     # torch.tensor copies: a read-only memory map would warn, and must never be written to
-    pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images
+    pixels = torch.tensor(np.asarray(images)) if isinstance(images, np.ndarray | MappedRows) else images
     if isinstance(pixels, torch.Tensor) and pixels.ndim == 4:
         pixels = pixels.to(device)
         if pixels.dtype == torch.uint8 and pixels.shape[3] == 3:

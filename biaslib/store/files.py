@@ -97,6 +97,47 @@ def is_whole(file: Path) -> bool:
         return False
 
 
+def is_still_whole(file: Path) -> bool:
+    """As `is_whole`, but a file that has not changed since it was last whole is not read again.
+
+    Where and how long it was, and when it changed, is noted in the folder .checked beside its own, when it is sealed
+    (`note_whole`) and whenever it is read. Whatever writes to the file changes one of them. A failing disk may not:
+    bits that flip by themselves are noticed by `is_whole`, and so by `store.verify`, alone.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if _note(file).read_text(encoding="utf-8") == _look(file):
+            return True
+    whole = is_whole(file)
+    if whole:
+        note_whole(file)
+    return whole
+
+
+def note_whole(file: Path) -> None:
+    """Notes that a file is whole as it is now; in a folder that cannot be written nothing is noted."""
+    with contextlib.suppress(OSError):
+        state = file.stat()
+        # a second back, or a change within this tick of the clock could not be told from none
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns - 10**9))
+        _note(file).parent.mkdir(exist_ok=True)
+        _note(file).write_text(_look(file), encoding="utf-8")
+
+
+def forget_whole(file: Path) -> None:
+    """Takes back what `note_whole` noted, if anything."""
+    with contextlib.suppress(OSError):
+        _note(file).unlink()
+
+
+def _note(file: Path) -> Path:
+    return file.parents[1] / ".checked" / file.name
+
+
+def _look(file: Path) -> str:
+    state = file.stat()
+    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns}"
+
+
 def sha256(file: Path) -> str:
     """Of a file's content, in hexadecimal digits."""
     with file.open("rb") as opened:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import mmap
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ import pandas as pd
 
 _PACKAGE = "biaslib"
 _PIECE = 2**26  # bytes
+_SEAL = 32  # bytes of SHA-256 behind a decoded map, as `files.sealed` writes them
 # these keep and name results but have no part in making them
 _PLUMBING = (
     "biaslib.errors",
@@ -52,7 +54,8 @@ def of_value(value: Any) -> str:
     """Hash of a configuration: equal values, equal hash, in every process.
 
     Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths. A
-    dataclass with a method `fingerprint` adds what this returns: of the code and the files it stands for.
+    dataclass with a method `fingerprint` adds what this returns: of the code and the files it stands for. Of a map that
+    the store decoded the pixels are not read: its checksum stands for them.
 
     Raises:
         TypeError: for anything else, because a hash by identity would never be found again.
@@ -117,6 +120,8 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(key)
             yield from _parts(value[key])
         yield b"}"
+    elif isinstance(value, np.memmap) and (seal := _seal(value)):
+        yield seal.encode()
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         yield f"array:{value.dtype}:{value.shape};".encode()
         # in pieces: a memory map of a whole data set would fill the memory
@@ -136,6 +141,23 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield b"]"
     else:
         raise TypeError(f"cannot hash a {type(value).__name__} in a configuration; describe it by plain values instead")
+
+
+def _seal(value: np.memmap) -> str:
+    """The digest of a decoded map, from its end, with the part of it that this is; "" for any other array.
+
+    It stands for the pixels, which were hashed when they were decoded and are checked when the map is opened.
+    """
+    whole: Any = value
+    while isinstance(whole.base, np.memmap):
+        whole = whole.base
+    if value.mode != "r" or not isinstance(whole.base, mmap.mmap) or Path(whole.filename).parent.name != "decoded":
+        return ""
+    with Path(whole.filename).open("rb") as opened:
+        if opened.seek(-_SEAL, 2) != whole.offset + whole.nbytes:
+            return ""
+        start = value.ctypes.data - whole.ctypes.data
+        return f"map:{opened.read().hex()}:{value.dtype}:{start}:{value.shape}:{value.strides};"
 
 
 def _fingerprint(value: Any) -> str:

@@ -164,9 +164,12 @@ def entries() -> list[Entry]:
 
 
 def verify() -> list[str]:
-    """One sentence for every damaged entry, decoded file or checkpoint; empty where all is well."""
+    """One sentence for every damaged entry, decoded file or checkpoint; empty where all is well. Reads all of them."""
     problems = [(path, _problem(path)) for path in _folders()]
-    problems += [(path, None if files.is_whole(path) else "is damaged") for path in _sealed_files()]
+    damaged = [path for path in _sealed_files() if not files.is_whole(path)]
+    for path in damaged:
+        files.forget_whole(path)  # so that whoever opens it next notices, too
+    problems += [(path, "is damaged") for path in damaged]
     return [f"{path.parent.name}/{path.name} {problem}" for path, problem in problems if problem is not None]
 
 
@@ -218,6 +221,7 @@ def _discard(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+        files.forget_whole(path)
 
 
 def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:

@@ -4,9 +4,10 @@ import hashlib
 import io
 import math
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,14 +20,15 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
-from biaslib.training import objectives
+from biaslib.training import objectives, reading
 from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
 
 _HeldOut = tuple[Samples, torch.Tensor] | None
 # what a checkpoint holds of a run
 _WITH_STATE = ("model", "criterion", "optimiser")
-_PROGRESS = ("epoch", "best", "best_loss", "best_epoch")
+_PROGRESS = ("epoch", "step", "best", "best_loss", "best_epoch")
+_BETWEEN_SAVES = 600.0  # seconds, in an epoch that takes longer
 
 
 class DamagedCheckpointWarning(UserWarning):
@@ -86,8 +88,12 @@ def fit(
     takes; without one the loss is the one that the configuration names. An objective with layers of its own, such as an
     adversary, trains them with the model. `validation` is what `keep="best"` and `patience` choose the epoch by.
 
-    After every epoch a checkpoint goes to the store; a run that was killed and is started again with the same data
-    and configuration goes on from there and ends with the same weights. A finished run leaves no checkpoint.
+    After every epoch, and every ten minutes of a longer one, a checkpoint goes to the store; a run that was killed and
+    is started again with the same data and configuration goes on from there and ends with the same weights. A finished
+    run leaves no checkpoint.
+
+    An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
+    blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
 
     Raises:
         BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
@@ -114,16 +120,21 @@ def fit_with_criterion(
     checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
     with torch.random.fork_rng():
         run = resumed(lambda: _Run.start(samples, answers, config, objective), checkpoint)
-        progress = tqdm(
-            range(run.epoch, config.epochs), f"training {config.architecture}, seed {config.seed}", config.epochs,
-            initial=run.epoch, unit="epoch", disable=not sys.stderr.isatty(),
+        bar = tqdm(
+            desc=f"training {config.architecture}, seed {config.seed}", total=run.steps, initial=run.steps_done(),
+            unit="step", disable=not sys.stderr.isatty(),
         )  # fmt: skip
-        for _ in progress:
-            if run.stopped(config.patience):
-                break
-            run.train_epoch(samples, answers)
-            run.validate(held_out)
-            run.save(checkpoint)
+
+        def after_step() -> None:
+            bar.update()
+            if time.monotonic() - run.saved > _BETWEEN_SAVES:
+                run.save(checkpoint)
+
+        with bar:
+            while run.epoch < config.epochs and not run.stopped(config.patience):
+                run.train_epoch(samples, answers, after_step)
+                run.validate(held_out)
+                run.save(checkpoint)
         checkpoint.unlink(missing_ok=True)
         if config.keep == "best" and run.best is not None:
             run.model.load_state_dict(run.best)
@@ -164,7 +175,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
 
 @dataclass
 class _Run:
-    """A training between two epochs: everything a checkpoint has to hold."""
+    """A training between two steps: everything a checkpoint has to hold, and within an epoch the random states too."""
 
     config: TrainingConfig
     model: nn.Module
@@ -174,6 +185,9 @@ class _Run:
     steps: int
     device: torch.device
     epoch: int = 0
+    step: int = 0  # of this epoch
+    random: list[torch.Tensor] = field(default_factory=list)  # states of a resumed epoch; empty at the start of one
+    saved: float = field(default_factory=time.monotonic)  # when
     best: dict[str, torch.Tensor] | None = None
     best_loss: float = math.inf
     best_epoch: int = 0
@@ -195,19 +209,21 @@ class _Run:
         total = config.epochs * math.ceil(len(samples) / config.batch)
         return cls(config, model, frozen, criterion, _optimiser(trained, config), total, device)
 
-    def train_epoch(self, samples: Samples, targets: torch.Tensor) -> None:
+    def train_epoch(self, samples: Samples, targets: torch.Tensor, after_step: Callable[[], None]) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
         seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
         torch.manual_seed(seed)
+        _set_random_states(self.random, self.device)
+        self.random = []
         self.model.train()
         for module in self.frozen:
             module.eval()
         self.criterion.train()
-        step = self.epoch * math.ceil(len(samples) / self.config.batch)
-        for rows in _batches(len(samples), self.config.batch, np.random.default_rng(seed)):
+        batches = reading.batches(samples.images, self.config.batch, np.random.default_rng(seed))
+        for rows, pixels in reading.pixels(samples.images, batches[self.step :], self.device):
             for group in self.optimiser.param_groups:
-                group["lr"] = _learning_rate(step, self.steps, self.config)
-            pixels = _pixels(samples.images, rows, self.device)
+                group["lr"] = _learning_rate(self.steps_done(), self.steps, self.config)
+            pixels = pixels.to(self.device, non_blocking=self.device.type == "cuda")
             images = augmented(pixels, self.config.augmentation, model=self.model)
             with autocast(self.model, self.config.precision, self.device):
                 maps, logits = _forward(self.model, images.contiguous(memory_format=torch.channels_last))
@@ -215,8 +231,12 @@ class _Run:
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             self.optimiser.step()
-            step += 1
-        self.epoch += 1
+            self.step += 1
+            after_step()
+        self.epoch, self.step = self.epoch + 1, 0
+
+    def steps_done(self) -> int:
+        return self.epoch * self.steps // self.config.epochs + self.step
 
     def validate(self, held_out: _HeldOut) -> None:
         if held_out is None:
@@ -233,12 +253,14 @@ class _Run:
 
     def save(self, path: Path) -> None:
         parts = {name: getattr(self, name).state_dict() for name in _WITH_STATE}
-        save_checkpoint(parts | {name: getattr(self, name) for name in _PROGRESS}, path)
+        random = _random_states(self.device) if self.step else []
+        save_checkpoint(parts | {name: getattr(self, name) for name in _PROGRESS} | {"random": random}, path)
+        self.saved = time.monotonic()
 
     def restore(self, state: dict[str, Any]) -> None:
         for name in _WITH_STATE:
             getattr(self, name).load_state_dict(state[name])
-        for name in _PROGRESS:
+        for name in (*_PROGRESS, "random"):
             setattr(self, name, state[name])
 
 
@@ -308,16 +330,17 @@ def _digest(weights: Path) -> str:
     return fingerprint.of_value([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
 
 
-def _batches(n: int, batch: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    order = rng.permutation(n)
-    # a last batch of one image has no variance for batch normalisation
-    cuts = [i for i in range(batch, n, batch) if n - i > 1]
-    yield from np.split(order, cuts)
+def _random_states(device: torch.device) -> list[torch.Tensor]:
+    """Of torch on the CPU and, where that is another one, on the device."""
+    named = [device] if device.type == "cuda" else []  # the others have one
+    own = [] if device.type == "cpu" else [torch.get_device_module(device).get_rng_state(*named)]
+    return [torch.get_rng_state(), *own]
 
 
-def _pixels(images: np.ndarray, rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    # sorted rows make reading a memory map sequential; the targets are picked by `rows`, so the pixels go back
-    order = np.argsort(rows)
-    batch = np.empty((len(rows), *images.shape[1:]), np.uint8)
-    batch[order] = images[rows[order]]
-    return torch.from_numpy(batch).to(device)
+def _set_random_states(states: list[torch.Tensor], device: torch.device) -> None:
+    """Those that `_random_states` gave, if any."""
+    named = [device] if device.type == "cuda" else []
+    if states:
+        torch.set_rng_state(states[0].cpu())
+    for state in states[1:]:
+        torch.get_device_module(device).set_rng_state(state.cpu(), *named)

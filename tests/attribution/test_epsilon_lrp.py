@@ -310,3 +310,14 @@ def test_the_toolbox_finds_an_activation_under_both_its_names() -> None:
     apart = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last).eval()
     found, expected = (epsilon_lrp(net, images, [0, 1], rule="toolbox", eps=0.5, scaled=True) for net in (once, apart))
     torch.testing.assert_close(found, expected)
+
+
+def test_an_activation_in_place_hands_relevance_through_as_any_other() -> None:
+    torch.manual_seed(0)
+    convolution, last = nn.Conv2d(3, 4, 3), nn.Linear(4 * 36, 2)
+    images = torch.randn(2, 3, 8, 8)
+    maps = [
+        epsilon_lrp(nn.Sequential(convolution, nn.Hardswish(inplace), nn.Flatten(), last).eval(), images, [0, 1])
+        for inplace in (False, True)
+    ]
+    assert torch.equal(*maps)

@@ -7,6 +7,8 @@ import pytest
 from biaslib import datasets, store
 from biaslib.datasets import celeba, pictures, registry, waterbirds
 from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
+from biaslib.store import files, fingerprint
 from tests import layouts
 from tests.damage import DAMAGES
 
@@ -71,19 +73,81 @@ def test_a_damaged_map_is_said_and_decoded_anew(tmp_path, damage, kind):
     assert isinstance(again.images, np.memmap)
 
 
-def test_a_map_is_checked_once_in_a_process_and_again_when_its_file_has_changed(tmp_path, monkeypatch):
+@pytest.fixture
+def decoded(tmp_path, monkeypatch):
+    """The file of a map, and a list of the files that have been read to check them since it was decoded."""
     layouts.waterbirds(tmp_path, segmentations=False)
     datasets.load("waterbirds", "val", size=16, root=tmp_path)
     (file,) = (store.root() / "decoded").iterdir()
-    checked = []
-    original = store.is_whole
-    monkeypatch.setattr(store, "is_whole", lambda path: (checked.append(path), original(path))[1])
+    checked, original = [], files.is_whole
+    monkeypatch.setattr(files, "is_whole", lambda path: (checked.append(path), original(path))[1])
+    return file, checked
+
+
+def opened_by_a_new_process(root):
+    pictures._is_still_whole.cache_clear()
+    return datasets.load("waterbirds", "val", size=16, root=root).images
+
+
+def test_a_map_is_read_to_check_it_only_when_its_file_has_changed_since(tmp_path, decoded):
+    file, checked = decoded
+    for _ in range(3):
+        opened_by_a_new_process(tmp_path)
+    assert checked == []
+    os.utime(file)
+    for _ in range(3):
+        opened_by_a_new_process(tmp_path)
+    assert checked == [file]
+
+
+def test_a_map_that_changes_at_the_very_moment_it_is_sealed_is_noticed(tmp_path, decoded):
+    file, _ = decoded
+    before = np.array(opened_by_a_new_process(tmp_path))
+    files.note_whole(file)
+    file.write_bytes(DAMAGES["bit 0"](file.read_bytes()))  # of the same length, within a tick of the clock
+    with pytest.warns(store.DamagedEntryWarning, match="is damaged"):
+        np.testing.assert_array_equal(opened_by_a_new_process(tmp_path), before)
+
+
+def test_bits_that_flip_by_themselves_are_for_verify_which_makes_the_next_load_notice(tmp_path, decoded):
+    file, checked = decoded
+    state = file.stat()
+    file.write_bytes(DAMAGES["bit 0"](file.read_bytes()))
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    opened_by_a_new_process(tmp_path)
+    assert checked == []
+    assert store.verify() == [f"decoded/{file.name} is damaged"]
+    with pytest.warns(store.DamagedEntryWarning, match="is damaged"):
+        opened_by_a_new_process(tmp_path)
+    assert store.verify() == []
+
+
+def test_where_no_note_can_be_written_a_map_is_checked_once_in_a_process(tmp_path, decoded, monkeypatch):
+    file, checked = decoded
+    files.forget_whole(file)
+    monkeypatch.setattr(files, "note_whole", lambda path: None)
+    opened_by_a_new_process(tmp_path)
     for _ in range(3):
         datasets.load("waterbirds", "val", size=16, root=tmp_path)
     assert checked == [file]
-    os.utime(file)
-    datasets.load("waterbirds", "val", size=16, root=tmp_path)
-    assert checked == [file, file]
+
+
+def test_pixels_are_not_read_for_a_key(tmp_path, decoded, monkeypatch):
+    file, _ = decoded
+    images = opened_by_a_new_process(tmp_path)
+    samples = Samples(images, pd.DataFrame(index=range(len(images))))
+    few, others = samples.take([0, 2]).images, samples.take([2, 0]).images
+    keys = [fingerprint.of_value(each) for each in (images, images[1:], images[..., :1], few, others)]
+    assert len(set(keys)) == 5
+    again = samples.take(slice(None)).take([0, 2]).images
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "ascontiguousarray", lambda part: pytest.fail("read") if part.ndim == 4 else part)
+        assert [fingerprint.of_value(each) for each in (images, again)] == [keys[0], keys[3]]
+    # an array in memory, a map of somebody else's, and one that is written to have no such checksum
+    own = tmp_path / "own.npy"
+    np.save(own, images)
+    theirs = [np.array(images), np.load(own, mmap_mode="r"), np.load(file, mmap_mode="c")]
+    assert len({fingerprint.of_value(each) for each in theirs}) == 1
 
 
 def test_another_way_of_decoding_is_another_map(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from biaslib import models, store, training
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.training import TrainingConfig, loop
+from biaslib.training import TrainingConfig, loop, reading
 from biaslib.training import config as training_config
 from tests.damage import DAMAGES
 
@@ -80,7 +80,7 @@ def test_training_leaves_the_global_random_state_alone():
 def test_a_last_batch_of_one_image_is_not_trained_on_alone():
     samples = bright_or_dark(n=33)
     training.fit(samples, samples.labels["bright"], config(epochs=1))
-    sizes = [len(rows) for rows in loop._batches(33, 16, np.random.default_rng(0))]
+    sizes = [len(rows) for rows in reading.batches(samples.images, 16, np.random.default_rng(0))]
     assert sizes == [16, 17]
 
 
@@ -338,3 +338,88 @@ def test_freezing_every_convolution_is_refused():
         training.fit(samples, samples.labels["bright"], config(frozen=5))
     with pytest.raises(BiaslibError, match="frozen is a number of convolutions"):
         config(frozen=-1)
+
+
+@pytest.fixture
+def streamed(tmp_path, monkeypatch):
+    """Samples in a memory map, which is as large as one that is streamed: blocks of 8 images, stretches of 48."""
+    monkeypatch.setattr(reading, "_STREAMED", 10_000)
+    monkeypatch.setattr(reading, "_BLOCK", 8 * 16 * 16 * 3)
+    monkeypatch.setattr(reading, "_STRETCH", 48 * 16 * 16 * 3)
+    samples = bright_or_dark(n=200)
+    np.save(tmp_path / "images.npy", samples.images)
+    return Samples(np.load(tmp_path / "images.npy", mmap_mode="r"), samples.labels)
+
+
+@pytest.mark.parametrize("chosen", [slice(None), np.random.default_rng(0).permutation(200)[:145]])
+def test_a_large_map_is_read_in_stretches_of_whole_blocks(streamed, chosen):
+    samples = streamed.take(chosen) if isinstance(chosen, np.ndarray) else streamed
+    orders = [reading.batches(samples.images, 16, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(np.concatenate(orders[0]), np.concatenate(orders[1]))
+    assert not np.array_equal(np.concatenate(orders[0])[:48], np.concatenate(orders[2])[:48])
+    assert sorted(np.concatenate(orders[0])) == list(range(len(samples)))
+    assert [len(rows) for rows in orders[0][:-1]] == [16] * (len(orders[0]) - 1)
+    places = np.arange(200)[chosen]
+    first = np.sort(places[np.concatenate(orders[0][:3])])
+    every = np.searchsorted(np.sort(places), first)
+    assert (np.diff(every) > 1).sum() < 6  # runs of neighbours: six blocks at most
+    assert (np.diff(np.concatenate(orders[0][:3])) == 1).mean() < 0.1  # but not in their order
+
+
+def test_what_is_read_ahead_are_the_rows_that_were_asked_for(streamed):
+    chosen = reading.batches(streamed.images, 16, np.random.default_rng(0))[2:]
+    parts = list(reading.pixels(streamed.images, chosen, torch.device("cpu")))
+    assert [rows.tolist() for rows, _ in parts] == [rows.tolist() for rows in chosen]
+    for rows, pixels in parts:
+        np.testing.assert_array_equal(pixels.numpy(), streamed.images[rows])
+    reader = reading.pixels(streamed.images, [np.array([0, 1]), np.array([500])], torch.device("cpu"))
+    with pytest.raises(IndexError):  # of the thread that reads
+        list(reader)
+
+
+def test_small_maps_are_trained_on_as_arrays_are(streamed, monkeypatch):
+    monkeypatch.setattr(reading, "_STREAMED", 2**32)
+    near = Samples(np.array(streamed.images), streamed.labels)
+    alike = (near, streamed, streamed.take(slice(200)))
+    first, *others = [training.fit(each, each.labels["bright"], config(epochs=1)) for each in alike]
+    assert all(same_weights(first, other) for other in others)
+
+
+def stop_after(steps):
+    """A patch of `_random_states`, which every checkpoint within an epoch asks for: the run dies after so many."""
+    original, count = loop._random_states, iter(range(steps))
+
+    def random_states(device):
+        if next(count, None) is None:
+            raise KeyboardInterrupt
+        return original(device)
+
+    return random_states
+
+
+@pytest.mark.parametrize("steps", [1, 5, 12, 13, 14, 30])
+def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(streamed, monkeypatch, steps):
+    settings = config(epochs=3, hidden=8, architecture="small_efficientnet", augmentation=("flip", "crop"))
+
+    def fitted():
+        return training.fit(streamed, streamed.labels["bright"], settings)
+
+    unbroken = fitted()
+    monkeypatch.setattr(loop, "_BETWEEN_SAVES", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_random_states", stop_after(steps))
+        with pytest.raises(KeyboardInterrupt):
+            fitted()
+    shown, original = [], reading.pixels
+    monkeypatch.setattr(reading, "pixels", lambda i, chosen, d: (shown.append(len(chosen)), original(i, chosen, d))[1])
+    assert same_weights(fitted(), unbroken)
+    assert sum(shown) == 3 * 13 - steps  # 13 steps an epoch, of which none is repeated
+    assert list((store.root() / "checkpoints").iterdir()) == []
+
+
+def test_short_epochs_have_one_checkpoint_each(monkeypatch):
+    saved = []
+    monkeypatch.setattr(loop._Run, "save", lambda self, path: saved.append((self.epoch, self.step)))
+    samples = bright_or_dark()
+    training.fit(samples, samples.labels["bright"], config())
+    assert saved == [(1, 0), (2, 0), (3, 0)]
