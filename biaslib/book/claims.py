@@ -1,7 +1,8 @@
 """What a chapter claims, as code: a sentence, a condition on the chapter's numbers, and the mark that is expected.
 
-A list of claims stands in a cell of its chapter, tagged `claims`, and is committed before the record is made that it is
-judged by. Marks come from intervals, never from estimates alone.
+A cell of the chapter, tagged `claims`, holds the list `CLAIMS` and a function `numbers`, which makes the numbers that
+these rest on from what the chapter records: from its record and from this run alike. The cell is committed before the
+record is made that it is judged by. Marks come from intervals, never from estimates alone.
 """
 
 import math
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from biaslib.book import execution
 from biaslib.book.project import Project
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval
+from biaslib.statistics import Interval, welch
 
 HOLDS: Final = "holds"
 FAILS: Final = "does not hold"
@@ -94,13 +96,19 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
     return pd.DataFrame(rows)
 
 
-def of_notebook(project: Project, notebook: str) -> list[Claim]:
-    """The list `CLAIMS` of a notebook's cell that is tagged `claims`, which needs nothing else; empty without one."""
-    names: dict[str, Any] = {}
+def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers]]:
+    """`CLAIMS` and `numbers` of a notebook's cell that is tagged `claims`, which needs no other; no claims without one."""
+    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict}
     for cell in execution.read(project, notebook).cells:
         if "claims" in cell.metadata.get("tags", ()):
             exec(compile(cell.source, f"{notebook}.md", "exec"), names)
-    return list(names.get("CLAIMS", []))
+    return names["CLAIMS"], names["numbers"]
+
+
+def difference(a: ArrayLike, b: ArrayLike) -> Interval:
+    """The mean of some models less that of others, with Welch's interval; n is that of the fewer."""
+    test = welch(a, b)
+    return Interval(test.difference, test.low, test.high, min(test.n))
 
 
 def _marked(claim: Claim, numbers: Numbers) -> str:

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import pytest
@@ -9,12 +10,16 @@ from biaslib.statistics import Interval
 from tests.book.conftest import NOTEBOOKS
 
 PROJECT = project.find()
-LISTS = {name: claims.of_notebook(PROJECT, name) for name in NOTEBOOKS}
-CASES = [(name, claim) for name, of_notebook in LISTS.items() for claim in of_notebook]
+CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
 
 
 def span(low, high):
     return Interval((low + high) / 2, low, high, 10)
+
+
+@functools.cache
+def recorded_numbers(notebook):
+    return claims.of_notebook(PROJECT, notebook)[1](recorded.get(notebook)["values"])
 
 
 def nothing_known(numbers, names):
@@ -67,6 +72,6 @@ def test_the_table_shows_the_marks_with_their_numbers():
 
 @pytest.mark.parametrize(("notebook", "claim"), CASES, ids=lambda each: getattr(each, "words", each))
 def test_a_record_gives_every_claim_the_mark_that_was_expected(notebook, claim):
-    numbers = recorded.get(notebook)["values"]["numbers"]
+    numbers = recorded_numbers(notebook)
     assert claim.mark(numbers) == claim.expected
     assert claim.mark(nothing_known(numbers, claim.condition.names)) != claim.expected or claim.expected == UNCERTAIN
