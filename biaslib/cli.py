@@ -111,6 +111,7 @@ def _run(
     open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: _Scheduler = None,
+    dry_run: Annotated[bool, _option("Say what it would train and how long; run nothing.", "--dry-run")] = False,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
 
@@ -119,12 +120,16 @@ def _run(
     _need_book("run")
     from biaslib.book import building, execution, project
 
-    if out is not None and (record or open_page):
-        raise BiaslibError(
-            f"--out makes no page, so there is nothing to {'record' if record else 'open'}: leave one out."
-        )
+    if (out is not None or dry_run) and (record or open_page):
+        option, what = "--dry-run" if dry_run else "--out", "record" if record else "open"
+        raise BiaslibError(f"{option} makes no page, so there is nothing to {what}: leave one out.")
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
+    if dry_run:
+        from biaslib.book import ahead
+
+        print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
+        return
     if out is not None:
         _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
         print(f"the executed notebook is at {out}")
@@ -210,9 +215,7 @@ def _audit(
         int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
     ] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[
-        bool, _option("Put no picture into the report, only the files' names.", "--no-images")
-    ] = False,
+    no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
@@ -313,8 +316,7 @@ def _version() -> None:
     """Print the versions that the book's numbers depend on."""
     from biaslib.store import provenance
 
-    for library, number in provenance.versions().items():
-        print(f"{library} {number}")
+    print(*(f"{library} {number}" for library, number in provenance.versions().items()), sep="\n")
 
 
 def _need_book(command: str) -> None:

@@ -42,6 +42,20 @@ def read_parameters(project: Project, notebook: str, assignments: Iterable[str])
     return params.parsed(assignments, params.declared(read(project, notebook), name=notebook), name=notebook)
 
 
+def changes(
+    project: Project,
+    notebook: str,
+    defaults: Mapping[str, Any],
+    *,
+    parameters: Mapping[str, Any] | None,
+    preset: str | None,
+) -> dict[str, Any]:
+    """What a preset and parameters of a reader, which win over it, change in a notebook's defaults; checked."""
+    given = {**params.of_preset(project, preset, notebook), **(parameters or {})}
+    given = params.checked(given, defaults, name=notebook)
+    return {name: value for name, value in given.items() if value != defaults[name]}
+
+
 def run(
     project: Project,
     notebook: str,
@@ -72,9 +86,7 @@ def run(
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source = read(project, notebook)
     defaults = params.declared(source, name=notebook)
-    given = {**params.of_preset(project, preset, notebook), **(parameters or {})}
-    given = params.checked(given, defaults, name=notebook)
-    changed = {name: value for name, value in given.items() if value != defaults[name]}
+    changed = changes(project, notebook, defaults, parameters=parameters, preset=preset)
     commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
@@ -84,7 +96,7 @@ def run(
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(_environment(threads, scheduler, bars), partial.with_name("kernel.json")),
+            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -150,19 +162,20 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def _environment(threads: int | None, scheduler: str | None, bars: Path | None) -> dict[str, str]:
+def environment(threads: int | None = None, scheduler: str | None = None, bars: Path | None = None) -> dict[str, str]:
+    """What a notebook's process finds in its environment beside what this one has; arguments as for `run`."""
     # a bar that moves and a dial that a kernel answers have no place on a page
-    environment = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
+    variables = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
-            environment[name] = str(Path(os.environ[name]).expanduser().resolve())
+            variables[name] = str(Path(os.environ[name]).expanduser().resolve())
     if threads:
         limited = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        environment |= dict.fromkeys(limited, str(threads))
+        variables |= dict.fromkeys(limited, str(threads))
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
-        environment["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
+        variables["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
     asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}
-    return environment | {name: str(value) for name, value in asked.items() if value}
+    return variables | {name: str(value) for name, value in asked.items() if value}
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:

@@ -49,6 +49,9 @@ class Experiment(Setup):
     batch: int = 64
     optimiser: str = "adamw"
     learning_rate: float = 4e-3
+    schedule: str = "one_cycle"
+    hidden: int | None = None  # width of a layer before the last one, if any
+    augmentation: tuple[str, ...] = ("flip",)
     seed: int = 0  # of the initial weights, the order and, in the generated world, the faces
 
     def __post_init__(self) -> None:
@@ -72,11 +75,12 @@ class Experiment(Setup):
 
     @property
     def recipe(self) -> Recipe:
-        """Binary cross-entropy that weighs rare attributes up, as in the paper; mirrored at random."""
+        """Binary cross-entropy that weighs rare attributes up, as in the paper; by default mirrored at random."""
         config = TrainingConfig(
             architecture=self.architecture, outputs=len(self.outputs), weights=self.weights, frozen=self.frozen,
             loss="binary", epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, seed=self.seed,
+            learning_rate=self.learning_rate, schedule=self.schedule, hidden=self.hidden,
+            augmentation=self.augmentation, seed=self.seed,
         )  # fmt: skip
         rows = None
         if self.only or self.correlation:
@@ -246,7 +250,7 @@ def where_drawn(
     return changes
 
 
-@stored("attribute-maps")
+@stored("attribute-maps", passes=lambda _, evaluation, pictures: (evaluation.images, 2.3))
 def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) -> dict[str, np.ndarray]:
     """`logits` (N, T) and `maps` (N, T, h, w) of one model; the fingerprint of the pictures is for the store alone."""
     model, images = load(experiment.recipe), evaluation.samples(size=experiment.size).images
@@ -254,7 +258,7 @@ def _maps(experiment: Experiment, evaluation: EvaluationFaces, pictures: str) ->
     return {"logits": training.predict(model, images), "maps": maps.numpy()}
 
 
-@stored("attribute-effects")
+@stored("attribute-effects", passes=lambda models, evaluation, cause: (1.5 * evaluation.images, len(models)))
 def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, cause: str) -> np.ndarray:
     effect = causal_effect(
         functools.partial(_probabilities, experiments), Faces(), evaluation.factors(), cue=cause,

@@ -117,7 +117,7 @@ def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
     return Guess(widest["candidate"], min(1.0, abs(widest["mcc"])))
 
 
-@stored("dial-candidates")
+@stored("dial-candidates", passes=lambda trial: (2 * _EDITED * len(_CANDIDATES[trial.world]), 1))
 def _probabilities(trial: Trial) -> np.ndarray:
     """(candidates, images, 2) probability of the target with little and with much of each."""
     model, factors = recipes.load(trial.recipe), balanced(trial)

@@ -121,7 +121,7 @@ def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     return results
 
 
-@stored("digits")
+@stored("digits", passes=lambda setup: (setup.images + 3 * setup.test_images, 1))
 def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
     """Labels of training and test, (N, 4) bool, logits and `effect`."""
     model, test = load(setup.recipe), setup.data("test")

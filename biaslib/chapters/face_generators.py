@@ -86,6 +86,22 @@ def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Generator
     return _of_32_pixels(seed, images // 2, threads=threads, images=images, **faster)
 
 
+def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, threads: int = 1) -> GeneratorSetup:
+    """As Karras et al. (2018) grow a generator, which Denton et al. (2019) take: WGAN-GP, a level after the other.
+
+    The channels are a smaller network's of theirs; the batch is 16 at every level.
+    """
+    levels = int(np.log2(size)) - 1
+    shares = [(0.0, 1.0), *[(1.0, 1.0)] * (levels - 2), (1.0, 2.0)]
+    total = sum(map(sum, shares))
+    gan = GanConfig(
+        widths=(512, 512, 256, 128, 64, 32)[:levels], growth=tuple((a / total, b / total) for a, b in shares),
+        images=images, average=0.999, chunks=200, seed=seed,
+    )  # fmt: skip
+    encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000, seed=seed)
+    return GeneratorSetup(gan=gan, encoder=encoder, threads=threads)
+
+
 @dataclass(frozen=True)
 class FaceGenerator:
     """A generator and its encoder, on the CPU, in evaluation mode."""

@@ -207,7 +207,7 @@ def _regression(size: int, count: int) -> dict[str, np.ndarray]:
     return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
 
 
-@stored("face-codes")
+@stored("face-codes", passes=lambda request: (request.count, 1 + len(request.classifiers)))
 def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
     networks = face_generators.load(request.generator)
     if request.way == "encoded":

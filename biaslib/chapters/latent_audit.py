@@ -225,7 +225,13 @@ def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, facto
     return pd.DataFrame(dict(zip(factors, results, strict=True)))
 
 
-@stored("face-sensitivity")
+@stored(
+    "face-sensitivity",
+    passes=lambda audit: (
+        audit.codes * (len(audit.attributes) + audit.random) * len(audit.steps),
+        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(audit.steps),
+    ),
+)
 def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
     networks = face_generators.load(audit.generator)
     generator, factors_of = networks.generator, latent.NuisanceRegressor(networks.size)
@@ -270,7 +276,7 @@ def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionA
     return _DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
 
 
-@stored("face-slopes")
+@stored("face-slopes", passes=lambda models, evaluation, name: (2 * evaluation.images, len(models)))
 def _slope(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
     networks, table = [load(experiment.recipe) for experiment in experiments], evaluation.factors()
     quartiles, means = table[name].quantile([0.25, 0.75]), []

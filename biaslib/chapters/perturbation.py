@@ -144,7 +144,7 @@ def _exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, S
     return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
 
 
-@stored("planted-answers")
+@stored("planted-answers", passes=lambda _, images, seed: (2 * images, 1))
 def _cue_logits(setup: PlantedSetup, images: int, seed: int) -> dict[str, np.ndarray]:
     model, data = load(setup.recipe), setup.data("test", images, strength=0.0, seed=seed)
     samples = {"with_cue": _cued(data, 1), "without": _cued(data, 0)}
@@ -158,7 +158,7 @@ def _cued(data: Drawn, cue: int) -> Samples:
     return world.render(data.table().assign(**{world.cue: cue}), size=data.size)
 
 
-@stored("planted-curves")
+@stored("planted-curves", passes=lambda _, e, d: (2 * d.images, len(_ORDERS) * d.repeats * (d.steps + 1)))
 def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
     case = USE_CASES[setup.use_case]
     samples, maps = evaluation.samples(setup), planted_models.maps([setup], evaluation)[0]
@@ -192,7 +192,7 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
     return arrays
 
 
-@stored("planted-exchanges")
+@stored("planted-exchanges", passes=lambda _, evaluation, d: (3 * evaluation.images + _NOISE_IMAGES, 1))
 def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
     model, samples = load(setup.recipe), _exchanged(setup, evaluation)
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])

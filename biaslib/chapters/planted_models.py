@@ -280,12 +280,16 @@ def _mean(values: np.ndarray) -> float:
     return float(defined.mean()) if len(defined) else float("nan")
 
 
-@stored("planted-maps")
+# five kinds of maps: integrated gradients take 64 steps of three passes, Score-CAM one for each channel
+@stored("planted-maps", passes=lambda _, evaluation: (evaluation.images, 203, 1))
 def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
     return _explained(setup, evaluation, _WITH_TOOLBOX)
 
 
-@stored("planted-looks")
+@stored(
+    "planted-looks",
+    passes=lambda _, e, plain: (e.images + plain, 9 + 198 * (share := plain / (e.images + plain)), share),
+)
 def _further_maps(setup: PlantedSetup, evaluation: EvaluationImages, plain: int) -> _Arrays:
     made = _explained(setup, evaluation, LIBRARY)
     without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")

@@ -49,6 +49,10 @@ class SceneSetup(Setup):
     seed: int = 0  # of the data, the initial weights and the order
     epochs: int = 10  # over as many images as `images`; resampled sets get as many steps as the original one
     batch: int = 64
+    architecture: str = "small"
+    weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
+    optimiser: str = "adamw"
+    learning_rate: float = 4e-3
     eps: float = 0.025  # how balanced oversampling makes every single object
     adversary_weight: float = 0.2  # of the reversed gradient
 
@@ -62,15 +66,16 @@ class SceneSetup(Setup):
 
     @functools.cached_property
     def recipe(self) -> Recipe:
-        """The small network, for about as many steps whatever the number of training rows."""
+        """For about as many steps whatever the number of training rows."""
         rows, data, objective = None, self.data("train"), self.objective()
         if self.training in ("oversampling", "data_repair"):
             eps = self.eps if self.training == "oversampling" else None
             rows = Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=self.seed)
         n = self.images if rows is None else len(rows.chosen(data.table()))
         config = TrainingConfig(
-            architecture="small", outputs=objective.outputs, epochs=max(1, round(self.epochs * self.images / n)),
-            batch=self.batch, augmentation=(), seed=self.seed,
+            architecture=self.architecture, outputs=objective.outputs, weights=self.weights,
+            epochs=max(1, round(self.epochs * self.images / n)), batch=self.batch, optimiser=self.optimiser,
+            learning_rate=self.learning_rate, augmentation=(), seed=self.seed,
         )  # fmt: skip
         return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=objective, rows=rows)
 
@@ -137,7 +142,7 @@ def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     return [_outcome(setup, arrays) for setup, arrays in zip(setups, _answers.many(setups), strict=True)]
 
 
-@stored("scenes")
+@stored("scenes", passes=lambda setup: (setup.images + setup.validation_images + setup.test_images, 1.5))
 def _answers(setup: SceneSetup) -> _Arrays:
     """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
     recipe, names = setup.recipe, [*OBJECTS, Scenes.target]
@@ -161,7 +166,7 @@ def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[L
     return [[replace(outcome, test_logits=next(logits)).predicted() for _ in sizes] for outcome in outcomes]
 
 
-@stored("scenes-resized")
+@stored("scenes-resized", passes=lambda setup, robot_size: (setup.test_images, 1))
 def _resized_logits(setup: SceneSetup, robot_size: float) -> np.ndarray:
     """Logits for the test pictures of a set-up with all robots of that size."""
     test = setup.data("test")

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,9 @@ from biaslib.store import fingerprint, parallel, results
 
 _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
+# of a function's arguments: how many images it makes or reads; how many forward passes it asks of networks for each;
+# where there are such, how many more for each channel of their last map
+Passes = Callable[..., tuple[float, ...]]
 
 
 class Stored(Generic[_Key, _Result]):
@@ -22,11 +26,18 @@ class Stored(Generic[_Key, _Result]):
 
     Attributes:
         kind: what the results are, a folder of the store.
+        passes: what a key's result costs, for a plan (`book.plan`); None where it asks no network.
     """
 
-    def __init__(self, function: Callable[..., _Result], kind: str, code: Sequence[ModuleType] | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., _Result],
+        kind: str,
+        code: Sequence[ModuleType] | None,
+        passes: Passes | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.kind, self._function, self._code = kind, function, code
+        self.kind, self.passes, self._function, self._code = kind, passes, function, code
 
     def __reduce__(self) -> str:
         return self._function.__qualname__  # a worker imports it by its name
@@ -65,6 +76,10 @@ class Stored(Generic[_Key, _Result]):
                 list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
         return [results.under_key(self.kind, names[key], key, functools.partial(self.compute, key)) for key in keys]
 
+    def stored_at(self, key: _Key) -> Path:
+        """Where the result of a key lies, or would."""
+        return results.root() / self.kind / results.key_of(key, self._hash())
+
     def _hash(self) -> str:
         if self._code is None:
             return fingerprint.of_code(self._function)
@@ -84,7 +99,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: Passes | None = None
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -94,8 +109,10 @@ def stored(
         kind: what the results are, a folder of the store.
         code: modules whose source counts, with all that they import, beside the function's own module alone; None:
             that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
+        passes: of the function's arguments, what a plan of a run estimates its time by (see `Passes`). A backward pass
+            counts as two. It is no part of a result's key.
 
     Returns:
         A decorator. The function must be one of a module, so that a worker can import it.
     """
-    return lambda function: Stored(function, kind, code)
+    return lambda function: Stored(function, kind, code, passes)
