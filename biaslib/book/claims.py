@@ -38,7 +38,8 @@ class Claim:
     words: str  #: in plain English, without numbers that the record could change
     condition: Condition
     paper: str = ""  #: the paper's own value, where the claim is the paper's
-    expected: str = HOLDS  #: the mark that was written down before the record was made
+    expected: str = HOLDS  #: the mark that was written down before the record was looked at
+    given: str = ""  #: the mark that the record gave, where it is another
 
     def mark(self, numbers: Numbers) -> str:
         """`HOLDS`, `FAILS` or `UNCERTAIN`; a BiaslibError where a number is missing."""
@@ -88,7 +89,7 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
         {
             "claim": claim.words,
             "paper": claim.paper or "not measured",
-            "record": _marked(claim, record) if record else "none yet",
+            "record": _marked(claim, record) + _surprise(claim) if record else "none yet",
             "this run": _marked(claim, this_run),
         }
         for claim in claims
@@ -97,7 +98,7 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
 
 
 def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers]]:
-    """`CLAIMS` and `numbers` of a notebook's cell that is tagged `claims`, which needs no other; no claims without one."""
+    """`CLAIMS` and `numbers` of a notebook's cell tagged `claims`, which needs no other cell; no claims without one."""
     names: dict[str, Any] = {"CLAIMS": [], "numbers": dict}
     for cell in execution.read(project, notebook).cells:
         if "claims" in cell.metadata.get("tags", ()):
@@ -115,6 +116,10 @@ def _marked(claim: Claim, numbers: Numbers) -> str:
     """The mark with the numbers that it rests on, as a table prints them."""
     behind = "; ".join(_in_words(_interval(numbers[name])) for name in claim.condition.names)
     return f"{claim.mark(numbers)}: {behind}"
+
+
+def _surprise(claim: Claim) -> str:
+    return f" (we expected: {claim.expected})" if claim.given else ""
 
 
 def _interval(number: Any) -> Interval:
