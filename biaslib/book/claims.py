@@ -1,0 +1,136 @@
+"""What a chapter claims, as code: a sentence, a condition on the chapter's numbers, and the mark that is expected.
+
+A cell of the chapter, tagged `claims`, holds the list `CLAIMS` and a function `numbers`, which makes the numbers that
+these rest on from what the chapter records: from its record and from this run alike. The cell is committed before the
+record is made that it is judged by. Marks come from intervals, never from estimates alone.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from biaslib.book import execution
+from biaslib.book.project import Project
+from biaslib.errors import BiaslibError
+from biaslib.statistics import Interval, welch
+
+HOLDS: Final = "holds"
+FAILS: Final = "does not hold"
+UNCERTAIN: Final = "too small to tell"
+Numbers = Mapping[str, Any]
+
+
+class Condition(NamedTuple):
+    """What has to be true of some numbers, by their names; made by `above`, `below`, `within` and `all_of`."""
+
+    names: tuple[str, ...]
+    mark: Callable[[Numbers], str]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that a chapter stands for."""
+
+    words: str  #: in plain English, without numbers that the record could change
+    condition: Condition
+    paper: str = ""  #: the paper's own value, where the claim is the paper's
+    expected: str = HOLDS  #: the mark that was written down before the record was looked at
+    given: str = ""  #: the mark that the record gave, where it is another
+
+    def mark(self, numbers: Numbers) -> str:
+        """`HOLDS`, `FAILS` or `UNCERTAIN`; a BiaslibError where a number is missing."""
+        missing = [name for name in self.condition.names if name not in numbers]
+        if missing:
+            raise BiaslibError(
+                f"the claim {self.words!r} needs the number {missing[0]!r}: record it, or mend the name."
+            )
+        return self.condition.mark(numbers)
+
+
+def above(name: str, bound: float) -> Condition:
+    """The whole interval of a number lies above a bound; a number without one is its own interval."""
+    return within(name, bound, math.inf)
+
+
+def below(name: str, bound: float) -> Condition:
+    """The whole interval of a number lies below a bound."""
+    return within(name, -math.inf, bound)
+
+
+def within(name: str, low: float, high: float) -> Condition:
+    """The whole interval of a number lies between two bounds; `FAILS` where all of it lies outside."""
+
+    def mark(numbers: Numbers) -> str:
+        span = _interval(numbers[name])
+        if low < span.low and span.high < high:
+            return HOLDS
+        return FAILS if span.high <= low or high <= span.low else UNCERTAIN
+
+    return Condition((name,), mark)
+
+
+def all_of(*conditions: Condition) -> Condition:
+    """Each condition holds; `FAILS` where one of them does."""
+
+    def mark(numbers: Numbers) -> str:
+        marks = {condition.mark(numbers) for condition in conditions}
+        return next(each for each in (FAILS, UNCERTAIN, HOLDS) if each in marks)
+
+    return Condition(tuple(name for condition in conditions for name in condition.names), mark)
+
+
+def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
+    """A row a claim: its words, the paper's value, the mark of the record and of this run, with the numbers behind."""
+    rows = [
+        {
+            "claim": claim.words,
+            "paper": claim.paper or "not measured",
+            "record": _marked(claim, record) + _surprise(claim) if record else "none yet",
+            "this run": _marked(claim, this_run),
+        }
+        for claim in claims
+    ]
+    return pd.DataFrame(rows)
+
+
+def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers]]:
+    """`CLAIMS` and `numbers` of a notebook's cell tagged `claims`, which needs no other cell; no claims without one."""
+    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict}
+    for cell in execution.read(project, notebook).cells:
+        if "claims" in cell.metadata.get("tags", ()):
+            exec(compile(cell.source, f"{notebook}.md", "exec"), names)
+    return names["CLAIMS"], names["numbers"]
+
+
+def difference(a: ArrayLike, b: ArrayLike) -> Interval:
+    """The mean of some models less that of others, with Welch's interval; n is that of the fewer."""
+    test = welch(a, b)
+    return Interval(test.difference, test.low, test.high, min(test.n))
+
+
+def _marked(claim: Claim, numbers: Numbers) -> str:
+    """The mark with the numbers that it rests on, as a table prints them."""
+    behind = "; ".join(_in_words(_interval(numbers[name])) for name in claim.condition.names)
+    return f"{claim.mark(numbers)}: {behind}"
+
+
+def _surprise(claim: Claim) -> str:
+    return f" (we expected: {claim.expected})" if claim.given else ""
+
+
+def _interval(number: Any) -> Interval:
+    """A number of a record or of this run: an interval, the mapping that a record makes of it, or a plain number."""
+    if isinstance(number, Mapping):
+        return Interval(**{part: number[part] for part in ("estimate", "low", "high", "n")})
+    return number if isinstance(number, Interval) else Interval(float(number), float(number), float(number), 1)
+
+
+def _in_words(span: Interval) -> str:
+    words = (
+        f"{span.estimate:.2f}" if span.low == span.high else f"{span.estimate:.2f} [{span.low:.2f}, {span.high:.2f}]"
+    )
+    return words.replace("-", "−")

@@ -1,0 +1,77 @@
+import functools
+import math
+
+import pytest
+
+from biaslib.book import claims, project, recorded
+from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, above, all_of, below, within
+from biaslib.errors import BiaslibError
+from biaslib.statistics import Interval
+from tests.book.conftest import NOTEBOOKS
+
+PROJECT = project.find()
+CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
+
+
+def span(low, high):
+    return Interval((low + high) / 2, low, high, 10)
+
+
+@functools.cache
+def recorded_numbers(notebook):
+    return claims.of_notebook(PROJECT, notebook)[1](recorded.get(notebook)["values"])
+
+
+def nothing_known(numbers, names):
+    """The numbers, with those of these names so uncertain that nothing follows from them."""
+    return {**numbers, **dict.fromkeys(names, Interval(0.0, -math.inf, math.inf, 2))}
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "mark"),
+    [
+        (above("x", 0), span(0.1, 0.3), HOLDS),
+        (above("x", 0), span(-0.1, 0.3), UNCERTAIN),
+        (above("x", 0), span(-0.3, -0.1), FAILS),
+        (above("x", 0), span(-0.3, 0.0), FAILS),
+        (above("x", 0), 0.2, HOLDS),
+        (below("x", 0.5), span(0.1, 0.4), HOLDS),
+        (below("x", 0.5), span(0.1, 0.6), UNCERTAIN),
+        (within("x", -0.2, 0.2), span(-0.1, 0.1), HOLDS),
+        (within("x", -0.2, 0.2), span(-0.3, 0.1), UNCERTAIN),
+        (within("x", -0.2, 0.2), span(0.3, 0.4), FAILS),
+        (above("x", 0), {"estimate": 0.2, "low": 0.1, "high": 0.3, "n": 10}, HOLDS),
+        (above("x", 0), Interval(math.nan, math.nan, math.nan, 0), UNCERTAIN),
+    ],
+)
+def test_a_mark_comes_from_the_whole_interval(condition, value, mark):
+    assert Claim("It is so.", condition).mark({"x": value}) == mark
+
+
+def test_several_conditions_hold_together_or_not_at_all():
+    both = Claim("Both.", all_of(above("a", 0), below("b", 0)))
+    assert both.mark({"a": span(1, 2), "b": span(-2, -1)}) == HOLDS
+    assert both.mark({"a": span(1, 2), "b": span(-2, 1)}) == UNCERTAIN
+    assert both.mark({"a": span(-2, -1), "b": span(-2, 1)}) == FAILS
+
+
+def test_a_number_that_is_not_there_is_one_sentence():
+    with pytest.raises(BiaslibError, match="needs the number 'x': record it, or mend the name"):
+        Claim("It is so.", above("x", 0)).mark({})
+
+
+def test_the_table_shows_the_marks_with_their_numbers():
+    shown = claims.table(
+        [Claim("It is so.", above("x", 0), paper="0.4")], record={"x": span(0.1, 0.3)}, this_run={"x": -1}
+    )
+    assert shown.to_dict("list") == {
+        "claim": ["It is so."], "paper": ["0.4"], "record": ["holds: 0.20 [0.10, 0.30]"],
+        "this run": ["does not hold: −1.00"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("notebook", "claim"), CASES, ids=lambda each: getattr(each, "words", each))
+def test_a_record_gives_every_claim_the_mark_that_was_expected(notebook, claim):
+    numbers = recorded_numbers(notebook)
+    assert claim.mark(numbers) == (claim.given or claim.expected)
+    assert claim.mark(nothing_known(numbers, claim.condition.names)) != claim.expected
