@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := uv==0.13.8
 
-.PHONY: help book test check-slow faults bench real lab lock clean
+.PHONY: help book test check-slow faults bench real record lab lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -30,6 +30,9 @@ bench: $(VENV)/.with-bench ## time our functions beside the tools one would use 
 
 real: $(VENV)/.with-book ## run the notebooks on the data under BIASLIB_DATA and record their numbers
 	$(BIN)/biaslib build --preset real --record
+
+record: $(VENV)/.with-book ## make and commit the records that are missing or stale; NAME=waterbirds makes one anew
+	$(BIN)/python -m biaslib.book.recording $(NAME)
 
 lab: $(VENV)/.with-book ## open copies of the notebooks in JupyterLab, to change and to run; a changed copy stays
 	$(BIN)/python -m biaslib.book.lab

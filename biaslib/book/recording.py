@@ -1,0 +1,81 @@
+"""`make record`: makes the records that are missing or not of their presets as they stand, one part after another.
+
+Each record is committed when it ends, so that a killed call goes on with the next; what it trained stays in the store.
+"""
+
+import subprocess
+import sys
+
+from biaslib.book import execution, parameters, recorded
+from biaslib.book.project import Project, find
+from biaslib.errors import BiaslibError
+
+PRESETS = ("standard", "real")  # those that records are made with on two cores
+
+
+def stale(project: Project) -> list[tuple[str, str]]:
+    """The chapters, with their presets, whose record is missing, of other parameters, or of a commit with edits."""
+    wanted = [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
+    return [pair for pair in wanted if _records(project, pair[0]) and not _is_current(project, *pair)]
+
+
+def make(project: Project, names: list[str]) -> None:
+    """Runs and records the stale chapters, or those of these names, and commits each record.
+
+    Raises:
+        BiaslibError: where tracked files differ from the commit that a record would name; where a name has no preset
+            to record; where data are missing.
+    """
+    known = [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
+    unknown = [name for name in names if name not in dict(known)]
+    if unknown:
+        raise BiaslibError(f"{unknown[0]} is recorded with no preset: choose {', '.join(sorted(dict(known)))}.")
+    parts = [pair for pair in known if pair[0] in names] if names else stale(project)
+    print(f"{len(parts)} to record: {', '.join(f'{name} ({preset})' for name, preset in parts) or 'none'}", flush=True)
+    for name, preset in parts:
+        _check_clean(project)
+        about = execution.run(project, name, project.output / "recording" / f"{name}.ipynb", preset=preset)
+        file = recorded.write(name, about)
+        words = f"Record of {name}, preset {preset}: {recorded.duration(about['seconds'])}"
+        _git(project, "add", str(file))
+        _git(project, "commit", "--quiet", "--message", words, str(file))
+        print(words, flush=True)
+
+
+def _records(project: Project, name: str) -> bool:
+    return "recorded.put(" in (project.notebooks / f"{name}.md").read_text(encoding="utf-8")
+
+
+def _is_current(project: Project, name: str, preset: str) -> bool:
+    if not (project.recorded / f"{name}-{preset}.json").is_file():
+        return False
+    record = recorded.get(name, preset) or {}
+    defaults = parameters.declared(execution.read(project, name), name=name)
+    as_it_stands = {**defaults, **parameters.of_preset(project, preset, name)}
+    # a parameter that came later, with its default, changes nothing
+    before = {**defaults, **record["parameters"]}
+    return before == as_it_stands and not str(record["commit"]).endswith("-dirty")
+
+
+def _check_clean(project: Project) -> None:
+    edited = _git(project, "status", "--porcelain", "--untracked-files=no").splitlines()
+    if edited:
+        raise BiaslibError(
+            f"{len(edited)} tracked files differ from the last commit ({edited[0].split()[-1]}): commit them first, as "
+            "a record names the commit that it was made with."
+        )
+
+
+def _git(project: Project, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(project.root), *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise BiaslibError(f"git {arguments[0]} failed ({done.stderr.strip()}): records are kept in a git checkout.")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    try:
+        make(find(), sys.argv[1:])
+    except BiaslibError as error:
+        print(f"biaslib: {error}", file=sys.stderr)
+        sys.exit(2)
