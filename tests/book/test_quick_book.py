@@ -5,12 +5,14 @@ import time
 
 import pandas as pd
 import pytest
+import yaml
 
 from biaslib.store import results
-from tests.book.conftest import NOTEBOOKS, cli, copy_of_the_book
+from tests.book.conftest import NOTEBOOKS, ROOT, cli, copy_of_the_book
 
 # seconds on two quiet cores, without downloads
 BOOK, PAGE, AGAIN = 15 * 60, 60, 30
+LONGEST = sorted(SECONDS := yaml.safe_load((ROOT / "notebooks" / "seconds.yml").read_text()), key=SECONDS.get)[-6:]
 
 
 @pytest.mark.slow
@@ -36,5 +38,15 @@ def test_the_book_is_made_from_nothing_within_its_time(tmp_path, monkeypatch):
     assert [text for output in printed for text in output["text"] if "Warning" in text] == []
     assert first <= BOOK
     assert second <= AGAIN
-    # two pages share the cores with each other and with what they train
-    assert pages[pages > PAGE].index.tolist() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", LONGEST)
+def test_a_page_alone_takes_at_most_a_minute(notebook, tmp_path):
+    """Of the book's longest pages; in company they share the cores."""
+    project, environment = copy_of_the_book(tmp_path)
+    done = cli(project, "run", notebook, "--out", "page.ipynb", env=environment, timeout=10 * PAGE)
+    assert done.returncode == 0, done.stderr
+    seconds = json.loads((project.root / "page.ipynb").read_text())["metadata"]["biaslib"]["seconds"]
+    print(f"\n{notebook}: {seconds} s")
+    assert seconds <= PAGE
