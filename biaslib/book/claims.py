@@ -112,6 +112,12 @@ def difference(a: ArrayLike, b: ArrayLike) -> Interval:
     return Interval(test.difference, test.low, test.high, min(test.n))
 
 
+def unpaired(a: Any, b: Any) -> Interval:
+    """One interval less another, where the pairs behind them are not recorded: rather too wide."""
+    a, b = _interval(a), _interval(b)
+    return Interval(a.estimate - b.estimate, a.low - b.high, a.high - b.low, min(a.n, b.n))
+
+
 def _marked(claim: Claim, numbers: Numbers) -> str:
     """The mark with the numbers that it rests on, as a table prints them."""
     behind = "; ".join(_in_words(_interval(numbers[name])) for name in claim.condition.names)

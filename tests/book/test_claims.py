@@ -55,6 +55,11 @@ def test_several_conditions_hold_together_or_not_at_all():
     assert both.mark({"a": span(-2, -1), "b": span(-2, 1)}) == FAILS
 
 
+def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
+    recorded_value = {"estimate": 0.1, "low": 0.0, "high": 0.2, "n": 4}
+    assert claims.unpaired(span(0.5, 0.75), recorded_value) == Interval(0.525, pytest.approx(0.3), 0.75, 4)
+
+
 def test_a_number_that_is_not_there_is_one_sentence():
     with pytest.raises(BiaslibError, match="needs the number 'x': record it, or mend the name"):
         Claim("It is so.", above("x", 0)).mark({})
