@@ -136,6 +136,8 @@ def _interval(number: Any) -> Interval:
 
 
 def _in_words(span: Interval) -> str:
+    if math.isnan(span.estimate):
+        return "not measured"
     words = (
         f"{span.estimate:.2f}" if span.low == span.high else f"{span.estimate:.2f} [{span.low:.2f}, {span.high:.2f}]"
     )

@@ -75,6 +75,12 @@ def test_the_table_shows_the_marks_with_their_numbers():
     }  # fmt: skip
 
 
+def test_a_number_that_this_run_has_not_is_said():
+    shown = claims.table([Claim("It is so.", above("x", 0))], record=None, this_run={"x": math.nan})
+    assert shown["this run"].tolist() == ["too small to tell: not measured"]
+    assert shown["record"].tolist() == ["none yet"]
+
+
 @pytest.mark.parametrize(("notebook", "claim"), CASES, ids=lambda each: getattr(each, "words", each))
 def test_a_record_gives_every_claim_the_mark_that_was_expected(notebook, claim):
     numbers = recorded_numbers(notebook)
