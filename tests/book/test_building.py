@@ -128,7 +128,9 @@ def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, c
     waiting = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
     waiting += f"while not os.path.exists({str(gate)!r}): time.sleep(0.1)\nprint('through the gate')"
     write_notebook(project, "slow", waiting)
-    command = [sys.executable, "-c", "from biaslib.cli import main; main()", "build", "--jobs", "2"]
+    # what was started in a shell's background ignores interrupts, and its children with it
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", f"{heeding}from biaslib.cli import main; main()", "build", "--jobs", "2"]
     with subprocess.Popen(command, cwd=project.root, stdout=subprocess.DEVNULL) as build:
         try:
             wait_for(lambda: (project.executed / "fast.ipynb").exists() and pid_file.exists() and pid_file.read_text())
