@@ -28,8 +28,6 @@ FACES: Final = {
     "celeba": {"train": 162_770, "val": 19_867, "test": 19_962},
     "celebamask": {"train": 21_000, "val": 4_500, "test": 4_500},
 }
-# the data sets that photographs of a world are taken from
-_PHOTOS: Final = {"pets": ("oxford-iiit-pet", "cat-and-dog"), "fruits": ("fruits-360", "intel-scenes")}
 _TRAININGS: Final = (recipes.train, face_generators.train)
 
 
@@ -177,7 +175,7 @@ def _is_stored(function: Stored, key: Any) -> bool:
         return False
     try:
         return (function.stored_at(key) / "record.json").is_file()
-    except Exception:
+    except Exception:  # whatever a missing file, or a model that is missing, stops the key with
         return False
 
 
@@ -265,7 +263,7 @@ def _data_sets(model: Any) -> list[str]:
     if isinstance(data, CelebA):
         return ["celeba"]
     if isinstance(data, Drawn):
-        return list(_PHOTOS[data.world]) if data.photos else []
+        return list(recipes._PHOTOS[data.world][1]) if data.photos else []
     return ["mnist"] if getattr(data, "source", "") == "mnist" else []
 
 

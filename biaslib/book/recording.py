@@ -15,8 +15,7 @@ PRESETS = ("standard", "real")  # those that records are made with on two cores
 
 def stale(project: Project) -> list[tuple[str, str]]:
     """The chapters, with their presets, whose record is missing, of other parameters, or of a commit with edits."""
-    wanted = [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
-    return [pair for pair in wanted if _records(project, pair[0]) and not _is_current(project, *pair)]
+    return [pair for pair in _wanted(project) if _records(project, pair[0]) and not _is_current(project, *pair)]
 
 
 def make(project: Project, names: list[str]) -> None:
@@ -26,7 +25,7 @@ def make(project: Project, names: list[str]) -> None:
         BiaslibError: where tracked files differ from the commit that a record would name; where a name has no preset
             to record; where data are missing.
     """
-    known = [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
+    known = _wanted(project)
     unknown = [name for name in names if name not in dict(known)]
     if unknown:
         raise BiaslibError(f"{unknown[0]} is recorded with no preset: choose {', '.join(sorted(dict(known)))}.")
@@ -40,6 +39,10 @@ def make(project: Project, names: list[str]) -> None:
         _git(project, "add", str(file))
         _git(project, "commit", "--quiet", "--message", words, str(file))
         print(words, flush=True)
+
+
+def _wanted(project: Project) -> list[tuple[str, str]]:
+    return [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
 
 
 def _records(project: Project, name: str) -> bool:
