@@ -59,6 +59,7 @@ def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> 
         text = _BLOCK.sub(_block, text)
     text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
     text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
+    text = re.sub(r"\{figure\}`([^`]+)`", r"[the figure](#\1)", text)
     text = re.sub(r"\{ref\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
     return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
 
@@ -94,8 +95,8 @@ def _numbers(page: Path) -> dict[str, str]:
     numbers: dict[str, str] = {}
     for output in execution.outputs(nbformat.read(page, as_version=4)):
         mark = output.get("metadata", {}).get("scrapbook")
-        if mark and mark["mime_prefix"]:
-            numbers[mark["name"]] = output["data"][f"{mark['mime_prefix']}text/plain"].strip("'\"")
+        if mark and (text := output["data"].get(f"{mark['mime_prefix']}text/plain")):
+            numbers[mark["name"]] = text.strip("'\"")
     return numbers
 
 

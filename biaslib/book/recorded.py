@@ -61,11 +61,10 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
 
 
 def described(record: Mapping[str, Any]) -> str:
-    """One line on where a record's numbers come from, for a caption."""
+    """What a record was computed from and when, for a caption; the rest of it is on the page of the status."""
     counts = {name: ", ".join(f"{n:,} {what}" for what, n in each.items()) for name, each in record["data"].items()}
-    data_used = "; ".join(f"{name} ({each})" for name, each in counts.items())
-    took, date = duration(record["seconds"]), record["date"][:10]
-    return ", ".join(filter(None, (f"preset {record['preset']}", data_used, record["device"], took, date)))
+    data_used = "; ".join(f"{name} ({each})" for name, each in counts.items()).replace("_", " ")
+    return ", ".join(filter(None, (data_used, record["date"][:10])))
 
 
 def duration(seconds: float) -> str:

@@ -1,25 +1,25 @@
-"""Makes the HTML pages from the narrative pages and the executed notebooks; `setup` is its extension of Sphinx."""
+"""Makes the HTML pages from the narrative pages and the executed notebooks."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import nbformat
+import yaml
 from tqdm import tqdm
 
 from biaslib.book import execution, recorded
 from biaslib.book.execution import PageError
 from biaslib.book.project import Project
-from biaslib.figures import theme
+from biaslib.figures import pieces, theme
 from biaslib.store import fingerprint
 
 _STUB = "not run yet"
-# in a docstring: code, then formulas; `$BIASLIB_DATA` is neither
-_SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re.DOTALL)
+_BOARD = ("dial", "board")  # the page and the name of the front page's figure
 
 
 def write(project: Project) -> Path:
@@ -89,11 +89,43 @@ def _stubs(project: Project) -> list[str]:
 def _fragments(project: Project) -> None:
     """Writes what the narrative pages include: the status of every page, the list of datasheets, the palette."""
     runs = {name: execution.about(project.page(name)) or {} for name in project.names()}
-    _update(project.generated / "status.md", _status({name: run for name, run in runs.items() if "date" in run}))
+    status = _status({name: run for name, run in runs.items() if "date" in run})
+    _update(project.generated / "status.md", status + _records(project))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
     text = "\n\n".join(f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets)
     _update(project.generated / "datasheets.md", text + "\n")
     _update(project.book / "_static" / "palette.css", theme.page_css())
+    _gallery(project)
+
+
+def _gallery(project: Project) -> None:
+    """Writes the drawings of all pages as files, the page that shows them, and the board of the front page."""
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
+    folder, lines, board = project.generated / "gallery" / "gallery", [], ""
+    for part in contents.get("parts", []):
+        shown = []
+        for entry in part["chapters"]:
+            page = Path(entry["file"]).name
+            for name, alt, framed in _drawings(project.page(page)):
+                board = framed if (page, name) == _BOARD else board
+                _update(folder / f"{page}-{name}.svg", pieces.svg_file(framed) or "")
+                picture = f'<img src="gallery/{page}-{name}.svg" alt="{alt}" loading="lazy">'
+                shown.append(f'<a href="_executed/{page}.html#{name}">{picture}</a>')
+        if shown:
+            lines += [f"## {part['caption']}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
+    _update(project.generated / "gallery.md", "\n".join(lines) or "No page has been run yet.\n")
+    _update(project.generated / "board.html", board)
+
+
+def _drawings(page: Path) -> Iterator[tuple[str, str, str]]:
+    """The name, the description and the HTML of each drawing of an executed page that has a name."""
+    if not page.is_file():
+        return
+    for output in execution.outputs(nbformat.read(page, as_version=4)):
+        framed = output.get("data", {}).get("text/html", "")
+        head = re.match(r'<figure class="biaslib-figure [^>]*?role="img" aria-label="([^"]*)" id="([^"]+)"', framed)
+        if head and not output.get("metadata", {}).get("scrapbook"):
+            yield head[2], head[1], framed
 
 
 def _update(file: Path, text: str) -> None:
@@ -116,30 +148,18 @@ def _status(runs: dict[str, dict]) -> str:
     return f"{_table(pages)}\n\n## Versions\n\n{_table(versions)}\n"
 
 
+def _records(project: Project) -> str:
+    """Where each record's numbers come from: code, data, machine and time."""
+    lines = [("Page", "Preset", "Data", "Machine", "Made on", "Took", "Commit")]
+    for file in sorted(project.recorded.glob("*.json")):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        page, preset = f"{{doc}}`/_executed/{file.stem.rpartition('-')[0]}`", record["preset"]
+        took, commit = recorded.duration(record["seconds"]), str(record.get("commit") or "not noted")[:9]
+        lines.append((page, preset, recorded.described(record), record["device"], record["date"][:10], took, commit))
+    return "\n\n## Records\n\n" + _table(lines) + "\n" if len(lines) > 1 else ""
+
+
 def _table(lines: Sequence[Sequence[object]]) -> str:
     text = ["| " + " | ".join(str(item).replace("|", r"\|") for item in line) + " |" for line in lines]
     text.insert(1, "|" + "---|" * len(lines[0]))
     return "\n".join(text)
-
-
-def setup(app: Any) -> dict[str, bool]:
-    """Lets Sphinx, which finds this function by its name, read docstrings as people write them."""
-    app.connect("autodoc-process-docstring", _process)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = _readable("\n".join(lines)).split("\n")
-
-
-def _readable(docstring: str) -> str:
-    """The docstring in Sphinx's markup: `$...$` is a formula, a bar is a bar."""
-    return "".join(map(_marked, _SPECIAL.split(docstring)))
-
-
-def _marked(part: str) -> str:
-    if part.startswith("`"):
-        return part
-    if _SPECIAL.fullmatch(part):
-        return f":math:`{' '.join(part.strip('$').split())}`"
-    return part.replace("|", r"\|")

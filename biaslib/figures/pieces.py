@@ -116,6 +116,17 @@ def raw_markup(text: str) -> bool:
     return "`" in text or "](" in text
 
 
+def svg_file(framed: str) -> str | None:
+    """The drawing of a piece as an SVG file of its own, in the colours of a light page; None where it is no drawing."""
+    drawing = re.search(r"<svg .*?</svg>", framed, flags=re.DOTALL)
+    if ' role="img"' not in framed or drawing is None:
+        return None
+    fonts = "Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+    values = {"font": fonts, **{name: colour for colour, name in _VARIABLES.items() if colour != to_hex("black")}}
+    text = re.sub(r"var\(--biaslib-([a-z-]+)\)", lambda match: values[match[1]], drawing[0])
+    return text.replace("currentColor", theme.INK).replace("<svg ", f'<svg font-family="{fonts}" ', 1)
+
+
 @cache
 def asset(name: str) -> str:
     """A style sheet or script that lies beside this module, without the white space between its lines."""

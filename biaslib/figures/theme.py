@@ -122,7 +122,7 @@ def page_css() -> str:
     light = (blue, blue, LABEL_COLOURS["vermillion"], _CODE, INK, PAPER)
     dark = (dark_blue, dark_blue, orange, orange, _DARK_INK, _DARK_PAPER)
     names = ("primary", "link", "link-hover", "inline-code", "text-base", "background")
-    return "".join(
+    return _rule(":root", "book", {"card": PAPER}) + "".join(
         _rule(f'html[data-theme="{mode}"]', "pst-color", dict(zip(names, colours, strict=True)))
         for mode, colours in (("light", light), ("dark", dark))
     )

@@ -1,6 +1,6 @@
 import pytest
 
-from biaslib.book import site
+from biaslib.book import pages
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from biaslib.book import site
     ],
 )
 def test_formulas_and_bars_read_as_they_are_meant(written, read):
-    assert site._readable(written) == read
+    assert pages.readable(written) == read
