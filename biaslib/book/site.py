@@ -123,9 +123,10 @@ def _drawings(page: Path) -> Iterator[tuple[str, str, str]]:
         return
     for output in execution.outputs(nbformat.read(page, as_version=4)):
         framed = output.get("data", {}).get("text/html", "")
-        head = re.match(r'<figure class="biaslib-figure [^>]*?role="img" aria-label="([^"]*)" id="([^"]+)"', framed)
-        if head and not output.get("metadata", {}).get("scrapbook"):
-            yield head[2], head[1], framed
+        name = re.match(r'<figure class="biaslib-figure biaslib-drawing" id="([^"]+)"', framed)
+        alt = re.search(r'role="img" aria-label="([^"]*)"', framed)
+        if name and alt:
+            yield name[1], alt[1], framed
 
 
 def _update(file: Path, text: str) -> None:

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 from xml.dom import minidom
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -24,6 +26,7 @@ from PIL import Image
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
+from biaslib.statistics import Interval
 
 # A name given to an artist travels into the SVG as the id of its group; these two carry a message to `_rendered`.
 _TOOLTIP = "biaslib-tip:"
@@ -33,6 +36,7 @@ _INKS = {theme.INK: "ink", to_hex("black"): "ink", theme.MUTED: "muted", theme.G
 _HUES = {colour: name for name, colour in theme.COLOURS.items()}
 _WORDS = {colour: f"{name}-label" for name, colour in theme.LABEL_COLOURS.items()}
 _VARIABLES = {**_INKS, **_HUES, **_WORDS}
+_SMALLEST_LETTERS = 9.0  # pixels, on a phone
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
 # matplotlib names its own font, in the long or in the short form
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
@@ -60,9 +64,11 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
     `caption` the sentence under it, `name` an anchor that links can point to (`#name`). A `BiaslibError` is raised for
     an empty alt text or a name that is no anchor.
     """
-    body = f'<div class="biaslib-scroll">{_rendered(figure, salt=f"{name}|{alt}")}</div>'
-    size = "page" if figure.get_figwidth() > theme.WIDTHS["column"] * 1.4 else "column"
-    framed = frame(body, alt=alt, caption=caption, name=name, classes=f"biaslib-{size}", role="img")
+    described = f'tabindex="0" role="img" aria-label="{html.escape(alt)}"'  # a phone scrolls it, also by its keys
+    body = f'<div class="biaslib-scroll" {described}>{_rendered(figure, salt=f"{name}|{alt}")}</div>'
+    if values := getattr(figure, "biaslib_values", []):
+        body += download(pd.concat(values, ignore_index=True), name=name or "values")
+    framed = frame(body, alt=alt, caption=caption, name=name, classes="biaslib-drawing", labelled=False)
     figure.clear()
     return HtmlFigure(framed, alt)
 
@@ -85,10 +91,13 @@ def frame(
     caption: str | None,
     name: str | None = None,
     classes: str = "",
-    role: str = "group",
+    labelled: bool = True,
     sheets: tuple[str, ...] = ("figures.css",),
 ) -> str:
-    """The `<figure>` around a piece, with its style, its text for those who cannot see it, and its caption."""
+    """The `<figure>` around a piece, with its style, its caption, and its text for those who cannot see it.
+
+    With `labelled` False the body says that text itself.
+    """
     if not alt or not alt.strip():
         raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
     anchor = "" if name is None else f' id="{check_name(name)}"'
@@ -97,10 +106,30 @@ def frame(
         mark = f"biaslib-caption-{_digest(body + caption)}"
         described = f' aria-describedby="{mark}"'
         below = f'<figcaption id="{mark}">{words(caption)}</figcaption>'
+    label = f' role="group" aria-label="{html.escape(alt)}"' if labelled else ""
     return (
-        f'<figure class="biaslib-figure {classes}" role="{role}" aria-label="{html.escape(alt)}"{anchor}{described}>'
+        f'<figure class="biaslib-figure {classes}"{label}{anchor}{described}>'
         f"<style>{''.join(asset(sheet) for sheet in sheets)}</style>{body}{below}</figure>"
     )
+
+
+def download(values: pd.DataFrame, *, name: str) -> str:
+    """The link to a piece's raw values as a CSV file, in which an interval has a column for each of its parts."""
+    raw: dict[str, list[Any]] = {}
+    for i, column in enumerate(map(str, values.columns)):
+        raw[column] = each = list(values.iloc[:, i])
+        if any(isinstance(value, Interval) for value in each):
+            for title, part in ((column, "estimate"), *((f"{column} {end}", end) for end in ("low", "high", "n"))):
+                raw[title] = [getattr(value, part, None) for value in each]
+    text = base64.b64encode(pd.DataFrame(raw).to_csv(index=False, lineterminator="\n").encode()).decode()
+    address = f"data:text/csv;charset=utf-8;base64,{text}"
+    link = f'href="{address}" download="{check_name(name)}.csv"'
+    return f'<p class="biaslib-download"><a {link}>Values as a table (CSV)</a></p>'
+
+
+def remember_values(figure: Figure, values: pd.DataFrame) -> None:
+    """Keeps what a plot on this figure shows, for the table that `show` offers under it."""
+    figure.biaslib_values = [*getattr(figure, "biaslib_values", []), values]  # type: ignore[attr-defined]
 
 
 def words(text: str) -> str:
@@ -119,7 +148,7 @@ def raw_markup(text: str) -> bool:
 def svg_file(framed: str) -> str | None:
     """The drawing of a piece as an SVG file of its own, in the colours of a light page; None where it is no drawing."""
     drawing = re.search(r"<svg .*?</svg>", framed, flags=re.DOTALL)
-    if ' role="img"' not in framed or drawing is None:
+    if "biaslib-drawing" not in framed or drawing is None:
         return None
     fonts = "Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
     values = {"font": fonts, **{name: colour for colour, name in _VARIABLES.items() if colour != to_hex("black")}}
@@ -245,7 +274,10 @@ def _flatten(root: minidom.Element) -> str:
         root.removeAttribute(name)
     root.setAttribute("fill", "currentColor")  # matplotlib leaves black out: it is SVG's default
     root.setAttribute("aria-hidden", "true")  # the figure around it carries the text for those who cannot see it
-    root.setAttribute("style", f"--biaslib-width:{1.5 * float(width):.0f}px")
+    sizes = [float(size) for node in root.getElementsByTagName("text")
+             for size in re.findall(r"([\d.]+)px", node.getAttribute("style"))]  # fmt: skip
+    least = _SMALLEST_LETTERS * float(width) / min(sizes, default=_SMALLEST_LETTERS)
+    root.setAttribute("style", f"--biaslib-width:{1.5 * float(width):.0f}px;--biaslib-least:{least:.0f}px")
     text = root.toxml().replace("xlink:href", "href").replace("base64, ", "base64,").replace("base64,\n", "base64,")
     text = re.sub(r' transform="rotate\(-?0 [^"]*"', "", text)
     return re.sub(r">\s+<", "><", text)

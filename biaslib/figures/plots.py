@@ -1,6 +1,7 @@
 """Plots of numbers: a line along a dial, a dot for every attribute, a point for every model, a square for every pair.
 
-Each draws on the axes it is given, or on a new figure, and returns the figure.
+Each draws on the axes it is given, or on a new figure, and returns the figure. The marks are seaborn's; the names
+beside them, the intervals and the tooltips are ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
@@ -18,8 +20,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import labels, theme
-from biaslib.figures.pieces import tooltip
+from biaslib.figures.pieces import remember_values, tooltip
 from biaslib.figures.table import number
+
+# the shapes of marks, and the signs for them in a key: colour is never the only difference
+_SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
 
 
 def line_plot(
@@ -49,15 +54,17 @@ def line_plot(
     """
     _check(frame, x, y, low, high, by, n)
     ax = _axes_of(ax, aspect=0.52)
+    _remember(ax, frame, y_label, by, x, y, low, high, n)
     ends = []
-    for kind, rows, colour in _series(frame, by, colours):
+    for kind, rows, colour, shape in _series(frame, by, colours):
         rows = rows.sort_values(x)
         across, values = _floats(rows, x, y)
         _spans(ax.fill_between, across, rows, low, high, color=colour, alpha=0.18, linewidth=0)
-        ax.plot(across, values, color=colour, linewidth=1.8, solid_capstyle="round")
         shown = np.isfinite(values)
+        parts = np.cumsum(~shown)  # a line for each part between gaps
+        sns.lineplot(x=across, y=values, units=parts, estimator=None, color=colour, linewidth=1.8, ax=ax)
         texts = [_say(row, kind, x, y, low, high, n, digits) for _, row in rows[shown].iterrows()]
-        _points(ax, across[shown], values[shown], texts, s=22, color=colour, clip_on=False)
+        _points(ax, across[shown], values[shown], texts, s=26, color=colour, marker=shape, clip_on=False)
         if shown.any():
             ends.append((str(kind), across[shown][-1], values[shown][-1], colour))
     stops = theme.as_float(frame[x], x)
@@ -66,7 +73,7 @@ def line_plot(
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     if y_range is not None:
         ax.set_ylim(*y_range)
-    ax.set_xlabel(x_label)
+    ax.set(xlabel=x_label, ylabel="")
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     ax.grid(axis="x", visible=False)
     if by is not None:
@@ -107,23 +114,26 @@ def dot_plot(
         best = frame.groupby(label)[value].max()
         names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
     ax = _axes_of(ax, aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
+    _remember(ax, frame, x_label, label, by, value, low, high, n)
     rank = {name: i for i, name in enumerate(names)}
     series = _series(frame, by, colours)
     step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
     if isinstance(reference, Mapping):
         marked = {name: float(reference[name]) for name in names if name in reference}
         texts = [f"{reference_name or 'reference'}, {name}: {at:.{digits}f}" for name, at in marked.items()]
-        style = {"marker": "|", "s": 170, "linewidths": 1.6, "color": theme.MUTED, "zorder": 2}
-        _points(ax, list(marked.values()), [rank[name] for name in marked], texts, **style)
+        ticks = ax.scatter(
+            list(marked.values()), [rank[name] for name in marked], marker="|", s=170, lw=1.6, color=theme.MUTED
+        )
+        tooltip(ticks, texts)
     elif reference is not None:
         ax.axvline(reference, color=theme.MUTED, linewidth=0.8)
-    for i, (kind, rows, colour) in enumerate(series):
+    for i, (kind, rows, colour, shape) in enumerate(series):
         height = np.array([rank[name] for name in rows[label]]) + step * (i - (len(series) - 1) / 2)
         values = theme.as_float(rows[value], value)
         shown = np.isfinite(values)
         _spans(ax.hlines, height[shown], rows[shown], low, high, color=colour, lw=1.6)
         texts = [_say(row, kind, label, value, low, high, n, digits) for _, row in rows[shown].iterrows()]
-        _points(ax, values[shown], height[shown], texts, color=colour)
+        _points(ax, values[shown], height[shown], texts, color=colour, marker=shape)
         for y in height[~shown]:
             ax.annotate("n/a", (0, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                         va="center", color=theme.MUTED, fontsize=8.5)  # fmt: skip
@@ -137,8 +147,8 @@ def dot_plot(
     if highlight and isinstance(layout, ConstrainedLayoutEngine):
         layout.set(rect=(0.03, 0, 0.97, 1))  # a phone's bold letters are wider than the measured ones
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(x_label)
-    kinds = [(str(kind), colour) for kind, _, colour in series if by is not None]
+    ax.set(xlabel=x_label, ylabel="")
+    kinds = [(f"{_SIGNS[shape]} {kind}", colour) for kind, _, colour, shape in series if by is not None]
     labels.names_above(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
     return theme.figure_of(ax)
 
@@ -172,6 +182,7 @@ def scatter(
     if strangers := [item for item in highlight if item not in set(frame[name])]:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
     ax = _axes_of(ax, aspect=0.72)
+    _remember(ax, frame, y_label, name, x, x_low, x_high, y, y_low, y_high, n)
     rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
     tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
@@ -179,7 +190,7 @@ def scatter(
     _spans(ax.hlines, up, rows, x_low, x_high, colors=tints, lw=1.1, alpha=0.45)
     _spans(ax.vlines, across, rows, y_low, y_high, colors=tints, lw=1.1, alpha=0.45)
     _points(ax, across, up, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()], c=tints)
-    ax.set_xlabel(x_label)
+    ax.set(xlabel=x_label, ylabel="")
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
     labels.beside_points(ax, np.stack([across, up], axis=1), names)
@@ -208,6 +219,7 @@ def matrix(
         raise BiaslibError("A matrix needs at least one row and one column.")
     rows, columns = values.shape
     ax = _axes_of(ax, aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))
+    remember_values(theme.figure_of(ax), frame.rename_axis(index=frame.index.name or "row").reset_index())
     sizes = np.abs(values)
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
     shown = [(line, at) for line in range(rows) for at in range(columns) if np.isfinite(values[line, at])]
@@ -253,11 +265,15 @@ def _axes_of(ax: Axes | None, *, aspect: float) -> Axes:
 
 def _series(
     frame: pd.DataFrame, by: str | None, colours: Mapping[Any, str] | None
-) -> list[tuple[Any, pd.DataFrame, str]]:
-    """Each kind of `by` with its rows and its colour: the one that was chosen, else the next of the palette."""
+) -> list[tuple[Any, pd.DataFrame, str, str]]:
+    """Each kind of `by` with its rows, its colour (the one that was chosen, else the next of the palette) and shape."""
     kinds = [None] if by is None else list(frame[by].unique())
     chosen = {**dict(zip(kinds, cycle(theme.COLOURS), strict=False)), **(colours or {})}
-    return [(kind, frame if by is None else frame[frame[by] == kind], theme.colour_of(chosen[kind])) for kind in kinds]
+    rows = [frame if by is None else frame[frame[by] == kind] for kind in kinds]
+    return [
+        (kind, part, theme.colour_of(chosen[kind]), shape)
+        for kind, part, shape in zip(kinds, rows, cycle(_SIGNS), strict=False)
+    ]
 
 
 def _check(frame: pd.DataFrame, *columns: str | None) -> None:
@@ -267,6 +283,11 @@ def _check(frame: pd.DataFrame, *columns: str | None) -> None:
     for column in columns:
         if column is not None and column not in frame.columns:
             raise BiaslibError(f"the frame has no column {column!r}; it has {', '.join(map(str, frame.columns))}.")
+
+
+def _remember(ax: Axes, frame: pd.DataFrame, panel: str, *columns: str | None) -> None:
+    shown = frame[list(dict.fromkeys(column for column in columns if column))]
+    remember_values(theme.figure_of(ax), shown.assign(panel=panel) if panel else shown)
 
 
 def _floats(frame: Any, *columns: str) -> list[np.ndarray]:
@@ -281,9 +302,9 @@ def _spans(draw: Callable[..., Any], at: Any, frame: Any, low: str | None, high:
 
 def _points(ax: Axes, across: Any, up: Any, texts: Sequence[str], **style: Any) -> None:
     """Points, each with its tooltip."""
-    points = ax.scatter(across, up, **{"s": 26, "zorder": 3, **style})
-    if texts:
-        tooltip(points, texts)
+    if len(across):
+        sns.scatterplot(x=across, y=up, linewidth=0, ax=ax, **{"s": 26, "zorder": 3, **style})
+        tooltip(ax.collections[-1], texts)
 
 
 def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: str | None, n: str | None,

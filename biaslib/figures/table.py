@@ -1,6 +1,5 @@
 """Typeset tables, and numbers for prose: every value with its interval and its n."""
 
-import base64
 import html
 import math
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.figures.pieces import HtmlFigure, check_name, frame, raw_markup, words
+from biaslib.figures.pieces import HtmlFigure, download, frame, raw_markup, words
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
@@ -23,6 +22,8 @@ def table(
     caption: str,
     name: str,
     formats: Mapping[str, _Format] | None = None,
+    heat: Mapping[str, Callable[[Any], float]] | None = None,
+    note: str | None = None,
     missing: str = "not available: undefined or not measured for this row",
 ) -> HtmlFigure:
     """A data frame as a typeset table, with its raw values to download.
@@ -33,27 +34,33 @@ def table(
     and the name of the CSV file: letters, digits, - and _. `formats` are, by column, a format specification (".3f",
     "d", "+.1%") or a function from value to text; floats have two decimals where nothing is said. `missing` says what
     NaN means in this table. A `BiaslibError` is raised for an empty caption, a bad name, or a format for a column that
-    is not there.
+    is not there. `heat` gives, by column, a function from a value to how much of the colour its cell has, from 0 to 1;
+    NaN leaves it blank. `note` is a column of text that stands small under the rows' names. Where no more than two
+    columns hold intervals, each is also drawn, a column on one scale. A reader sorts a column by its head.
     """
     if not caption.strip():
         raise BiaslibError("caption must say what the table holds; one sentence is enough.")
-    formats = formats or {}
+    formats, heat = formats or {}, heat or {}
     shown = frame_.reset_index() if frame_.index.name or frame_.index.nlevels > 1 else frame_
-    if unknown := [column for column in formats if column not in shown.columns]:
+    if unknown := [column for column in (*formats, *heat, *([note] if note else ())) if column not in shown.columns]:
         known = ", ".join(map(str, shown.columns))
         raise BiaslibError(f"formats names {unknown[0]!r}, which is no column of the table; its columns are {known}.")
+    notes = [f"<small>{words(str(text))}</small>" for text in shown[note]] if note else [""] * len(shown)
+    printed = shown.drop(columns=note) if note else shown
     head = ""
-    for i, column in enumerate(shown.columns):
-        values = [value for value in shown.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
+    for i, column in enumerate(printed.columns):
+        values = [value for value in printed.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
         align = _NUMBER if values and all(map(_is_number, values)) else ""
         head += f'<th scope="col"{align}>{html.escape(str(column))}</th>'
-    specs = [formats.get(column, ".2f") for column in shown.columns]
-    rows = "".join(f"<tr>{_row(row, specs, missing)}</tr>" for row in shown.itertuples(index=False, name=None))
+    specs = [formats.get(column, ".2f") for column in printed.columns]
+    heats = [heat.get(column) for column in printed.columns]
+    scales = _scales(printed)
+    lines = zip(printed.itertuples(index=False, name=None), notes, strict=True)
+    rows = "".join(f"<tr>{_row(row, specs, heats, scales, missing, below)}</tr>" for row, below in lines)
     body = (
         f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
         f"<table><caption><span>{words(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f'</div><p class="biaslib-download"><a href="{_csv_uri(shown)}" download="{check_name(name)}.csv">'
-        f"Download CSV</a></p>"
+        f"</div>{download(shown, name=name)}"
     )
     sheets = ("figures.css", "table.css")
     framed = frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets)
@@ -123,27 +130,51 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number, Interval)) and not isinstance(value, (bool, np.bool_))
 
 
-def _row(row: tuple[Any, ...], specs: list[_Format], missing: str) -> str:
+def _scales(shown: pd.DataFrame) -> list[tuple[float, float] | None]:
+    """Of each column of intervals the ends of the scale that they are drawn on; none where there are more than two."""
+    ends = []
+    for i in range(shown.shape[1]):
+        spans = [value for value in shown.iloc[:, i] if isinstance(value, Interval)]
+        edges = [edge for span in spans for edge in (span.low, span.high, span.estimate) if math.isfinite(edge)]
+        ends.append((min(edges), max(edges)) if len(spans) > 1 and edges and min(edges) < max(edges) else None)
+    return ends if sum(end is not None for end in ends) <= 2 else [None] * len(ends)
+
+
+def _drawn(value: Interval, scale: tuple[float, float]) -> str:
+    """An interval as a line with a dot, and the place of 0 where the scale holds it."""
+    low, high = scale
+
+    def place(x: float) -> str:
+        return f"{3 + 58 * (x - low) / (high - low):.1f}"
+
+    zero = f'<line class="biaslib-zero" x1="{place(0)}" x2="{place(0)}" y1="0" y2="14"/>' if low <= 0 <= high else ""
+    line = f'<line x1="{place(value.low)}" x2="{place(value.high)}" y1="7" y2="7"/>' if value.low <= value.high else ""
+    dot = f'<circle cx="{place(value.estimate)}" cy="7" r="2.6"/>'
+    return f'<svg class="biaslib-span" viewBox="0 0 64 14" aria-hidden="true">{zero}{line}{dot}</svg>'
+
+
+def _row(
+    row: tuple[Any, ...],
+    specs: list[_Format],
+    heats: list[Callable[[Any], float] | None],
+    scales: list[tuple[float, float] | None],
+    missing: str,
+    below: str,
+) -> str:
     cells = []
-    for i, (value, spec) in enumerate(zip(row, specs, strict=True)):
-        align = _NUMBER if _is_number(value) or _is_missing(value) else ""
+    for i, (value, spec, hot, scale) in enumerate(zip(row, specs, heats, scales, strict=True)):
+        attributes = _NUMBER if _is_number(value) or _is_missing(value) else ""
+        if _is_number(value) and not _is_missing(value):
+            attributes += f' data-value="{value.estimate if isinstance(value, Interval) else value}"'
+        if hot is not None and not math.isnan(share := hot(value)):
+            attributes += f' style="--biaslib-heat:{100 * share:.0f}%"'
         if _is_missing(value):
             text = f'<abbr title="{html.escape(missing)}">n/a</abbr>'
         elif isinstance(value, Interval) and not callable(spec):
             estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
-            text = f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>'
+            drawn = _drawn(value, scale) if scale else ""
+            text = f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>{drawn}'
         else:
             text = html.escape(number(value, spec))
-        cells.append(f'<th scope="row"{align}>{text}</th>' if i == 0 else f"<td{align}>{text}</td>")
+        cells.append(f'<th scope="row"{attributes}>{text}{below}</th>' if i == 0 else f"<td{attributes}>{text}</td>")
     return "".join(cells)
-
-
-def _csv_uri(shown: pd.DataFrame) -> str:
-    raw: dict[str, list[Any]] = {}
-    for i, column in enumerate(map(str, shown.columns)):
-        raw[column] = values = list(shown.iloc[:, i])
-        if any(isinstance(value, Interval) for value in values):
-            for name, part in ((column, "estimate"), *((f"{column} {end}", end) for end in ("low", "high", "n"))):
-                raw[name] = [getattr(value, part, None) for value in values]
-    text = pd.DataFrame(raw).to_csv(index=False, lineterminator="\n")
-    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from biaslib.book import pages
@@ -17,3 +19,35 @@ from biaslib.book import pages
 )
 def test_formulas_and_bars_read_as_they_are_meant(written, read):
     assert pages.readable(written) == read
+
+
+PIECES = """<p>See <a class="biaslib-number" href="#second"></a> and <a class="biaslib-number" href="#values"></a>.</p>
+<figure class="biaslib-figure biaslib-drawing" id="first"><figcaption id="c1">One.</figcaption></figure>
+<figure class="biaslib-figure biaslib-table" id="values"><table><caption><span>Values.</span></caption></table></figure>
+<figure class="biaslib-figure biaslib-drawing" id="second"><figcaption id="c2">Two.</figcaption></figure>
+"""
+
+
+def test_figures_and_tables_are_counted_apart_and_links_say_their_numbers():
+    body, unknown = pages.numbered(PIECES, chapter=3)
+    assert unknown == []
+    assert 'href="#second">Figure 3.2</a>' in body
+    assert 'href="#values">Table 3.1</a>' in body
+    assert '<figcaption id="c1"><b class="biaslib-numbered">Figure 3.1</b> One.' in body
+    assert '<caption><span><b class="biaslib-numbered">Table 3.1</b> Values.' in body
+
+
+def test_a_page_outside_the_chapters_counts_from_one():
+    assert "Figure 2</b> Two." in pages.numbered(PIECES, chapter=None)[0]
+
+
+def test_a_link_to_no_figure_is_found():
+    assert pages.numbered('<a class="biaslib-number" href="#nowhere"></a>', chapter=1)[1] == ["nowhere"]
+
+
+def test_chapters_are_counted_through_all_parts_but_the_last():
+    places = pages.places(Path(__file__).parents[2] / "book" / "_toc.yml")
+    assert places["_executed/what_is_bias"] == pages.Place(1, "The idea", 1)
+    numbers = [place.chapter for place in places.values()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert "glossary" not in places

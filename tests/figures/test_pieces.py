@@ -1,10 +1,13 @@
 """Figures on a page: ink that follows the theme, text for everybody, the same bytes every time."""
 
+import base64
+import io
 import re
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 from biaslib import figures
@@ -108,7 +111,8 @@ def test_two_figures_on_one_page_share_no_id():
 
 def test_alt_caption_and_name_are_on_the_figure_escaped():
     piece = figures.show(drawing()[0], alt='a "line" <up>', caption="1 < 2", name="fig-line")
-    assert 'role="img" aria-label="a &quot;line&quot; &lt;up&gt;" id="fig-line"' in piece.html
+    assert '<figure class="biaslib-figure biaslib-drawing" id="fig-line"' in piece.html
+    assert 'role="img" aria-label="a &quot;line&quot; &lt;up&gt;"' in piece.html
     assert ">1 &lt; 2</figcaption>" in piece.html
     assert piece._repr_html_() == piece.html
     assert repr(piece) == '[a "line" <up>]'
@@ -167,3 +171,30 @@ def test_images_are_inside_as_png():
     ax.imshow(np.zeros((4, 4, 3), dtype=np.uint8), interpolation="none")
     html = figures.show(fig, alt="a picture").html
     assert 'href="data:image/png;base64,iVBOR' in html
+
+
+def test_a_drawing_as_a_file_needs_nothing_of_a_page():
+    file = pieces.svg_file(figures.show(drawing()[0], alt="a line").html)
+    assert file.startswith("<svg ")
+    assert "var(" not in file and "currentColor" not in file
+    ElementTree.fromstring(file)
+    assert pieces.svg_file(figures.table(pd.DataFrame({"x": [1]}), caption="T", name="t").html) is None
+
+
+def test_a_plot_offers_its_values_and_a_drawing_has_none():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [0.25, 0.75]})
+    html = figures.show(figures.line_plot(frame, x="x", y="y", y_label="score"), alt="a", name="line").html
+    link = re.search(r'base64,([^"]+)" download="line.csv"', html)
+    read = pd.read_csv(io.BytesIO(base64.b64decode(link[1])))
+    assert list(read["y"]) == [0.25, 0.75]
+    assert list(read["panel"]) == ["score", "score"]
+    assert "download=" not in figures.show(drawing()[0], alt="a").html
+
+
+def test_no_letter_of_a_drawing_is_smaller_than_nine_pixels_on_a_phone():
+    figure, ax = figures.new()
+    ax.text(0.5, 0.5, "small", fontsize=6.0)
+    html = figures.show(figure, alt="a").html
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', html)[1])
+    least = float(re.search(r"--biaslib-least:(\d+)px", html)[1])
+    assert 6.0 * least / width == pytest.approx(9.0, abs=0.02)

@@ -57,7 +57,7 @@ def test_response_sorts_the_dial_and_leaves_a_gap_at_nan(dial):
     dial.loc[dial.bias == 75, "score"] = np.nan
     fig = figures.line_plot(dial, x="bias", y="score")
     (ax,) = fig.axes
-    assert list(ax.lines[0].get_xdata()) == [50, 75, 100]
+    assert [list(line.get_xdata()) for line in ax.lines] == [[50], [100]]
     assert len(marks(ax, PathCollection)[0].get_offsets()) == 2
     assert words(ax) == []
 
@@ -90,7 +90,7 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     assert [text.get_text() for text in ax.get_yticklabels()] == list("abcdef")
     first, second = (dots.get_offsets()[:, 1] for dots in marks(ax, PathCollection))
     assert np.all(first < second)
-    assert words(ax) == ["paper", "ours"]
+    assert words(ax) == ["● paper", "■ ours"]
 
 
 def test_a_mark_without_an_interval_says_none(attributes):
@@ -115,9 +115,9 @@ def test_names_of_kinds_stay_inside_a_figure_whose_labels_are_long():
     rows = [{"label": "a label that takes half of the figure's width", "kind": kind, "value": 1.0} for kind in kinds]
     figure = figures.dot_plot(pd.DataFrame(rows), label="label", value="value", by="kind")
     figure.draw_without_rendering()
-    texts = [text for text in figure.axes[0].texts if text.get_text() in kinds]
+    texts = [text for text in figure.axes[0].texts if text.get_text()[2:] in kinds]
     boxes = [text.get_window_extent() for text in texts]
-    assert [text.get_text() for text in texts] == ["leaked elsewhere", "rest", "own", "leaked into smiles"]
+    assert [text.get_text()[2:] for text in texts] == ["leaked elsewhere", "rest", "own", "leaked into smiles"]
     assert boxes[0].y0 < boxes[2].y0
     assert max(box.x1 for box in boxes) <= figure.bbox.x1
 
@@ -272,3 +272,9 @@ def test_nothing_and_words_are_refused(pairs):
         figures.matrix(pairs[:0])
     with pytest.raises(BiaslibError, match="the matrix"):
         figures.matrix(pairs.astype(object).assign(smile="a"))
+
+
+def test_kinds_differ_in_shape_as_well_as_in_colour(dial):
+    ax = figures.line_plot(dial, x="bias", y="score", by="kind").axes[0]
+    first, second = (dots.get_paths()[0].vertices for dots in marks(ax, PathCollection))
+    assert first.shape != second.shape

@@ -101,6 +101,33 @@ def test_an_empty_frame_is_an_empty_table():
     assert cells(figures.table(pd.DataFrame({"x": []}), caption="S", name="s")) == []
 
 
+def test_a_note_stands_under_the_name_of_its_row_and_in_the_file():
+    frame = pd.DataFrame({"metric": ["gap"], "value": [0.5], "needs": ["labels"]})
+    piece = figures.table(frame, caption="S", name="s", note="needs")
+    table = parse(piece)
+    assert [cell.text for cell in table.findall("./thead/tr/th")] == ["metric", "value"]
+    assert table.findtext("./tbody/tr/th/small") == "labels"
+    link = re.search(r'base64,([^"]+)" download', piece.html)
+    assert "labels" in base64.b64decode(link[1]).decode()
+
+
+def test_heat_is_how_much_and_nothing_where_it_is_undefined():
+    frame = pd.DataFrame({"metric": ["a", "b"], "strength": [0.2, NAN]})
+    piece = figures.table(frame, caption="S", name="s", heat={"strength": lambda value: 1 - value})
+    assert [cell.get("style") for cell in parse(piece).findall("./tbody/tr/td")] == ["--biaslib-heat:80%", None]
+
+
+def test_intervals_are_drawn_on_the_scale_of_their_column_and_only_where_they_are_few():
+    spans = [Interval(0.0, -1.0, 1.0, 5), Interval(0.5, 0.0, 1.0, 5)]
+    frame = pd.DataFrame({"who": ["a", "b"], "x": spans})
+    drawn = re.findall(r'<svg class="biaslib-span".*?</svg>', figures.table(frame, caption="S", name="s").html)
+    lines = [re.findall(r'x1="([\d.]+)" x2="([\d.]+)" y1="7"', each)[0] for each in drawn]
+    assert lines == [("3.0", "61.0"), ("32.0", "61.0")]
+    assert all('class="biaslib-zero" x1="32.0"' in each for each in drawn)
+    many = frame.assign(y=spans, z=spans)
+    assert "biaslib-span" not in figures.table(many, caption="S", name="s").html
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"caption": " "}, "caption"), ({"name": "a b"}, "a b"), ({"formats": {"nope": ".1f"}}, "nope")],

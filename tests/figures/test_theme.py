@@ -56,7 +56,7 @@ def test_a_style_asks_for_colours_that_the_palette_has(style, written):
     prefix = "report" if style.name == "report.css" else "biaslib"
     text = style.read_text(encoding="utf-8")
     asked = set(re.findall(rf"var\(--{prefix}-([a-z-]+)", text)) - set(re.findall(rf"--{prefix}-([a-z-]+):", text))
-    assert asked <= set(re.findall(rf"--{prefix}-([a-z-]+):", written)) | {"width"}
+    assert asked <= set(re.findall(rf"--{prefix}-([a-z-]+):", written)) | {"width", "least", "heat"}
 
 
 def test_the_page_has_its_colours_in_both_modes():

@@ -1,0 +1,27 @@
+// The head of a table's column sorts its rows: by their numbers, else by their words; again, the other way round.
+document.addEventListener("DOMContentLoaded", () => {
+  const value = (row, at) => {
+    const cell = row.cells[at], number = parseFloat(cell.dataset.value);
+    return Number.isNaN(number) ? cell.textContent.trim() : number;
+  };
+  const compare = (a, b) =>
+    typeof a === "number" && typeof b === "number" ? a - b
+      : typeof a === "number" ? -1 : typeof b === "number" ? 1 : a.localeCompare(b);
+  for (const table of document.querySelectorAll(".biaslib-table table")) {
+    const body = table.tBodies[0];
+    if (body.rows.length < 4) continue;
+    [...table.tHead.rows[0].cells].forEach((head, at) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const rows = [...body.rows].sort((a, b) => compare(value(a, at), value(b, at)) * (down ? -1 : 1));
+        body.append(...rows);
+      });
+    });
+  }
+});
