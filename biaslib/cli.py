@@ -98,6 +98,7 @@ def _build(
         "biaslib run waterbirds",
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
         "biaslib run released_predictions --preset real --record",
+        "biaslib run waterbirds --compare -p training_images=600",
     ),
 )
 def _run(
@@ -112,6 +113,7 @@ def _run(
     out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
     scheduler: _Scheduler = None,
     dry_run: Annotated[bool, _option("Say what it would train and how long; run nothing.", "--dry-run")] = False,
+    compare: Annotated[bool, _option("Set its claims with and without -p side by side.", "--compare")] = False,
 ) -> None:
     """Run one notebook, with other parameters if you like, and make its page.
 
@@ -120,8 +122,9 @@ def _run(
     _need_book("run")
     from biaslib.book import building, execution, project
 
-    if (out is not None or dry_run) and (record or open_page):
-        option, what = "--dry-run" if dry_run else "--out", "record" if record else "open"
+    if (out is not None or dry_run or compare) and (record or open_page):
+        option = "--dry-run" if dry_run else "--compare" if compare else "--out"
+        what = "record" if record else "open"
         raise BiaslibError(f"{option} makes no page, so there is nothing to {what}: leave one out.")
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
@@ -129,6 +132,11 @@ def _run(
         from biaslib.book import ahead
 
         print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
+        return
+    if compare:
+        from biaslib.book import claims
+
+        print(_pages(lambda: claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler)))
         return
     if out is not None:
         _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))

@@ -6,14 +6,16 @@ record is made that it is judged by. Marks come from intervals, never from estim
 """
 
 import math
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslib.book import execution
+from biaslib.book import execution, recorded
 from biaslib.book.project import Project
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, welch
@@ -104,6 +106,38 @@ def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[
         if "claims" in cell.metadata.get("tags", ()):
             exec(compile(cell.source, f"{notebook}.md", "exec"), names)
     return names["CLAIMS"], names["numbers"]
+
+
+def compare(
+    project: Project, notebook: str, *, given: Mapping[str, Any], preset: str | None = None, **options: Any
+) -> str:
+    """Each claim of a notebook with its mark in the record, in a run of the preset, and in one with these parameters.
+
+    `options` are those of `execution.run`.
+
+    Raises:
+        BiaslibError: no parameters, or a notebook that states no claims; and as `execution.run`.
+    """
+    claims, numbers = of_notebook(project, notebook)
+    if not claims:
+        raise BiaslibError(f"{notebook} states no claims that two settings could be compared by.")
+    if not given:
+        raise BiaslibError("--compare needs a second setting: give it with -p name=value.")
+    record, columns = recorded.get(notebook), {}
+    if record:
+        columns["record"] = numbers(record["values"])
+    settings = {preset or "as the page is": {}, ", ".join(f"{name}={value}" for name, value in given.items()): given}
+    for setting, parameters in settings.items():
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / f"{notebook}.ipynb"
+            run = execution.run(project, notebook, out, parameters=parameters, preset=preset, **options)
+        columns[setting] = numbers(recorded.decoded(run["recorded"]["values"]))
+    width = max(map(len, columns)) + 1
+    lines = []
+    for claim in claims:
+        marks = [f"    {setting + ':':{width}} {_marked(claim, each)}" for setting, each in columns.items()]
+        lines += [claim.words, *marks, ""]
+    return "\n".join(lines).rstrip()
 
 
 def difference(a: ArrayLike, b: ArrayLike) -> Interval:

@@ -70,7 +70,7 @@ def _finish(app: Any, page: str, template: str, context: dict[str, Any], doctree
         kicker = f"Part {place.part} · {html.escape(place.caption)} · Chapter {place.chapter}"
         body = body.replace("<h1>", f'<p class="book-kicker">{kicker}</p>\n<h1>', 1)
         body = _RUN.sub(lambda match: f'<span class="book-run">{match[0]}</span>', body, count=1)
-    context["body"] = body
+    context["body"] = re.sub(r'<section id="(?:exercise|solution)-content">', "<section>", body)  # one a page at most
     context["metatags"] = context.get("metatags", "") + _metatags(context.get("title", ""), body)
 
 

@@ -51,7 +51,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
         if file.is_file():
             try:
                 record = json.loads(file.read_text(encoding="utf-8"))
-                record["values"] = _decoded(record["values"])
+                record["values"] = decoded(record["values"])
                 described(record)  # no page finds out later what is missing
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 reason = " ".join(str(error).split())[:200]
@@ -135,12 +135,13 @@ def _encoded(value: Any) -> Any:
     raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """What `put` was given, from the form in which it is kept: tables as DataFrames, what is no number as NaN."""
     if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
         table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
         return table.set_index(value["table"][: value["index"]]) if value["index"] else table
     if isinstance(value, dict):
-        return {key: _decoded(item) for key, item in value.items()}
+        return {key: decoded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_decoded(item) for item in value]
+        return [decoded(item) for item in value]
     return math.nan if value is None else value

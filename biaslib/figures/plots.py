@@ -62,7 +62,8 @@ def line_plot(
         _spans(ax.fill_between, across, rows, low, high, color=colour, alpha=0.18, linewidth=0)
         shown = np.isfinite(values)
         parts = np.cumsum(~shown)  # a line for each part between gaps
-        sns.lineplot(x=across, y=values, units=parts, estimator=None, color=colour, linewidth=1.8, ax=ax)
+        if shown.any():
+            sns.lineplot(x=across, y=values, units=parts, estimator=None, color=colour, linewidth=1.8, ax=ax)
         texts = [_say(row, kind, x, y, low, high, n, digits) for _, row in rows[shown].iterrows()]
         _points(ax, across[shown], values[shown], texts, s=26, color=colour, marker=shape, clip_on=False)
         if shown.any():
@@ -219,7 +220,7 @@ def matrix(
         raise BiaslibError("A matrix needs at least one row and one column.")
     rows, columns = values.shape
     ax = _axes_of(ax, aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))
-    remember_values(theme.figure_of(ax), frame.rename_axis(index=frame.index.name or "row").reset_index())
+    remember_values(theme.figure_of(ax), frame.reset_index(names="row"))
     sizes = np.abs(values)
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
     shown = [(line, at) for line in range(rows) for at in range(columns) if np.isfinite(values[line, at])]

@@ -3,13 +3,14 @@ import math
 
 import pytest
 
-from biaslib.book import claims, project, recorded
+from biaslib.book import claims, recorded
+from biaslib.book import project as projects
 from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, above, all_of, below, within
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
-from tests.book.conftest import NOTEBOOKS
+from tests.book.conftest import NOTEBOOKS, write_notebook
 
-PROJECT = project.find()
+PROJECT = projects.find()
 CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
 
 
@@ -86,3 +87,36 @@ def test_a_record_gives_every_claim_the_mark_that_was_expected(notebook, claim):
     numbers = recorded_numbers(notebook)
     assert claim.mark(numbers) == (claim.given or claim.expected)
     assert claim.mark(nothing_known(numbers, claim.condition.names)) != claim.expected
+
+
+CLAIMED = """from biaslib.book.claims import above, Claim
+
+
+def numbers(values):
+    return {"n": values["n"]}
+
+
+CLAIMS = [Claim("There is more than one.", above("n", 1))]
+"""
+
+
+def test_two_settings_stand_side_by_side(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    file = write_notebook(
+        project, "few", "from biaslib.book import recorded\n\nrecorded.put('n', n)", parameters="n: int = 1"
+    )
+    with file.open("a") as page:
+        page.write(f"\n```{{code-cell}} ipython3\n:tags: [claims]\n\n{CLAIMED}```\n")
+    text = claims.compare(project, "few", given={"n": 2}, preset=None)
+    words, before, after = text.splitlines()
+    assert words == "There is more than one."
+    assert before.split(": ", 1) == ["    as the page is", "does not hold: 1.00"]
+    assert after.split() == ["n=2:", "holds:", "2.00"]
+    with pytest.raises(BiaslibError, match="-p name=value"):
+        claims.compare(project, "few", given={}, preset=None)
+
+
+def test_a_notebook_without_claims_is_not_compared(project):
+    write_notebook(project, "silent", "n")
+    with pytest.raises(BiaslibError, match="silent states no claims"):
+        claims.compare(project, "silent", given={"n": 2}, preset=None)

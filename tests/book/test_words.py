@@ -47,7 +47,9 @@ def typed_results(text: str) -> list[str]:
 
 def crowded(text: str) -> list[str]:
     """Sentences with more than two numbers; a group's name and a bound of a scale are none."""
-    text = re.sub(r"(?:clan|Clan|strength|strengths|Figures?|Table|section|Section|supplement) \w+(?:\.\w+)?", "Name", text)
+    text = re.sub(
+        r"(?:clan|Clan|strength|strengths|Figures?|Table|section|Section|supplement) \w+(?:\.\w+)?", "Name", text
+    )
     number = r"GLUED|(?<![\w.])\d+(?:[.,]\d+)*"
     return [each for each in sentences(text) if len(re.findall(number, each)) > 2]
 

@@ -1,5 +1,8 @@
 // The head of a table's column sorts its rows: by their numbers, else by their words; again, the other way round.
 document.addEventListener("DOMContentLoaded", () => {
+  // the theme leaves the title above its list of pages outside of every landmark
+  const side = document.querySelector(".bd-sidebar-primary");
+  if (side) Object.entries({ role: "region", "aria-label": "Book" }).forEach((pair) => side.setAttribute(...pair));
   const value = (row, at) => {
     const cell = row.cells[at], number = parseFloat(cell.dataset.value);
     return Number.isNaN(number) ? cell.textContent.trim() : number;
