@@ -135,21 +135,30 @@ def _scales(shown: pd.DataFrame) -> list[tuple[float, float] | None]:
     ends = []
     for i in range(shown.shape[1]):
         spans = [value for value in shown.iloc[:, i] if isinstance(value, Interval)]
-        edges = [edge for span in spans for edge in (span.low, span.high, span.estimate) if math.isfinite(edge)]
+        edges = [edge for span in spans for edge in _numbers(span) if math.isfinite(edge)]
         ends.append((min(edges), max(edges)) if len(spans) > 1 and edges and min(edges) < max(edges) else None)
     return ends if sum(end is not None for end in ends) <= 2 else [None] * len(ends)
+
+
+def _numbers(value: Interval) -> tuple[float, float, float]:
+    """Estimate and ends of an interval, in which a record's missing end is NaN."""
+    estimate, low, high = (
+        math.nan if _is_missing(end) else float(end) for end in (value.estimate, value.low, value.high)
+    )
+    return estimate, low, high
 
 
 def _drawn(value: Interval, scale: tuple[float, float]) -> str:
     """An interval as a line with a dot, and the place of 0 where the scale holds it."""
     low, high = scale
+    estimate, least, most = _numbers(value)
 
     def place(x: float) -> str:
         return f"{3 + 58 * (x - low) / (high - low):.1f}"
 
     zero = f'<line class="biaslib-zero" x1="{place(0)}" x2="{place(0)}" y1="0" y2="14"/>' if low <= 0 <= high else ""
-    line = f'<line x1="{place(value.low)}" x2="{place(value.high)}" y1="7" y2="7"/>' if value.low <= value.high else ""
-    dot = f'<circle cx="{place(value.estimate)}" cy="7" r="2.6"/>'
+    line = f'<line x1="{place(least)}" x2="{place(most)}" y1="7" y2="7"/>' if least <= most else ""
+    dot = f'<circle cx="{place(estimate)}" cy="7" r="2.6"/>'
     return f'<svg class="biaslib-span" viewBox="0 0 64 14" aria-hidden="true">{zero}{line}{dot}</svg>'
 
 
