@@ -145,7 +145,8 @@ def _fetch_archive(dataset: Dataset, archive: Archive, folder: Path, scratch: Pa
         return
     unpacked = scratch / "unpacked"
     _unpack(downloaded, unpacked, strip=archive.strip)
-    _move_into(unpacked, target)
+    shutil.copytree(unpacked, target, dirs_exist_ok=True, copy_function=os.replace)
+    shutil.rmtree(unpacked)
     downloaded.unlink()
 
 
@@ -155,10 +156,7 @@ def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
 
     file, bar = archive.url.rsplit("/", 1)[-1], sys.stderr.isatty()
     if archive.hash is None:
-        print(
-            f"{archive.url}: its source publishes no checksum; only https vouches for it",
-            file=sys.stderr,
-        )
+        print(f"{archive.url}: its source publishes no checksum; only https vouches for it", file=sys.stderr)
     try:
         return Path(pooch.retrieve(archive.url, known_hash=archive.hash, fname=file, path=scratch, progressbar=bar))
     except ValueError as error:  # pooch's word for a wrong checksum
@@ -172,19 +170,6 @@ def _download(dataset: Dataset, archive: Archive, scratch: Path) -> Path:
             f"cannot reach {archive.url} for {dataset.title} ({type(error).__name__}); check the network, "
             f"or get it by hand from {dataset.source}{by_hand}."
         ) from error
-
-
-def _move_into(source: Path, target: Path) -> None:
-    """Moves a folder to its place: in one step where nothing is there, else file by file."""
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source, target)
-        return
-    for file in sorted(path for path in source.rglob("*") if path.is_file()):
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(file, place)
-    shutil.rmtree(source)
 
 
 def _states(dataset: Dataset, folder: Path) -> list[tuple[File, str, str]]:
