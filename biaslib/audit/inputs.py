@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 
 Table = str | Path | pd.DataFrame
 
@@ -147,11 +147,6 @@ def read(source: Table) -> pd.DataFrame:
 def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
     """The first few of some names."""
     return ", ".join(map(str, names[:shown])) + (", ..." if len(names) > shown else "")
-
-
-def reason(error: Exception) -> str:
-    """The first line of what an error says, without a stop."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
 
 
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:

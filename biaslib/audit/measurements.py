@@ -323,7 +323,7 @@ def _bootstrap(
     changes = []
     for _ in range(draws):
         index = rng.integers(len(test), size=len(test))
-        again, redrawn = (Labels(side.attributes[index], side.groups[index], side.names) for side in (test, answers))
+        again, redrawn = (side.take(index) for side in (test, answers))
         if again.attributes.any() and len(np.unique(again.groups)) == 2:
             changes.append(_changes(again if trained is test else trained, again, redrawn, kinds))
     return np.array(changes).reshape(-1, len(kinds), 2)

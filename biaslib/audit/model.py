@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from biaslib import attribution, models
-from biaslib.audit.inputs import reason
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.store import fingerprint
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import models, store
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
 from biaslib.training import objectives, reading
@@ -66,10 +66,8 @@ def resumed(start: Callable[[], _R], path: Path) -> _R:
         content = io.BytesIO(path.read_bytes()[: -store.SEAL])
         run.restore(torch.load(content, map_location=run.device, weights_only=True))
     except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
-        warnings.warn(
-            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
-        )
+        words = f"checkpoint {path} is damaged; the training starts anew ({reason(error)})."
+        warnings.warn(words, DamagedCheckpointWarning, 3)
         return start()  # the first one may be half changed
     return run
 
@@ -112,7 +110,8 @@ def fit_with_criterion(
 ) -> tuple[nn.Module, nn.Module]:
     """As `fit`, and the criterion of the last epoch with it: an objective's own layers, such as an adversary."""
     parallel.keep_memory()
-    objective = objective or _named_objective(config)
+    named = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
+    objective = objective or named(outputs=config.outputs, balanced=config.balanced)
     answers = _checked_targets(samples, targets, config, objective)
     if validation is None and config.keep == "best":
         raise BiaslibError("keep='best' chooses by a validation set: give `validation=(samples, targets)`.")
@@ -290,11 +289,6 @@ def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     maps = model.forward_features(images)
     logits = model.forward_head(maps)
     return maps.permute(0, 3, 1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else maps, logits
-
-
-def _named_objective(config: TrainingConfig) -> Objective:
-    kind = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
-    return kind(outputs=config.outputs, balanced=config.balanced)
 
 
 def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig, objective: Objective) -> torch.Tensor:
