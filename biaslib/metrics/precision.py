@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import Array, like, to_numpy
@@ -37,6 +38,13 @@ class MeanPrecision:
     def undefined(self) -> int:
         """How many are not, as no image has the attributes; the mean leaves them out."""
         return int(np.isnan(self.values).sum())
+
+    def by_size(self) -> pd.DataFrame:
+        """One row a number of attributes in the set: `size`, `n`, `undefined`, `mean`."""
+        sizes = self.members.sum(axis=1)
+        parts = [(int(n), MeanPrecision(self.values[sizes == n], self.members[sizes == n])) for n in np.unique(sizes)]
+        rows = [(size, part.n, part.undefined, part.mean) for size, part in parts]
+        return pd.DataFrame(rows, columns=["size", "n", "undefined", "mean"])
 
 
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
