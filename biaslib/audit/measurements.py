@@ -13,7 +13,7 @@ from tqdm import tqdm
 from biaslib.audit.inputs import Binary
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
-from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
+from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import compare_shares, share_interval

@@ -8,7 +8,7 @@ import numpy as np
 
 from biaslib.dial.measuring import MapScore, Measured
 from biaslib.metrics import bias_amplification, worst_group_accuracy
-from biaslib.metrics.correlation import matthews_correlation
+from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
 
