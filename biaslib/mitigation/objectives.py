@@ -5,7 +5,7 @@ predictions that keep the training set's ratios, to reduce bias amplification (R
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,7 @@ class Constrained:
     wanted: np.ndarray  #: (A, G) share of each group among the training images with the attribute
     reached: np.ndarray  #: (A, G) the same among the predictions; NaN for an attribute that is never predicted
     met: np.ndarray  #: (A,) bool, every share within the margin; what is never predicted breaks no constraint
+    rounds: int  #: of the multipliers' updates, until all were met or at most as many as were allowed
 
 
 def corpus_constraints(
@@ -210,13 +211,13 @@ def corpus_constraints(
         violation = np.clip(excess, 0, None).sum()
         if violation < smallest:
             met = np.asarray((excess <= 0).all(axis=(0, 2)))
-            best, smallest = Constrained(attributes, groups, wanted, reached, met), violation
+            best, smallest = Constrained(attributes, groups, wanted, reached, met, number), violation
         if violation == 0:
             break
         # smaller and smaller steps, towards just inside the margin: at its very edge they would swing for ever
         multipliers = np.clip(multipliers + 1.0 / np.sqrt(number) * (excess + 0.1 * margin), 0, None)
     assert best is not None  # there is a first round
-    return best
+    return replace(best, rounds=number)
 
 
 def _shifts(multipliers: np.ndarray, wanted: np.ndarray, margin: float) -> np.ndarray:

@@ -51,6 +51,7 @@ def test_every_ratio_is_brought_inside_its_margin(n_groups, margin):
 def test_ratios_that_hold_already_change_nothing():
     scores, by_group, train = amplifying()
     found = corpus_constraints(scores, by_group, train, margin=0.9)
+    assert found.rounds == 1
     np.testing.assert_array_equal(found.attributes, scores > 0)
     np.testing.assert_array_equal(found.groups, by_group.argmax(axis=1))
 
@@ -95,6 +96,7 @@ def test_an_attribute_that_is_never_predicted_stays_so_while_others_are_correcte
     never = np.column_stack([scores, np.full(len(scores), -0.1)])
     labels = Labels(np.column_stack([train.attributes, train.attributes[:, 0]]), train.groups)
     found = corpus_constraints(never, by_group, labels)
+    assert found.rounds > 1
     assert found.met.all()
     assert not found.attributes[:, -1].any()
 
