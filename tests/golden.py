@@ -38,7 +38,8 @@ from biaslib.chapters import (
     scene_models,
 )
 from biaslib.chapters.papers import amplification as real_amplification
-from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
+from biaslib.chapters.papers.amplification import _HAIR as HAIR
+from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
 from biaslib.mitigation import resampling, subsampling

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 
 Table = str | Path | pd.DataFrame
 
@@ -99,7 +99,7 @@ def read_labels(
     train_labels: Table | None = None,
 ) -> LabelledImages:
     """Reads and checks everything that tables say; the arguments are those of `audit.run`."""
-    table = read(labels)
+    table = _read(labels)
     wanted = [target, *groups]
     if len(groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
@@ -124,7 +124,7 @@ def read_labels(
     )
 
 
-def read(source: Table) -> pd.DataFrame:
+def _read(source: Table) -> pd.DataFrame:
     """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq)."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True)
@@ -147,11 +147,6 @@ def read(source: Table) -> pd.DataFrame:
 def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
     """The first few of some names."""
     return ", ".join(map(str, names[:shown])) + (", ..." if len(names) > shown else "")
-
-
-def reason(error: Exception) -> str:
-    """The first line of what an error says, without a stop."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
 
 
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
@@ -185,7 +180,7 @@ def _predictions(
             f"There is neither a column nor a file {predictions!r}: the table of labels has "
             f"{listed(list(table.columns), shown=12)}."
         )
-    given = read(predictions)
+    given = _read(predictions)
     _check_columns(given, [target], "the table of predictions")
     given = given.set_index(pd.Index(_names(given, file_column)))
     missing = [name for name in names if name not in given.index]
@@ -206,7 +201,7 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
 
 
 def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
-    table = read(source)
+    table = _read(source)
     _check_columns(table, list(columns), "the table of training labels")
     labels = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
     for name in labels:

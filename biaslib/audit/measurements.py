@@ -13,7 +13,7 @@ from tqdm import tqdm
 from biaslib.audit.inputs import Binary
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
-from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
+from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import compare_shares, share_interval
@@ -21,7 +21,7 @@ from biaslib.statistics.proportions import compare_shares, share_interval
 GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
-KINDS = {
+_KINDS = {
     "group_to_attribute": "group → target",  # the group's influence on the answer about the target
     "attribute_to_group": "target → group",
     "undirected": "both predicted",
@@ -52,7 +52,7 @@ class Answered:
 
     def directions(self, group: Binary) -> list[str]:
         """The kinds of amplification that can be measured: two of the three need predictions of the group."""
-        return list(KINDS) if group.name in self.predicted else ["group_to_attribute"]
+        return list(_KINDS) if group.name in self.predicted else ["group_to_attribute"]
 
     def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
         """Group, value of the target in words, and whether the answers are right inside and outside the group."""
@@ -97,7 +97,7 @@ class Amplification:
     """One direction of one group: how often the model says it, and it is labelled so, in the group and outside it."""
 
     group: str
-    direction: str  # one of the values of `KINDS`
+    direction: str  # one of the values of `_KINDS`
     said_in: float
     labelled_in: float
     said_out: float
@@ -304,7 +304,7 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
         rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
         tied = tie.low > 0 or tie.high < 0
         yield Amplification(
-            group.name, KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], signed if tied else np.nan
+            group.name, _KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], signed if tied else np.nan
         )  # type: ignore[call-arg]
 
 
@@ -323,7 +323,7 @@ def _bootstrap(
     changes = []
     for _ in range(draws):
         index = rng.integers(len(test), size=len(test))
-        again, redrawn = (Labels(side.attributes[index], side.groups[index], side.names) for side in (test, answers))
+        again, redrawn = (side.take(index) for side in (test, answers))
         if again.attributes.any() and len(np.unique(again.groups)) == 2:
             changes.append(_changes(again if trained is test else trained, again, redrawn, kinds))
     return np.array(changes).reshape(-1, len(kinds), 2)

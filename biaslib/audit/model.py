@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from biaslib import attribution, models
-from biaslib.audit.inputs import reason
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.store import fingerprint
 
 
@@ -41,7 +40,7 @@ class _Reading:
         return f"yes where the largest of the outputs {_listed(self.yes)} is above the largest of {_listed(self.no)}"
 
 
-def read_as(
+def _read_as(
     outputs: int,
     *,
     output: int | None = None,
@@ -163,7 +162,7 @@ def model_under_audit(
     their maker's code as soon as they are opened**; an architecture with its weights, and a folder, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
     config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
-    not the model's own; threshold and batch are as in `audit.run`, and `reading` is what else `read_as` takes.
+    not the model's own; threshold and batch are as in `audit.run`, and `reading` is what else `_read_as` takes.
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described
@@ -185,7 +184,7 @@ def model_under_audit(
     pictures = torch.from_numpy(steps.normalised(noise))
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
-    read = read_as(outputs, threshold=threshold, **reading)
+    read = _read_as(outputs, threshold=threshold, **reading)
     unsure = not read.no and threshold is None
     if unsure and _are_shares(raw):
         raise BiaslibError(

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from biaslib import models
-from biaslib.audit.inputs import listed, reason
+from biaslib.audit.inputs import listed
 from biaslib.audit.pictures import FILTERS
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.models import building
 from biaslib.models.networks import OURS
 from biaslib.store import fingerprint

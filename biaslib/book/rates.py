@@ -80,7 +80,7 @@ def _ready() -> float:
 
 
 def _training(config: TrainingConfig, size: int) -> float:
-    config = replace(config, loss="binary", balanced=False, keep="last", patience=None)
+    config = replace(config, loss="binary", balanced=False, keep="last")
 
     def trained(n: int) -> None:
         answers = np.arange(n)[:, None] % 2 == np.arange(config.outputs) % 2

@@ -14,7 +14,7 @@ from biaslib import attribution, datasets, models, training
 from biaslib.datasets import celeba
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, causal_effect, normalized_average_precision, worst_group_accuracy
-from biaslib.metrics.correlation import matthews_correlation
+from biaslib.metrics.groups import matthews_correlation
 from biaslib.mitigation.resampling import Subset
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples

@@ -10,7 +10,7 @@ from biaslib import recipes, training
 from biaslib.dial.measuring import Measured, balanced, probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
-from biaslib.metrics.correlation import matthews_correlation
+from biaslib.metrics.groups import matthews_correlation
 from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.proportions import compare_shares
 from biaslib.store import stored

@@ -103,7 +103,7 @@ def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, thr
 
 
 @dataclass(frozen=True)
-class FaceGenerator:
+class _FaceGenerator:
     """A generator and its encoder, on the CPU, in evaluation mode."""
 
     generator: Generator
@@ -124,7 +124,7 @@ def train(setup: GeneratorSetup) -> _State:
     return parallel.on_threads(setup.threads, _train, setup)
 
 
-def load(generator: str | GeneratorSetup) -> FaceGenerator:
+def load(generator: str | GeneratorSetup) -> _FaceGenerator:
     """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
     if isinstance(generator, str):
         return _read(generator)[0]
@@ -170,7 +170,7 @@ def train_for_book(name: str) -> Path:
     return weights
 
 
-def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
+def _read(name: str) -> tuple[_FaceGenerator, dict[str, Any]]:
     """A generator of the book, and the record of its training."""
     weights, file = _files(name)
     if not weights.is_file():
@@ -223,7 +223,7 @@ def _train(setup: GeneratorSetup) -> _State:
     }
 
 
-def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
+def _restored(setup: GeneratorSetup, state: _State) -> _FaceGenerator:
     generator = Generator(latent=setup.gan.latent, widths=setup.gan.widths)
     encoder = Encoder(latent=setup.gan.latent, size=setup.gan.size, widths=setup.encoder.widths)
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
@@ -232,7 +232,7 @@ def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
         models.placed(network).to(memory_format=torch.channels_last)  # convolutions read this memory order faster
     log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
     frames = state["frames"].to(torch.uint8).numpy()
-    return FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())
+    return _FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())
 
 
 def _packed(state: _State) -> _State:

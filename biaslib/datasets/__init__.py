@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, published, waterbirds
-from biaslib.datasets.download import check, fetch, listing
-from biaslib.datasets.registry import DatasetWarning, root
+from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 

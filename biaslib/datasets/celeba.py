@@ -22,16 +22,6 @@ ATTRIBUTES = (
     "Wearing_Lipstick", "Wearing_Necklace", "Wearing_Necktie", "Young",
 )  # fmt: skip
 
-HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
-
-# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
-HAIR_ATTRIBUTES = (
-    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
-    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
-    "Young",
-)  # fmt: skip
-
 # The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
 REGIONS: dict[str, tuple[str, ...]] = {
     "skin": ("skin",),
@@ -139,12 +129,6 @@ def attributes(root: Path) -> pd.DataFrame:
     `DatasetWarning` says what is known to be wrong with these labels and with their terms.
     """
     return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
-
-
-def hair_colour(table: pd.DataFrame) -> np.ndarray:
-    """Paper B's groups by the columns `HAIR`, (N,) int: black 0, blond 1, brown 2; -1 for none or several of them."""
-    hair = table[list(HAIR)].to_numpy()
-    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
 
 
 def hq_to_celeba(root: Path) -> np.ndarray:

@@ -134,29 +134,21 @@ def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataF
     return pd.DataFrame(table, columns=list(names))
 
 
-def _imsitu_labels(split: Literal["train", "val", "test"]) -> pd.DataFrame:
-    """Verb and perceived gender of 24,301 (train), 7,730 (val) or 7,669 (test) images.
+def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
+    """Number of images of each verb and perceived gender, as annotators word the agent: columns verb, man, woman.
 
-    Returns one row an image: columns image (file name), verb, group (0 man, 1 woman, as annotators word the agent).
+    The verbs are in the order of their numbers; there are 24,301 (train), 7,730 (val) or 7,669 (test) images.
     """
     if split not in ("train", "val", "test"):
         raise BiaslibError(f"imSitu's splits are train, val, test, not {split!r}.")
-    names = _verbs()
+    names = _names("verb_classification__verb_id.map.json", "id2verb")
     path = _find(f"verb_classification__{split}.data.json")
-    table = pd.DataFrame(_read_rows(path, "image_name", "verb", "gender"))
+    table = pd.DataFrame(_read_rows(path, "verb", "gender"))
     registry.warn(registry.get("imsitu"))
     if not (table["verb"].isin(range(len(names))).all() and table["gender"].isin((0, 1)).all()):
         raise _damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
-    verbs = np.array(names)[table["verb"].to_numpy(dtype=np.int64)]
-    return pd.DataFrame({"image": table["image_name"], "verb": verbs, "group": table["gender"].astype(np.int64)})
-
-
-def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
-    """Number of images of each verb and perceived gender: columns verb, man, woman, in the order of their numbers."""
-    images = _imsitu_labels(split)
-    counts = pd.crosstab(images["verb"], images["group"])
-    counts = counts.reindex(index=_verbs(), columns=[0, 1], fill_value=0)
-    return counts.set_axis(["man", "woman"], axis=1).rename_axis("verb").reset_index()
+    counts = pd.crosstab(table["verb"], table["gender"]).reindex(range(len(names)), columns=[0, 1], fill_value=0)
+    return pd.DataFrame({"verb": names, "man": counts[0], "woman": counts[1]})
 
 
 def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
@@ -216,11 +208,6 @@ def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)):
         raise _damaged(path, f"it is no list of entries with {', '.join(fields)}")
     return rows
-
-
-def _verbs() -> list[str]:
-    """The 211 verbs, in the order of their numbers."""
-    return _names("verb_classification__verb_id.map.json", "id2verb")
 
 
 def _names(file: str, key: str) -> list[str]:

@@ -1,17 +1,34 @@
-"""What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here."""
+"""What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here.
+
+And getting them from there, and telling which of their files are there and whole.
+"""
 
 import functools
+import hashlib
+import lzma
 import os
+import shutil
+import stat
+import sys
+import tarfile
 import tomllib
 import warnings
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
+import pandas as pd
+
+from biaslib import store
 from biaslib.errors import BiaslibError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+_CHUNK = 1 << 20
+_MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
 class DatasetWarning(UserWarning):
@@ -19,7 +36,7 @@ class DatasetWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class File:
+class _File:
     """One file, or a folder of `count` files, of a dataset."""
 
     path: str  # relative to the root of all datasets
@@ -29,12 +46,12 @@ class File:
 
 
 @dataclass(frozen=True)
-class Archive:
+class _Archive:
     """What `fetch` downloads."""
 
     url: str  # official address
     to: str  # folder it is unpacked into, or, for a single file, the file's path; relative to the root
-    hash: str | None = None  # as for `File`; None where the source publishes none (the files inside are checked)
+    hash: str | None = None  # as for `_File`; None where the source publishes none (the files inside are checked)
     strip: int = 0  # how many leading folders of the members' names are dropped
     unpack: bool = True  # False for a file that is kept as it is
 
@@ -51,8 +68,8 @@ class Dataset:
     terms: str
     by_hand: str = ""
     warning: str = ""
-    files: tuple[File, ...] = ()
-    archives: tuple[Archive, ...] = ()
+    files: tuple[_File, ...] = ()
+    archives: tuple[_Archive, ...] = ()
 
     def how_to_get(self) -> str:
         """The command that fetches it, or what to do by hand."""
@@ -115,15 +132,216 @@ def warn(dataset: Dataset) -> None:
 
 def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
     fields = dict(entry)
-    files = [File(**file) for file in fields.pop("files", ())]
-    if manifest := fields.pop("manifest", None):
-        files += _manifest(folder / manifest)
-    archives = tuple(Archive(**archive) for archive in fields.pop("archives", ()))
+    files = [_File(**file) for file in fields.pop("files", ())]
+    if manifest := fields.pop("manifest", None):  # as `sha256sum` writes it: a line is a digest, two spaces, a path
+        lines = (folder / manifest).read_text(encoding="utf-8").splitlines()
+        pairs = (line.split("  ", maxsplit=1) for line in lines)
+        files += [_File(path=name, hash=f"sha256:{digest}") for digest, name in pairs]
+    archives = tuple(_Archive(**archive) for archive in fields.pop("archives", ()))
     return Dataset(name, papers=tuple(fields.pop("papers")), files=tuple(files), archives=archives, **fields)
 
 
-def _manifest(path: Path) -> Iterator[File]:
-    """Lines as `sha256sum` writes them: 64 hexadecimal digits, two spaces, a path relative to the root."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        digest, name = line.split("  ", maxsplit=1)
-        yield File(path=name, hash=f"sha256:{digest}")
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    kind: str  # "file", "folder" or "other"
+    size: int  # in bytes, unpacked
+    open: Callable[[], IO[bytes] | None]
+
+
+def fetch(name: str) -> Path:
+    """Downloads a dataset from its official source, checks and unpacks it.
+
+    Files appear under their final names only when they are whole; what is there already and whole stays. A download
+    that was cut short leaves nothing under a final name and is started again. Returns the folder of all datasets. A
+    `BiaslibError` is raised for a name that is not in `listing`, a dataset that has to be got by hand (with what to
+    do), an unreachable source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
+    """
+    dataset = get(name)
+    folder = root()
+    if not dataset.archives:
+        raise BiaslibError(
+            f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
+        )
+    if dataset.files and all(state in ("ok", "present") for _, state, _ in _states(dataset, folder)):
+        return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with store.scratch(folder) as scratch:
+            for archive in dataset.archives:
+                _fetch_archive(dataset, archive, folder, scratch)
+    except OSError as error:
+        raise BiaslibError(
+            f"cannot write {folder}: {error}; free the space or point BIASLIB_DATA elsewhere."
+        ) from error
+    wrong = [file.path for file, state, _ in _states(dataset, folder) if state in ("missing", "damaged")]
+    if wrong:
+        raise BiaslibError(
+            f"{dataset.title} was fetched, but {len(wrong)} of its files are missing or not the official ones, "
+            f"{wrong[0]} first; see `biaslib data check {name}`."
+        )
+    return folder
+
+
+def check(name: str) -> pd.DataFrame:
+    """Which files of a dataset are there and whole.
+
+    Returns one row a file: `file` (relative to the root), `state` and `detail` (what is wrong, or ""). The states: "ok"
+    (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder with fewer
+    files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
+    """
+    dataset = get(name)
+    rows = [(file.path, state, detail) for file, state, detail in _states(dataset, root())]
+    return pd.DataFrame(rows, columns=["file", "state", "detail"])
+
+
+def listing() -> pd.DataFrame:
+    """Every dataset the four papers use, one row each.
+
+    Returns columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every
+    known file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
+    """
+    folder = root()
+    rows = []
+    for dataset in read().values():
+        paths = [(file, folder / file.path) for file in dataset.files]
+        exist = [path.exists() for _, path in paths]
+        whole = [path.exists() and (file.count is None or len(os.listdir(path)) >= file.count) for file, path in paths]
+        rows.append(
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "here": "yes" if whole and all(whole) else "part" if any(exist) else "no",
+                "get": "fetch" if dataset.archives else "by hand",
+                "papers": ", ".join(dataset.papers),
+                "licence": dataset.licence,
+                "terms": dataset.terms,
+                "source": dataset.source,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
+    """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
+
+    All names are judged before the first byte is written, so a refused archive leaves nothing behind. Permissions and
+    owners of the archive are not taken over. `strip` leading folders are dropped from every name, and members above
+    them left out. A `BiaslibError` is raised for a damaged archive, an unknown format, or a member that is a link or a
+    device or that would be written outside `into`.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                _write([_zip_member(opened, info) for info in opened.infolist()], archive, into, strip)
+        elif tarfile.is_tarfile(archive):
+            with tarfile.open(archive) as opened_tar:
+                _write([_tar_member(opened_tar, info) for info in opened_tar.getmembers()], archive, into, strip)
+                # what follows the last member: a compressed stream's checksum stands at its very end
+                while opened_tar.fileobj is not None and opened_tar.fileobj.read(_CHUNK):
+                    pass
+        else:
+            raise BiaslibError(f"{archive.name} is neither a zip nor a tar archive; remove it and fetch it again.")
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a broken gzip or bz2 stream carries no number
+            raise BiaslibError(
+                f"{archive.name} cannot be unpacked into {into}: {error.strerror}; see to that first."
+            ) from error
+        raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
+
+
+def _fetch_archive(dataset: Dataset, archive: _Archive, folder: Path, scratch: Path) -> None:
+    downloaded = _download(dataset, archive, scratch)
+    target = folder / archive.to
+    if not archive.unpack:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(downloaded, target)
+        return
+    unpacked = scratch / "unpacked"
+    _unpack(downloaded, unpacked, strip=archive.strip)
+    shutil.copytree(unpacked, target, dirs_exist_ok=True, copy_function=os.replace)
+    shutil.rmtree(unpacked)
+    downloaded.unlink()
+
+
+def _download(dataset: Dataset, archive: _Archive, scratch: Path) -> Path:
+    import pooch
+    import requests
+
+    file, bar = archive.url.rsplit("/", 1)[-1], sys.stderr.isatty()
+    if archive.hash is None:
+        print(f"{archive.url}: its source publishes no checksum; only https vouches for it", file=sys.stderr)
+    try:
+        return Path(pooch.retrieve(archive.url, known_hash=archive.hash, fname=file, path=scratch, progressbar=bar))
+    except ValueError as error:  # pooch's word for a wrong checksum
+        raise BiaslibError(
+            f"{archive.url} did not give the official file of {dataset.title} ({error}); try again later, "
+            f"or get it from {dataset.source}."
+        ) from error
+    except requests.RequestException as error:
+        by_hand = f": {dataset.by_hand}" if dataset.by_hand else ""
+        raise BiaslibError(
+            f"cannot reach {archive.url} for {dataset.title} ({type(error).__name__}); check the network, "
+            f"or get it by hand from {dataset.source}{by_hand}."
+        ) from error
+
+
+def _states(dataset: Dataset, folder: Path) -> list[tuple[_File, str, str]]:
+    return [(file, *_state(file, folder / file.path)) for file in dataset.files]
+
+
+def _state(file: _File, path: Path) -> tuple[str, str]:
+    if not path.exists():
+        return "missing", ""
+    if file.count is not None:
+        n = len(os.listdir(path))
+        return ("present", "") if n >= file.count else ("partial", f"{n} of {file.count} files")
+    if file.size is not None and path.stat().st_size != file.size:
+        return "damaged", f"{path.stat().st_size} bytes instead of {file.size}"
+    if file.hash is None:
+        return "present", ""
+    algorithm, expected = file.hash.split(":")
+    with path.open("rb") as opened:
+        digest = hashlib.file_digest(opened, algorithm).hexdigest()
+    return ("ok", "") if digest == expected else ("damaged", f"{algorithm} differs from the official file's")
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    mode = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was made on a system without kinds
+    kind = "folder" if info.is_dir() else "file" if mode in (0, stat.S_IFREG) else "other"
+    return _Member(info.orig_filename, kind, info.file_size, functools.partial(archive.open, info))
+
+
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
+    kind = "folder" if info.isdir() else "file" if info.isreg() else "other"
+    return _Member(info.name, kind, info.size, functools.partial(archive.extractfile, info))
+
+
+def _write(members: list[_Member], archive: Path, into: Path, strip: int) -> None:
+    most = _MOST_TIMES * archive.stat().st_size + _ALWAYS
+    if sum(member.size for member in members) > most:
+        raise BiaslibError(
+            f"{archive.name} would unpack to more than {_MOST_TIMES} times its own size, which no data set does; "
+            "nothing of it was unpacked."
+        )
+    for member, target in [(member, _target(member, archive.name, into, strip)) for member in members]:
+        if target is None:
+            continue
+        (target if member.kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
+        source = member.open() if member.kind == "file" else None
+        if source is not None:
+            with source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+
+
+def _target(member: _Member, archive: str, into: Path, strip: int) -> Path | None:
+    """Where a member goes; None for one that `strip` leaves out."""
+    if member.kind == "other":
+        raise BiaslibError(f"{archive} holds a link or a device, {member.name!r}; nothing of it was unpacked.")
+    name = PurePosixPath(member.name)
+    # a backslash or a drive letter would be a way out on Windows, a null byte ends a name early
+    if name.is_absolute() or ".." in name.parts or any(sign in member.name for sign in "\\:\0"):
+        raise BiaslibError(
+            f"{archive} holds {member.name!r}, which would be written outside its folder; nothing of it was unpacked."
+        )
+    return into.joinpath(*name.parts[strip:]) if len(name.parts) > strip else None

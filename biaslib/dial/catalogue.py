@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from biaslib.dial.measuring import MapScore, Measured
-from biaslib.metrics import Labels, bias_amplification, worst_group_accuracy
-from biaslib.metrics.correlation import matthews_correlation
+from biaslib.metrics import bias_amplification, worst_group_accuracy
+from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
 
@@ -104,10 +104,7 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
         if not predicts_group and (sets or kind != "group_to_attribute"):
             return float("nan")
         drawn = rows % len(model.test)
-        test, predicted = (
-            Labels(labels.attributes[drawn], labels.groups[drawn], labels.names)
-            for labels in (model.test, model.predicted)
-        )
+        test, predicted = model.test.take(drawn), model.predicted.take(drawn)
         if not test.attributes.any(axis=0).all() or len(np.unique(test.groups)) < 2:
             return float("nan")
         return bias_amplification(model.train, test, predicted, kind=kind, absolute=sets, n_groups=2, **sizes).mean  # type: ignore[arg-type]

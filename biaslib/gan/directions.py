@@ -6,13 +6,11 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, interval
 
-_CLASSIFIERS: Final = ("svm", "logistic")
 _PROTECTED: Final = ("Male",)
 # columns of CelebA that are judgements of a person, and no thing that can be seen on a face
 _JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
@@ -35,7 +33,6 @@ def attribute_direction(
     *,
     balanced_on: tuple[str, ...] = (),
     each: int = 800,
-    classifier: str = "svm",
     seed: int = 0,
 ) -> Direction:
     """The normal of the plane that best parts codes (N, d) with an attribute from codes without.
@@ -43,8 +40,7 @@ def attribute_direction(
     `labels` of the same N images have one bool column an attribute. Of the codes with and of those without, as many are
     taken from every combination of the attributes that are balanced on, so that none of these can be what tells the two
     apart; `each` codes on each side at most (the paper has 800, and balances on the target and the protected
-    attribute). The classifier is "svm" (a linear support vector machine) or "logistic", `seed` that of the choice of
-    codes and of the split.
+    attribute). The classifier is a linear support vector machine, `seed` that of the choice of codes and of the split.
 
     A `BiaslibError` is raised for what is not manipulated (`check_movable`), an unknown or constant attribute, too few
     images with or without it, or codes that do not fit the labels.
@@ -52,8 +48,6 @@ def attribute_direction(
     check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):
         raise BiaslibError(f"codes must be (N, d) for the {len(labels)} rows of labels, not {codes.shape}.")
-    if classifier not in _CLASSIFIERS:
-        raise BiaslibError(f"classifier must be {' or '.join(_CLASSIFIERS)}, not {classifier!r}.")
     if missing := {attribute, *balanced_on} - set(labels.columns):
         raise BiaslibError(f"labels have no {', '.join(sorted(missing))}: they have {', '.join(labels.columns)}.")
     rng = np.random.default_rng(seed)
@@ -67,8 +61,7 @@ def attribute_direction(
         tested[rng.permutation(members)[: max(1, round(_HELD_OUT * len(members)))]] = True
     # codes of one scale, so that the classifier's own penalty means the same for all encoders
     scale = codes[rows].std() or 1.0
-    model = LinearSVC(C=0.01, random_state=0) if classifier == "svm" else LogisticRegression(C=0.1, max_iter=1000)
-    model.fit(codes[rows[~tested]] / scale, has[rows[~tested]])
+    model = LinearSVC(C=0.01, random_state=0).fit(codes[rows[~tested]] / scale, has[rows[~tested]])
     right = model.predict(codes[rows[tested]] / scale) == has[rows[tested]]
     accuracy = interval(right.astype(float), seed=seed, bounds=(0.0, 1.0))
     return Direction(_unit(model.coef_[0]), accuracy, len(rows) // 2)

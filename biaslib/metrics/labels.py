@@ -38,6 +38,10 @@ class Labels:
     def __len__(self) -> int:
         return len(self.groups)
 
+    def take(self, index: Any) -> "Labels":
+        """The images at `index` (whole numbers, a slice or a boolean array), in that order."""
+        return Labels(self.attributes[index], self.groups[index], self.names)
+
 
 def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Generator, together: bool = True) -> Labels:
     r"""The same predictions permuted, so that errors about attributes and errors about groups are independent.

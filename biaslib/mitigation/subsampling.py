@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,7 +14,6 @@ _GRID, _ROUNDS, _NEAR = 161, 4, 3
 # Whole numbers are looked for so far around the exact table; then with a smaller total, so often.
 _REACH, _SHRINK, _SIZES = (2, 6, 20), 0.99, 60
 _TOLERANCE = 1e-3  # allowed distance from the target
-_Distance = Literal["l2", "relative"]
 _CELLS = (
     "with the attribute in group 1",
     "with the attribute in group 0",
@@ -30,7 +28,6 @@ def subsample_to_mcc(
     targets: Sequence[float],
     *,
     size: int | None = None,
-    distance: _Distance = "l2",
     seed: int = 0,
 ) -> list[np.ndarray]:
     r"""For each target the rows among which attribute and group have that correlation, all of one number.
@@ -44,8 +41,8 @@ def subsample_to_mcc(
     Attribute and group are (N,) bool, or 0 and 1; `targets` lie in [-1, 1] and are met to within 0.001. Every set has
     `size` rows (None: as many as the smallest of the nearest tables has, or the next smaller number for which whole
     numbers come that near), as increasing indices; rows of a subgroup are taken in one random order of the seed, so
-    that the sets of neighbouring targets share as many as can be. `distance` is "l2", the paper's, which may leave a
-    subgroup nearly empty, or "relative", that of the authors' code, $\sum_i (g_i - g^0_i)^2 / g_i^2$, which does not.
+    that the sets of neighbouring targets share as many as can be. The paper's distance may leave a subgroup nearly
+    empty; that of the authors' code, $\sum_i (g_i - g^0_i)^2 / g_i^2$, does not.
 
     A `BiaslibError` is raised for arrays that do not fit together; for a target out of reach, at all or with that many
     rows.
@@ -57,14 +54,12 @@ def subsample_to_mcc(
     available = np.bincount(cells, minlength=4)
     order = np.random.default_rng(seed).permutation(len(cells))
     of_cell = [order[cells[order] == cell] for cell in range(4)]
-    tables = subgroup_sizes(available, targets, size=size, distance=distance)
+    tables = subgroup_sizes(available, targets, size=size)
     return [np.sort(np.concatenate([rows[:n] for rows, n in zip(of_cell, table, strict=True)])) for table in tables]
 
 
-def subgroup_sizes(
-    available: np.ndarray, targets: Sequence[float], *, size: int | None = None, distance: _Distance = "l2"
-) -> np.ndarray:
-    """The four subgroup sizes for each target, (T, 4) int, each row with the same total; options as `subsample_to_mcc`.
+def subgroup_sizes(available: np.ndarray, targets: Sequence[float], *, size: int | None = None) -> np.ndarray:
+    """The four subgroup sizes for each target, (T, 4) int, each row with the same total; size as `subsample_to_mcc`.
 
     `available` (4,) images have the attribute in group 1 and in group 0, and lack it in group 1 and in group 0. A
     target that cannot be reached, at all or with that total, is a `BiaslibError`.
@@ -72,13 +67,11 @@ def subgroup_sizes(
     available, wanted = np.asarray(available), [float(target) for target in targets]
     if not wanted or not all(-1 <= target <= 1 for target in wanted):
         raise BiaslibError(f"targets must be one or more correlations in [-1, 1], not {list(targets)!r}.")
-    if distance not in ("l2", "relative"):
-        raise BiaslibError(f"distance must be 'l2' or 'relative', not {distance!r}.")
     for target in wanted:
         for cell in {1: (0, 3), -1: (1, 2), 0: (0, 1, 2, 3)}[int(np.sign(target))]:
             if available[cell] == 0:
                 raise BiaslibError(f"a correlation of {target:g} cannot be reached: there is no image {_CELLS[cell]}.")
-    searches = [_Search(available.astype(float), target, distance) for target in wanted]
+    searches = [_Search(available.astype(float), target) for target in wanted]
     if size is None:
         size = int(min(search.nearest().sum() for search in searches) + 0.01)
         sizes = list(dict.fromkeys(int(size * _SHRINK**step) for step in range(_SIZES)))
@@ -108,7 +101,6 @@ class _Search:
 
     available: np.ndarray
     mcc: float
-    distance: _Distance
 
     def nearest(self, total: float | None = None) -> np.ndarray:
         """The table with that total, or of any, at the smallest distance."""
@@ -143,8 +135,6 @@ class _Search:
     def _loss(self, tables: np.ndarray) -> np.ndarray:
         """Distances of tables (4, ...)."""
         apart = tables - self.available.reshape(4, *[1] * (tables.ndim - 1))
-        if self.distance == "relative":
-            apart = apart / np.maximum(tables, 1e-6)
         return (apart**2).sum(axis=0)
 
     def _grid(self, total: float | None, *, largest: bool = False) -> np.ndarray:
@@ -157,17 +147,14 @@ class _Search:
             shares = _table(where[0], where[1], self.mcc)
             fits = (shares >= -1e-12).all(axis=0)
             where, shares = where[:, fits], np.maximum(shares[:, fits], 1e-12)
-            ratio = self.available[:, None] / shares
-            most = ratio.min(axis=0)
+            most = (self.available[:, None] / shares).min(axis=0)
             if largest:
                 totals = most
             elif total is not None:
                 where, shares = where[:, most >= total], shares[:, most >= total]
                 totals = np.full(shares.shape[1], total)
-            elif self.distance == "l2":
-                totals = np.minimum(most, self.available @ shares / (shares**2).sum(axis=0))
             else:
-                totals = np.minimum(most, (ratio**2).sum(axis=0) / ratio.sum(axis=0))
+                totals = np.minimum(most, self.available @ shares / (shares**2).sum(axis=0))
             tables = shares * totals
             if not tables.size:
                 break

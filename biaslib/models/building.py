@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 from biaslib.samples import MappedRows
 
@@ -131,13 +131,12 @@ def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> 
     try:
         return timm.create_model(architecture, pretrained=pretrained, num_classes=outputs)
     except Exception as error:  # the hub's clients raise types of their own, which change with their versions
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         if pretrained:
             raise BiaslibError(
-                f"The ImageNet weights of {architecture!r} cannot be had from here ({reason}): "
+                f"The ImageNet weights of {architecture!r} cannot be had from here ({reason(error)}): "
                 "download them elsewhere and give the file's path as `weights`."
             ) from error
-        raise BiaslibError(f"timm cannot build {architecture!r}: {reason}.") from error
+        raise BiaslibError(f"timm cannot build {architecture!r}: {reason(error)}.") from error
 
 
 def last_layer(model: Any) -> str:

@@ -18,7 +18,7 @@ _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
 # of a function's arguments: how many images it makes or reads; how many forward passes it asks of networks for each;
 # where there are such, how many more for each channel of their last map
-Passes = Callable[..., tuple[float, ...]]
+_Passes = Callable[..., tuple[float, ...]]
 
 
 class Stored(Generic[_Key, _Result]):
@@ -34,7 +34,7 @@ class Stored(Generic[_Key, _Result]):
         function: Callable[..., _Result],
         kind: str,
         code: Sequence[ModuleType] | None,
-        passes: Passes | None = None,
+        passes: _Passes | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.kind, self.passes, self._function, self._code = kind, passes, function, code
@@ -99,7 +99,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None, passes: Passes | None = None
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes | None = None
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -109,7 +109,7 @@ def stored(
         kind: what the results are, a folder of the store.
         code: modules whose source counts, with all that they import, beside the function's own module alone; None:
             that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
-        passes: of the function's arguments, what a plan of a run estimates its time by (see `Passes`). A backward pass
+        passes: of the function's arguments, what a plan of a run estimates its time by (see `_Passes`). A backward pass
             counts as two. It is no part of a result's key.
 
     Returns:

@@ -52,7 +52,6 @@ class TrainingConfig:
     #: gains by it, which on a CPU those with depthwise convolutions do not
     precision: str = "auto"
     keep: str = "last"  #: epoch, or the "best" on the validation loss
-    patience: int | None = None  #: stop after so many epochs without a better validation loss; None never stops
     seed: int = 0  #: of initial weights, order, augmentation and dropout
 
     def __post_init__(self) -> None:

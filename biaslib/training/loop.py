@@ -17,7 +17,7 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import models, store
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
 from biaslib.training import objectives, reading
@@ -27,7 +27,7 @@ from biaslib.training.objectives import Objective, Targets
 _HeldOut = tuple[Samples, torch.Tensor] | None
 # what a checkpoint holds of a run
 _WITH_STATE = ("model", "criterion", "optimiser")
-_PROGRESS = ("epoch", "step", "best", "best_loss", "best_epoch")
+_PROGRESS = ("epoch", "step", "best", "best_loss")
 _BETWEEN_SAVES = 600.0  # seconds, in an epoch that takes longer
 
 
@@ -66,10 +66,8 @@ def resumed(start: Callable[[], _R], path: Path) -> _R:
         content = io.BytesIO(path.read_bytes()[: -store.SEAL])
         run.restore(torch.load(content, map_location=run.device, weights_only=True))
     except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
-        warnings.warn(
-            f"checkpoint {path} is damaged; the training starts anew ({reason}).", DamagedCheckpointWarning, 3
-        )
+        words = f"checkpoint {path} is damaged; the training starts anew ({reason(error)})."
+        warnings.warn(words, DamagedCheckpointWarning, 3)
         return start()  # the first one may be half changed
     return run
 
@@ -86,7 +84,7 @@ def fit(
 
     Targets are (N,) class numbers for cross-entropy, (N, outputs) booleans for the binary loss, or what the objective
     takes; without one the loss is the one that the configuration names. An objective with layers of its own, such as an
-    adversary, trains them with the model. `validation` is what `keep="best"` and `patience` choose the epoch by.
+    adversary, trains them with the model. `validation` is what `keep="best"` chooses the epoch by.
 
     After every epoch, and every ten minutes of a longer one, a checkpoint goes to the store; a run that was killed and
     is started again with the same data and configuration goes on from there and ends with the same weights. A finished
@@ -112,10 +110,11 @@ def fit_with_criterion(
 ) -> tuple[nn.Module, nn.Module]:
     """As `fit`, and the criterion of the last epoch with it: an objective's own layers, such as an adversary."""
     parallel.keep_memory()
-    objective = objective or _named_objective(config)
+    named = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
+    objective = objective or named(outputs=config.outputs, balanced=config.balanced)
     answers = _checked_targets(samples, targets, config, objective)
-    if validation is None and (config.keep == "best" or config.patience is not None):
-        raise BiaslibError("keep='best' and patience choose by a validation set: give `validation=(samples, targets)`.")
+    if validation is None and config.keep == "best":
+        raise BiaslibError("keep='best' chooses by a validation set: give `validation=(samples, targets)`.")
     held_out = None if validation is None else (validation[0], _checked_targets(*validation, config, objective))
     checkpoint = _checkpoint_path(samples, answers, config, objective, held_out)
     with torch.random.fork_rng():
@@ -131,7 +130,7 @@ def fit_with_criterion(
                 run.save(checkpoint)
 
         with bar:
-            while run.epoch < config.epochs and not run.stopped(config.patience):
+            while run.epoch < config.epochs:
                 run.train_epoch(samples, answers, after_step)
                 run.validate(held_out)
                 run.save(checkpoint)
@@ -190,7 +189,6 @@ class _Run:
     saved: float = field(default_factory=time.monotonic)  # when
     best: dict[str, torch.Tensor] | None = None
     best_loss: float = math.inf
-    best_epoch: int = 0
 
     @classmethod
     def start(cls, samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective) -> "_Run":
@@ -245,11 +243,8 @@ class _Run:
         with torch.inference_mode():
             loss = float(self.criterion.eval()(logits, held_out[1].to(self.device), None))
         if loss < self.best_loss:
-            self.best_loss, self.best_epoch = loss, self.epoch
+            self.best_loss = loss
             self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-
-    def stopped(self, patience: int | None) -> bool:
-        return patience is not None and self.epoch - self.best_epoch >= patience
 
     def save(self, path: Path) -> None:
         parts = {name: getattr(self, name).state_dict() for name in _WITH_STATE}
@@ -294,11 +289,6 @@ def _forward(model: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     maps = model.forward_features(images)
     logits = model.forward_head(maps)
     return maps.permute(0, 3, 1, 2) if getattr(model, "output_fmt", "NCHW") == "NHWC" else maps, logits
-
-
-def _named_objective(config: TrainingConfig) -> Objective:
-    kind = objectives.Binary if config.loss == "binary" else objectives.CrossEntropy
-    return kind(outputs=config.outputs, balanced=config.balanced)
 
 
 def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig, objective: Objective) -> torch.Tensor:

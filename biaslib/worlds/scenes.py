@@ -51,7 +51,7 @@ ASSOCIATIONS: tuple[_Association, ...] = (
     _Association(("shell",), (0.35,), None, 0.0, 1),
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
-MAKERS = 3
+_MAKERS = 3
 _SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
 
 _NUISANCES = {
@@ -100,7 +100,7 @@ class Scenes(DrawnWorld):
 
     def __init__(self, groups: int = 2) -> None:
         """Chooses the number of makers."""
-        if groups not in (2, MAKERS):
+        if groups not in (2, _MAKERS):
             raise BiaslibError(f"groups is the number of makers, 2 or 3, not {groups!r}.")
         self.groups = int(groups)
 
@@ -253,7 +253,7 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     s.relief(0.10, 0.34)
 
     # One large eye and a mouth, a visor with two lights, or two small eyes.
-    single, visor, pair = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(MAKERS))
+    single, visor, pair = (np.where(which == number, np.float32(0.0), np.float32(9.0)) for number in range(_MAKERS))
     look = 0.06 * gaze - 0.03
     s.mark(s.circle((0.0, -0.50), 0.20) + single, _CREAM)
     s.mark(s.circle((look, -0.50), 0.10) + single, _DARK)

@@ -112,8 +112,8 @@ def test_amplification_is_the_metrics_own():
     train, _ = drawn(300, tie=0.6, seed=2)
     rows = measurements.amplification(answered(labels, predicted, train), permutations=20, seed=0)
     sides = [Labels(frame[["cat"]].to_numpy(), frame["ball"].to_numpy(int)) for frame in (train, labels, predicted)]
-    assert [row.direction for row in rows] == list(measurements.KINDS.values())
-    for kind, row in zip(measurements.KINDS, rows, strict=True):
+    assert [row.direction for row in rows] == list(measurements._KINDS.values())
+    for kind, row in zip(measurements._KINDS, rows, strict=True):
         assert row.size.estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
         signed = bias_amplification(*sides, kind=kind, absolute=False).mean
         assert row.signed.estimate == pytest.approx(signed)

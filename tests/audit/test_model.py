@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 
 from biaslib import models
-from biaslib.audit.model import class_numbers, model_under_audit, read_as
+from biaslib.audit.model import _read_as, class_numbers, model_under_audit
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
 
@@ -207,22 +207,22 @@ LOGITS = torch.tensor([[2.0, 1.0, 3.0, -1.0], [0.5, 4.0, 3.0, 1.0], [-3.0, -1.0,
 
 
 def test_one_output_two_classes_and_outputs_with_questions_of_their_own():
-    assert read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
-    assert read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
-    assert read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
-    both = read_as(4, output=2, group_outputs=[0], threshold=1.0)
+    assert _read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
+    assert _read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
+    assert _read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
+    both = _read_as(4, output=2, group_outputs=[0], threshold=1.0)
     assert both(LOGITS).tolist() == [[2.0, 1.0], [2.0, -0.5], [-3.0, -4.0]]
 
 
 def test_a_class_is_a_yes_only_where_it_is_the_largest():
     # every logit of the first two rows is above 0 for class 2, and it wins in the first alone
-    assert read_as(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
+    assert _read_as(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
     # a class below 0 can win
-    assert (read_as(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
-    assert (read_as(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
+    assert (_read_as(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
+    assert (_read_as(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
     # only the classes that are named compete
-    assert (read_as(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
-    assert read_as(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
+    assert (_read_as(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
+    assert _read_as(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def test_a_class_is_a_yes_only_where_it_is_the_largest():
 )
 def test_what_is_not_clear_is_refused(given, said):
     with pytest.raises(BiaslibError, match=said):
-        read_as(4, **given)
+        _read_as(4, **given)
 
 
 def test_a_threshold_of_two_classes_is_refused():
     with pytest.raises(BiaslibError, match="Two outputs are read as two classes"):
-        read_as(2, threshold=0.5)
+        _read_as(2, threshold=0.5)
 
 
 def test_numbers_and_ranges():

@@ -46,7 +46,7 @@ def test_verbs_are_counted_by_gender(root):
     assert table.to_numpy().sum() == 60
     # i % 5 <= 1 is a man, i % 3 == 0 is cooking: of every 15 images 0 and 6 are both, four times over
     assert table.loc["cooking"].tolist() == [8, 12]
-    assert coco_imsitu._verbs() == ["cooking", "driving", "shaving"]
+    assert table.index.tolist() == ["cooking", "driving", "shaving"]
 
 
 def test_ratios_keep_their_order(root):
@@ -59,7 +59,7 @@ def test_ratios_keep_their_order(root):
 
 def test_missing_files_name_source_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    for call in (coco_imsitu.coco_objects, lambda: coco_imsitu.gender_ratios("COCO"), coco_imsitu._verbs):
+    for call in (coco_imsitu.coco_objects, lambda: coco_imsitu.gender_ratios("COCO")):
         with pytest.raises(BiaslibError, match=r"is missing.*Balanced-Datasets.*coco-imsitu/"):
             call()
 
@@ -88,7 +88,7 @@ def test_missing_files_name_source_and_what_to_do(tmp_path, monkeypatch):
         (
             "verb_classification__test.data.json",
             '[{"image_name": "a", "verb": 9, "gender": 0}]',
-            lambda: coco_imsitu._imsitu_labels("test"),
+            lambda: coco_imsitu.imsitu_verb_by_gender("test"),
         ),
         (
             "COCO_gender_ratio_dev_res.csv",
@@ -114,7 +114,7 @@ def test_unknown_names_are_refused(root):
     with pytest.raises(BiaslibError, match="not 'gpt'"):
         coco_imsitu._captions("gpt")
     with pytest.raises(BiaslibError, match="train, val, test, not 'dev'"):
-        coco_imsitu._imsitu_labels("dev")
+        coco_imsitu.imsitu_verb_by_gender("dev")
     with pytest.raises(BiaslibError, match="no caption of image 5"):
         coco_imsitu.coco_captioned("balanced", pd.Index([5000]))
 

@@ -12,7 +12,7 @@ import pytest
 
 from biaslib import datasets
 from biaslib.datasets import registry
-from biaslib.datasets.download import _unpack
+from biaslib.datasets.registry import _unpack
 from biaslib.errors import BiaslibError
 
 

@@ -22,7 +22,7 @@ from biaslib.audit import inputs
 from biaslib.audit.pictures import Preprocessing
 from biaslib.book import execution, parameters
 from biaslib.book.project import Project
-from biaslib.datasets import download
+from biaslib.datasets import registry
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.statistics import detection, proportions
@@ -258,7 +258,7 @@ def _unpacked(folder: Path, given_archive: tuple[str, list[tuple[str, str, bytes
     if form == "torn":
         file.write_bytes(file.read_bytes()[:-9])
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
-    download._unpack(file, folder / "unpacked")
+    registry._unpack(file, folder / "unpacked")
 
 
 def _call() -> st.SearchStrategy[Callable[[], Any]]:

@@ -22,7 +22,7 @@ from biaslib import figures, store
 from biaslib.audit.pictures import Preprocessing
 from biaslib.book import execution, parameters, recorded
 from biaslib.book.project import Project
-from biaslib.datasets import download
+from biaslib.datasets import registry
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
@@ -234,7 +234,7 @@ def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("zeros", bytes(50_000_000))
     with pytest.raises(BiaslibError, match="more than 100 times its own size"):
-        download._unpack(tmp_path / "bomb.zip", tmp_path / "out")
+        registry._unpack(tmp_path / "bomb.zip", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

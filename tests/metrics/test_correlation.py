@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
+from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 
 
 def test_by_hand():

@@ -6,7 +6,7 @@ import pytest
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 from biaslib.mitigation import corpus_constraints
-from biaslib.mitigation.corpus_constraints import _decided, _shifts
+from biaslib.mitigation.objectives import _decided, _shifts
 
 
 def amplifying(n=3000, width=8, n_groups=2, seed=0):

@@ -27,13 +27,12 @@ def mcc(table):
 @given(
     st.tuples(*[st.integers(150, 6000)] * 4),
     st.lists(st.floats(-0.8, 0.8), min_size=1, max_size=4),
-    st.sampled_from(["l2", "relative"]),
 )
-@example((150, 6000, 6000, 150), [0.8, -0.8], "l2")
-@example((5997, 151, 152, 5000), [-0.8, 0.0], "l2")
-def test_every_target_is_reached_with_sets_of_one_size(available, targets, distance):
+@example((150, 6000, 6000, 150), [0.8, -0.8])
+@example((5997, 151, 152, 5000), [-0.8, 0.0])
+def test_every_target_is_reached_with_sets_of_one_size(available, targets):
     attribute, group = labels(available)
-    sets = subsample_to_mcc(attribute, group, targets, distance=distance)
+    sets = subsample_to_mcc(attribute, group, targets)
     assert len({len(rows) for rows in sets}) == 1
     for rows, target in zip(sets, targets, strict=True):
         assert len(np.unique(rows)) == len(rows)
@@ -66,7 +65,7 @@ def test_a_full_correlation_leaves_two_subgroups_out(target):
 def test_no_optimiser_of_scipy_comes_nearer(available, target):
     """The paper's own way, from several starts."""
     available = np.array(available, float)
-    exact = _Search(available, target, "l2").nearest()
+    exact = _Search(available, target).nearest()
     assert mcc(exact) == pytest.approx(target, abs=1e-6)
     rng = np.random.default_rng(0)
     found = []
@@ -83,21 +82,6 @@ def test_no_optimiser_of_scipy_comes_nearer(available, target):
             found.append(np.linalg.norm(result.x - available))
     assert found
     assert np.linalg.norm(exact - available) <= min(found) * (1 + 1e-4) + 1e-6
-
-
-def test_the_relative_distance_keeps_every_subgroup():
-    available = np.array([2100, 23800, 82000, 94400])
-    (near,) = subgroup_sizes(available, [0.3])
-    (kept,) = subgroup_sizes(available, [0.3], distance="relative")
-    assert near.min() < 10 < 500 < kept.min()
-    assert mcc(kept) == pytest.approx(0.3, abs=1e-3)
-
-    def loss(table):
-        return (((table - available) / table) ** 2).sum()
-
-    assert loss(kept) < loss(np.maximum(near, 1))
-    for scale in (0.5, 0.9):  # the same correlation, smaller
-        assert loss(kept) < loss(kept * scale)
 
 
 def test_a_fixed_total_is_kept_and_is_the_nearest_too():
@@ -156,7 +140,6 @@ def test_an_infeasible_target_is_named_with_its_reason(available, target, senten
     [
         ({"targets": [1.5]}, r"targets must be one or more correlations in \[-1, 1\], not \[1.5\]"),
         ({"targets": []}, "targets must be one or more correlations"),
-        ({"distance": "l1"}, "distance must be 'l2' or 'relative', not 'l1'"),
         ({"size": 10**6}, "cannot be reached with 1,000,000 images"),
         ({"attribute": np.array([0, 2])}, r"attribute must be \(N,\) of 0 and 1"),
         ({"group": np.ones((2, 2))}, r"group must be \(N,\) of 0 and 1"),

@@ -18,7 +18,6 @@ from biaslib import training
 from biaslib.chapters import page
 from biaslib.chapters.papers import scenes
 from biaslib.datasets import published, registry
-from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES, hair_colour
 from biaslib.metrics import calibrated_thresholds, mean_average_precision
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels
@@ -31,7 +30,16 @@ from biaslib.training.objectives import Joint
 
 _Grouping = Literal["hair", "Male"]
 
-_WIDTH = len(HAIR_ATTRIBUTES)
+_HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
+
+# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
+_HAIR_ATTRIBUTES = (
+    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
+    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
+    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
+    "Young",
+)  # fmt: skip
+_WIDTH = len(_HAIR_ATTRIBUTES)
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
 # what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
@@ -61,13 +69,13 @@ class _HairSetup(Setup):
     @property
     def recipe(self) -> Recipe:
         """As the notebooks' small models are trained; mirrored at random, as in the paper."""
-        objective = Joint(attributes=_WIDTH, groups=len(HAIR))
+        objective = Joint(attributes=_WIDTH, groups=len(_HAIR))
         config = TrainingConfig(
             architecture=self.architecture, outputs=objective.outputs, weights=self.weights, epochs=self.epochs,
             batch=self.batch, optimiser=self.optimiser, learning_rate=self.learning_rate, precision="float32",
             seed=self.seed,
         )  # fmt: skip
-        targets = (*HAIR_ATTRIBUTES, "hair")
+        targets = (*_HAIR_ATTRIBUTES, "hair")
         return Recipe(data=_HairFaces(size=self.size), targets=targets, training=config, objective=objective)
 
     def fingerprint(self) -> str:
@@ -90,7 +98,7 @@ class _HairFaces(CelebA):
     def _labels(self) -> pd.DataFrame:
         """Indexed by the place among all faces."""
         table = super().table()
-        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
+        return table.assign(hair=_hair_colour(table))[[*_HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
 
 
 @dataclass(frozen=True)
@@ -160,16 +168,22 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0, **train
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
+def _hair_colour(table: pd.DataFrame) -> np.ndarray:
+    """Paper B's groups by the columns `_HAIR`, (N,) int: black 0, blond 1, brown 2; -1 for none or several of them."""
+    hair = table[list(_HAIR)].to_numpy()
+    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
+
+
 def _group_of(table: pd.DataFrame, grouping: _Grouping) -> np.ndarray:
     """(N,) 0, 1, 2 for black, blond, brown hair, -1 where it is not exactly one; or 0, 1 for not and for `Male`."""
     if grouping == "Male":
         return table["Male"].to_numpy().astype(np.int64)
-    return hair_colour(table)
+    return _hair_colour(table)
 
 
 def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Labels:
     """The images to keep, as labels: the paper's 23 attributes, or the 22 besides `Male` where that is the group."""
-    names = [name for name in HAIR_ATTRIBUTES if name != grouping]
+    names = [name for name in _HAIR_ATTRIBUTES if name != grouping]
     attributes = np.ascontiguousarray(table.loc[keep, names].to_numpy())
     return Labels(attributes, _group_of(table, grouping)[keep], tuple(names))
 
@@ -240,7 +254,7 @@ def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int)
 
 def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
     test, means = outcomes[0].test, []
-    truth = np.column_stack([test.attributes, np.eye(len(HAIR))[test.groups]])
+    truth = np.column_stack([test.attributes, np.eye(len(_HAIR))[test.groups]])
     for logits in (model.logits for model in outcomes):
         scores = np.column_stack([logits[:, :_WIDTH], scipy.special.softmax(logits[:, _WIDTH:], axis=1)])
         means.append(mean_average_precision(truth, scores).mean)
@@ -255,8 +269,8 @@ def _hair_outcomes(setups: Sequence[_HairSetup]) -> list[_HairOutcome]:
     for arrays in _hair_answers.many(setups):
         validation, logits = arrays["validation"], arrays["test_logits"]
         thresholds = calibrated_thresholds(validation[:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
-        predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), HAIR_ATTRIBUTES)
-        shown, test = (Labels(arrays[k][:, :_WIDTH], arrays[k][:, _WIDTH], HAIR_ATTRIBUTES) for k in ("train", "test"))
+        predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), _HAIR_ATTRIBUTES)
+        shown, test = (Labels(arrays[k][:, :_WIDTH], arrays[k][:, _WIDTH], _HAIR_ATTRIBUTES) for k in ("train", "test"))
         outcomes.append(_HairOutcome(shown, test, predicted, logits, len(validation)))
     return outcomes
 

@@ -14,7 +14,7 @@ from biaslib.chapters import page
 from biaslib.datasets import published, registry, waterbirds
 from biaslib.datasets.published import Backbone
 from biaslib.metrics import worst_group_accuracy
-from biaslib.metrics.correlation import matthews_correlation, matthews_from_counts
+from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.statistics import holm, kendall
 from biaslib.statistics.intervals import widened
 

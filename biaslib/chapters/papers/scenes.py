@@ -81,7 +81,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
         for kind in get_args(Kind):
             for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
-                parts = [(_take(labels, fold != k), _take(predicted, fold != k)) for k in range(folds)]
+                parts = [(labels.take(fold != k), predicted.take(fold != k)) for k in range(folds)]
                 left_out = [bias_amplification(part, part, words, kind=kind, **options).mean for part, words in parts]
                 values = np.array([whole.mean, *left_out])
                 gain = plain.setdefault((kind, measure), values) - values
@@ -165,7 +165,3 @@ def _objects(truth: pd.DataFrame) -> list[str]:
 
 def _labels(table: pd.DataFrame, names: list[str]) -> Labels:
     return Labels(np.ascontiguousarray(table[names].to_numpy()), table["group"].to_numpy(), tuple(names))
-
-
-def _take(labels: Labels, keep: np.ndarray) -> Labels:
-    return Labels(labels.attributes[keep], labels.groups[keep], labels.names)

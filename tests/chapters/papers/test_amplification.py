@@ -10,7 +10,7 @@ import scipy.stats
 
 from biaslib.book import project
 from biaslib.chapters.papers import amplification, reported, scenes
-from biaslib.datasets import celeba, coco_imsitu
+from biaslib.datasets import coco_imsitu
 from biaslib.metrics.amplification import Kind, bias_amplification
 from tests import layouts
 
@@ -28,8 +28,8 @@ def drawn(n, seed):
     """A table under CelebA's names in which attributes go with the hair and with `Male`."""
     rng = np.random.default_rng(seed)
     hair = rng.integers(3, size=n)
-    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in celeba.HAIR_ATTRIBUTES}
-    table |= {name: hair == i for i, name in enumerate(celeba.HAIR)}
+    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in amplification._HAIR_ATTRIBUTES}
+    table |= {name: hair == i for i, name in enumerate(amplification._HAIR)}
     return pd.DataFrame(table)
 
 
@@ -44,9 +44,9 @@ def test_an_image_with_no_or_two_hair_colours_has_no_group():
 def test_the_group_is_no_attribute_of_itself():
     table = drawn(50, 0)
     keep = np.ones(50, bool)
-    assert len(celeba.HAIR_ATTRIBUTES) == 23
-    assert amplification._labels(table, "hair", keep).names == celeba.HAIR_ATTRIBUTES
-    assert set(celeba.HAIR_ATTRIBUTES) - set(amplification._labels(table, "Male", keep).names) == {"Male"}
+    assert len(amplification._HAIR_ATTRIBUTES) == 23
+    assert amplification._labels(table, "hair", keep).names == amplification._HAIR_ATTRIBUTES
+    assert set(amplification._HAIR_ATTRIBUTES) - set(amplification._labels(table, "Male", keep).names) == {"Male"}
 
 
 def test_predictions_without_an_error_amplify_nothing_but_chance():

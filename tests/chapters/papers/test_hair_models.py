@@ -6,8 +6,9 @@ import pytest
 import scipy.special
 
 from biaslib.chapters.papers import amplification
+from biaslib.chapters.papers.amplification import _HAIR as HAIR
+from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
 from biaslib.chapters.papers.amplification import _hair_outcomes, _HairFaces, _HairSetup
-from biaslib.datasets.celeba import HAIR, HAIR_ATTRIBUTES
 from biaslib.errors import BiaslibError
 from biaslib.metrics import calibrated_thresholds, mean_average_precision
 from biaslib.recipes import CelebA
