@@ -18,7 +18,7 @@ from tests.book.conftest import NOTEBOOKS, ROOT
 from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
-DESKTOP, PHONE = 1280, 390
+DESKTOP, PHONE, PAPER = 1280, 390, 718
 WIDE = 930  # pixels that a table can have on that desktop: the text and its margin
 TYPESET = """
 const done = arguments[0];
@@ -54,19 +54,50 @@ return [...document.querySelectorAll(".biaslib-table .biaslib-scroll")]
   .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.clientWidth < arguments[0])
   .map((box) => box.getAttribute("aria-label"));
 """
-# letters of a figure and captions that any box around them cuts off
+# letters that stick out of the drawing they belong to; captions that a box around them cuts off
 CUT_LETTERS = """
-const cut = (text) => {
-  const letters = text.getBoundingClientRect();
-  for (let box = text.parentElement; box; box = box.parentElement) {
-    if (box.closest("svg") || getComputedStyle(box).overflowX === "visible") continue;
+const outside = (text) => {
+  const letters = text.getBoundingClientRect(), box = text.closest("svg").getBoundingClientRect();
+  return letters.width > 0 && (letters.left < box.left - 1 || letters.right > box.right + 1);
+};
+const cut = (caption) => {
+  const words = caption.getBoundingClientRect();
+  for (let box = caption.parentElement; box; box = box.parentElement) {
+    if (getComputedStyle(box).overflowX === "visible") continue;
     const edges = box.getBoundingClientRect();
-    if (letters.width > 0 && (letters.left < edges.left - 1 || letters.right > edges.right + 1)) return true;
+    if (words.left < edges.left - 1 || words.right > edges.right + 1) return true;
   }
   return false;
 };
-return [...document.querySelectorAll(".biaslib-scroll svg text, .biaslib-figure figcaption")].filter(cut)
-  .map((text) => text.textContent);
+return [...document.querySelectorAll(".biaslib-drawing svg text")].filter(outside)
+  .concat([...document.querySelectorAll(".biaslib-figure figcaption")].filter(cut)).map((text) => text.textContent);
+"""
+# letters of drawings that are smaller than so many pixels
+SMALL_LETTERS = """
+return [...document.querySelectorAll(".biaslib-drawing svg text")].filter((text) => {
+  const svg = text.closest("svg"), zoom = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  return text.textContent.trim() && parseFloat(getComputedStyle(text).fontSize) * zoom < arguments[0];
+}).map((text) => text.textContent);
+"""
+# the contrast of each caption with the page, as WCAG defines it
+CAPTIONS = """
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const drawn = (...colours) => {
+  for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+  const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const paper = getComputedStyle(document.body).backgroundColor;
+return [...document.querySelectorAll(".biaslib-figure figcaption, .biaslib-figure caption")].map((caption) => {
+  const [dark, light] = [drawn(paper, getComputedStyle(caption).color), drawn(paper)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+});
+"""
+# on paper nothing can be scrolled into sight
+CUT_ON_PAPER = """
+return [...document.querySelectorAll("article .biaslib-table table, article .biaslib-drawing svg")]
+  .filter((box) => box.getBoundingClientRect().right > arguments[0] + 1).map((box) => box.outerHTML.slice(0, 120));
 """
 # sliders that change nothing in their figure
 STUCK = """
@@ -141,11 +172,11 @@ def visit(browser, address: str) -> None:
     browser.execute_async_script(TYPESET)
 
 
-def see_as(browser, *, width: int = DESKTOP, theme: str = "light") -> None:
-    """Gives the browser a reader's screen and preference."""
+def see_as(browser, *, width: int = DESKTOP, theme: str = "light", medium: str = "") -> None:
+    """Gives the browser a reader's screen and preference; the medium may be "print"."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    preference = {"media": "", "features": [{"name": "prefers-color-scheme", "value": theme}]}
+    preference = {"media": medium, "features": [{"name": "prefers-color-scheme", "value": theme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", preference)
     browser.execute_async_script(DRAWN)
 
@@ -180,10 +211,17 @@ def test_a_page_fits_a_phone_in_light_and_dark(page, theme):
     assert page.execute_script("return document.documentElement.dataset.theme") == theme
     assert page.execute_script(TOO_WIDE, PHONE) == []
     assert page.execute_script(CUT_LETTERS) == []
+    assert page.execute_script(SMALL_LETTERS, 8.9) == []
+    assert all(contrast >= 7 for contrast in page.execute_script(CAPTIONS))
     assert page.execute_script("return document.documentElement.scrollWidth") <= PHONE
     seen = page.execute_script(LUMINANCE)
     assert (seen["paper"] > 0.9) if theme == "light" else (seen["paper"] < 0.1)
     assert all(abs(ink - seen["paper"]) > 0.3 for ink in seen["ink"])
+
+
+def test_nothing_is_cut_on_paper(page):
+    see_as(page, width=PAPER, medium="print")
+    assert page.execute_script(CUT_ON_PAPER, PAPER) == []
 
 
 def test_what_can_be_moved_moves(page):
@@ -247,6 +285,8 @@ class Collector(html.parser.HTMLParser):
         found = dict(attributes)
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
+        if tag == "img" and (found.get("src") or "").startswith("gallery/"):
+            self.links.append(found["src"])  # drawn by a chapter, which may have changed its name
         self.names |= {found[name] for name in ("id", "name") if found.get(name)}
 
 
