@@ -11,7 +11,9 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+from axe_core_python.selenium import Axe
 from selenium import webdriver
+from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.book.conftest import NOTEBOOKS, ROOT
@@ -228,6 +230,52 @@ def test_what_can_be_moved_moves(page):
     see_as(page)
     assert page.execute_script(STUCK) == []
     assert errors(page) == []
+
+
+def violations(browser, theme: str) -> list[tuple[str, str]]:
+    """What axe finds on the open page, with the first place of each."""
+    see_as(browser, theme=theme)
+    found = Axe().run(browser)
+    assert found["passes"]
+    return [(each["id"], each["nodes"][0]["html"][:200]) for each in found["violations"]]
+
+
+@pytest.mark.parametrize("name", ["index", "gallery", "_executed/what_is_bias"])
+def test_a_page_is_accessible_in_light(browser, origin, name):
+    visit(browser, f"{origin}/{name}.html")
+    assert violations(browser, "light") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_accessible_in_light_and_dark(browser, origin, name, theme):
+    browser.set_script_timeout(900)
+    browser.command_executor.client_config.timeout = 900  # the page of the whole interface takes minutes
+    visit(browser, f"{origin}/{name}.html")
+    assert violations(browser, theme) == []
+
+
+def test_a_term_says_what_it_means_when_it_is_reached(browser, origin):
+    visit(browser, f"{origin}/_executed/waterbirds.html")
+    term = browser.find_element(By.CSS_SELECTOR, "article .book-term")
+    definition = browser.find_element(By.ID, term.get_attribute("aria-describedby"))
+    assert not definition.is_displayed()
+    browser.execute_script("arguments[0].focus()", term)
+    assert definition.is_displayed()
+    assert len(definition.text.split()) > 8
+
+
+def test_a_table_is_sorted_by_the_head_of_a_column(browser, origin):
+    visit(browser, f"{origin}/_executed/dial.html")
+    table = browser.find_element(By.CSS_SELECTOR, "#choose table")
+    column = "return [...arguments[0].tBodies[0].rows].map((row) => parseFloat(row.cells[5].dataset.value))"
+    button = table.find_elements(By.CSS_SELECTOR, "thead button")[5]
+    browser.execute_script("arguments[0].click()", button)
+    up = [value for value in browser.execute_script(column, table) if value is not None]
+    assert up == sorted(up)
+    browser.execute_script("arguments[0].click()", button)
+    assert [value for value in browser.execute_script(column, table) if value is not None] == up[::-1]
 
 
 def test_a_page_with_a_formula_shows_it(browser, origin):
