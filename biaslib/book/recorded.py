@@ -51,7 +51,7 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
         if file.is_file():
             try:
                 record = json.loads(file.read_text(encoding="utf-8"))
-                record["values"] = _decoded(record["values"])
+                record["values"] = decoded(record["values"])
                 described(record)  # no page finds out later what is missing
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 reason = " ".join(str(error).split())[:200]
@@ -85,6 +85,18 @@ def collect(notebook: "NotebookNode") -> dict[str, Any]:
             marked[part][mark[name]] = mark[values]
         cell.outputs = [output for output in cell.outputs if _MIME not in output.get("data", {})]
     return marked
+
+
+def decoded(value: Any) -> Any:
+    """Values as `put` was given them, from what `collect` took out of a notebook or a record holds."""
+    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
+        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
+        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
+    if isinstance(value, dict):
+        return {key: decoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    return math.nan if value is None else value
 
 
 def write(notebook: str, run: Mapping[str, Any]) -> Path:
@@ -134,14 +146,3 @@ def _encoded(value: Any) -> Any:
         return value
     kind = type(value).__name__
     raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
-        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
-        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
-    if isinstance(value, dict):
-        return {key: _decoded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    return math.nan if value is None else value
