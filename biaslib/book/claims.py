@@ -94,7 +94,7 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
         columns["paper"] = [claim.paper or "not measured" for claim in claims]
     if record is not None:
         columns["record"] = [_marked(claim, record) + _surprise(claim) for claim in claims]
-    columns["this run"] = [_marked(claim, this_run) for claim in claims]
+    columns["this run"] = [_marked(claim, this_run) + (_surprise(claim) if record is None else "") for claim in claims]
     return pd.DataFrame(columns)
 
 
