@@ -2,7 +2,8 @@
 
 A cell of the chapter, tagged `claims`, holds the list `CLAIMS` and a function `numbers`, which makes the numbers that
 these rest on from what the chapter records: from its record and from this run alike. The cell is committed before the
-record is made that it is judged by. Marks come from intervals, never from estimates alone.
+record is made that it is judged by. Marks come from intervals, never from estimates alone. A chapter whose run is exact
+has no record: its claims are about any run with its defaults.
 """
 
 import math
@@ -86,26 +87,29 @@ def all_of(*conditions: Condition) -> Condition:
 
 
 def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
-    """A row a claim: its words, the paper's value, the mark of the record and of this run, with the numbers behind."""
-    rows = [
-        {
-            "claim": claim.words,
-            "paper": claim.paper or "not measured",
-            "record": _marked(claim, record) + _surprise(claim) if record else "none yet",
-            "this run": _marked(claim, this_run),
-        }
-        for claim in claims
-    ]
-    return pd.DataFrame(rows)
+    """A row a claim: its words, the paper's value, the mark of the record and of this run, with the numbers behind.
+
+    Without a record, or a claim that a paper makes too, there is no such column.
+    """
+    columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
+    if any(claim.paper for claim in claims):
+        columns["paper"] = [claim.paper or "not measured" for claim in claims]
+    if record is not None:
+        columns["record"] = [_marked(claim, record) + _surprise(claim) for claim in claims]
+    columns["this run"] = [_marked(claim, this_run) + (_surprise(claim) if record is None else "") for claim in claims]
+    return pd.DataFrame(columns)
 
 
-def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers]]:
-    """`CLAIMS` and `numbers` of a notebook's cell tagged `claims`, which needs no other cell; no claims without one."""
-    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict}
+def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers], str]:
+    """`CLAIMS`, `numbers` and `RECORD` of a notebook's cell tagged `claims`, which needs no other cell.
+
+    `RECORD` is the chapter whose record the claims are about: the notebook itself, unless the cell names another.
+    """
+    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict, "RECORD": notebook}
     for cell in execution.read(project, notebook).cells:
         if "claims" in cell.metadata.get("tags", ()):
             exec(compile(cell.source, f"{notebook}.md", "exec"), names)
-    return names["CLAIMS"], names["numbers"]
+    return names["CLAIMS"], names["numbers"], names["RECORD"]
 
 
 def compare(
@@ -118,9 +122,9 @@ def compare(
     Raises:
         BiaslibError: no parameters, or a notebook that states no claims; and as `execution.run`.
     """
-    claims, numbers = of_notebook(project, notebook)
-    if not claims:
-        raise BiaslibError(f"{notebook} states no claims that two settings could be compared by.")
+    claims, numbers, about = of_notebook(project, notebook)
+    if not claims or about != notebook:
+        raise BiaslibError(f"{notebook} states no claims of its own that two settings could be compared by.")
     if not given:
         raise BiaslibError("--compare needs a second setting: give it with -p name=value.")
     record, columns = recorded.get(notebook), {}
@@ -172,7 +176,4 @@ def _interval(number: Any) -> Interval:
 def _in_words(span: Interval) -> str:
     if math.isnan(span.estimate):
         return "not measured"
-    words = (
-        f"{span.estimate:.2f}" if span.low == span.high else f"{span.estimate:.2f} [{span.low:.2f}, {span.high:.2f}]"
-    )
-    return words.replace("-", "−")
+    return (f"{span.estimate:.2f}" if span.low == span.high else f"{span:.2f}").replace("-", "−")

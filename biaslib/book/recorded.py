@@ -86,6 +86,18 @@ def collect(notebook: "NotebookNode") -> dict[str, Any]:
     return marked
 
 
+def decoded(value: Any) -> Any:
+    """Values as `put` was given them, from what `collect` took out of a notebook or a record holds."""
+    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
+        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
+        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
+    if isinstance(value, dict):
+        return {key: decoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    return math.nan if value is None else value
+
+
 def write(notebook: str, run: Mapping[str, Any]) -> Path:
     """Writes the record of a run (the metadata that `book.run` gives an executed notebook) and returns its file."""
     values, data = run["recorded"]["values"], run["recorded"]["data"]
@@ -133,15 +145,3 @@ def _encoded(value: Any) -> Any:
         return value
     kind = type(value).__name__
     raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")
-
-
-def decoded(value: Any) -> Any:
-    """What `put` was given, from the form in which it is kept: tables as DataFrames, what is no number as NaN."""
-    if isinstance(value, dict) and set(value) == {"table", "rows", "index"}:
-        table = pd.DataFrame(value["rows"], columns=value["table"]).infer_objects()
-        return table.set_index(value["table"][: value["index"]]) if value["index"] else table
-    if isinstance(value, dict):
-        return {key: decoded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [decoded(item) for item in value]
-    return math.nan if value is None else value

@@ -22,7 +22,7 @@
     const lut = bytes(data.lut);
     const base = data.size;
     const state = { size: base, a: data.a, m: data.m, brush: 1 };
-    const names = { a: "map a", m: "map m" };
+    const names = { a: "map a", m: "map b" };
     const colour = (share) => {
       const at = 3 * Math.round(255 * Math.min(Math.max(share, 0), 1));
       return `rgb(${lut[at]}, ${lut[at + 1]}, ${lut[at + 2]})`;
@@ -37,7 +37,7 @@
       "disjoint": () => [blob(base, 1, 1, 0.7), blob(base, base - 2, base - 2, 0.7)],
       "one cell of a mask": () => [fill(base, (y, x) => Number(y == centre && x == centre)),
         fill(base, (y, x) => Number(Math.abs(y - centre) < 2 && Math.abs(x - centre) < 2))],
-      "m is empty": () => [state.size == base ? state.a : blob(base, middle, middle), fill(base, () => 0)],
+      "b is empty": () => [state.size == base ? state.a : blob(base, middle, middle), fill(base, () => 0)],
     };
 
     const board = (key) => {
@@ -137,8 +137,8 @@
       result.textContent = Number.isNaN(now.score) ? "undefined" : number(now.score, 3);
       checks.replaceChildren(
         check("a with itself", score(a, a), 1),
-        check("m with a (swapped)", score(m, a), now.score),
-        check("3 · a with m", score(scaled(a, 3), m), now.score),
+        check("b with a (swapped)", score(m, a), now.score),
+        check("3 · a with b", score(scaled(a, 3), m), now.score),
         check("both upsampled × 2", score(larger(a, size, 2), larger(m, size, 2)), now.score),
         check("both padded with zeros", score(padded(a, size), padded(m, size)), now.score));
       double.disabled = state.size > base;
@@ -172,9 +172,9 @@
         make("div", { class: "biaslib-minis" },
           make("div", {}, make("p", {}, "product of the two"), product.canvas),
           make("div", {}, make("p", {}, "square of their mean"), square.canvas))),
-      make("div", { class: "biaslib-controls", role: "group", "aria-label": "move map m" }, make("span", {}, "move m"),
-        button("←", move(0, -1), "move m left"), button("→", move(0, 1), "move m right"),
-        button("↑", move(-1, 0), "move m up"), button("↓", move(1, 0), "move m down")),
+      make("div", { class: "biaslib-controls", role: "group", "aria-label": "move map b" }, make("span", {}, "move b"),
+        button("←", move(0, -1), "move b left"), button("→", move(0, 1), "move m right"),
+        button("↑", move(-1, 0), "move b up"), button("↓", move(1, 0), "move m down")),
       make("p", { class: "biaslib-sum" }, "Attention-IoU = sum of the products ÷ sum of the squares = ", inner, " ÷ ", norm,
         " = ", result),
       make("p", { class: "biaslib-note" }, sums, "; both maps are divided by their sums first"),

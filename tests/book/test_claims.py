@@ -1,9 +1,11 @@
 import functools
 import math
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from biaslib.book import claims, recorded
+from biaslib.book import claims, execution, recorded
 from biaslib.book import project as projects
 from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, above, all_of, below, within
 from biaslib.errors import BiaslibError
@@ -19,8 +21,15 @@ def span(low, high):
 
 
 @functools.cache
-def recorded_numbers(notebook):
-    return claims.of_notebook(PROJECT, notebook)[1](recorded.get(notebook)["values"])
+def known_numbers(notebook):
+    """What a notebook's claims are about: its record, or one that it names; a run of its defaults where it has none."""
+    _, numbers, source = claims.of_notebook(PROJECT, notebook)
+    record = recorded.get(source)
+    if record:
+        return numbers(record["values"])
+    with tempfile.TemporaryDirectory() as folder:
+        about = execution.run(PROJECT, notebook, Path(folder) / "run.ipynb")
+    return numbers(recorded.decoded(about["recorded"]["values"]))
 
 
 def nothing_known(numbers, names):
@@ -79,12 +88,18 @@ def test_the_table_shows_the_marks_with_their_numbers():
 def test_a_number_that_this_run_has_not_is_said():
     shown = claims.table([Claim("It is so.", above("x", 0))], record=None, this_run={"x": math.nan})
     assert shown["this run"].tolist() == ["too small to tell: not measured"]
-    assert shown["record"].tolist() == ["none yet"]
+    assert "record" not in shown
+
+
+def test_a_number_of_one_model_has_no_interval():
+    one = Interval(0.4, math.nan, math.nan, 1)
+    shown = claims.table([Claim("It is so.", above("x", 0))], record=None, this_run={"x": one})
+    assert shown.to_dict("list") == {"claim": ["It is so."], "this run": ["too small to tell: 0.40 (no interval)"]}
 
 
 @pytest.mark.parametrize(("notebook", "claim"), CASES, ids=lambda each: getattr(each, "words", each))
 def test_a_record_gives_every_claim_the_mark_that_was_expected(notebook, claim):
-    numbers = recorded_numbers(notebook)
+    numbers = known_numbers(notebook)
     assert claim.mark(numbers) == (claim.given or claim.expected)
     assert claim.mark(nothing_known(numbers, claim.condition.names)) != claim.expected
 
@@ -118,5 +133,5 @@ def test_two_settings_stand_side_by_side(project, monkeypatch):
 
 def test_a_notebook_without_claims_is_not_compared(project):
     write_notebook(project, "silent", "n")
-    with pytest.raises(BiaslibError, match="silent states no claims"):
+    with pytest.raises(BiaslibError, match="silent states no claims of its own"):
         claims.compare(project, "silent", given={"n": 2}, preset=None)

@@ -147,7 +147,7 @@ def test_the_editor_scores_presets_paint_and_the_empty_map(page):
         ("one blob, twice", "1.000"),
         ("disjoint", "0.000"),
         ("one cell of a mask", "0.333"),
-        ("m is empty", "undefined"),
+        ("b is empty", "undefined"),
     ):
         press(one, preset)
         assert score() == expected
