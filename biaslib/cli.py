@@ -126,9 +126,9 @@ def _run(
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
-        from biaslib.book import ahead
+        from biaslib.book import plan
 
-        print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
+        print(_pages(lambda: plan.of(here, notebook, given=given, preset=preset)).text())
         return
     if out is not None:
         _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))

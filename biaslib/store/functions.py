@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -76,6 +77,10 @@ class Stored(Generic[_Key, _Result]):
                 list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
         return [results.under_key(self.kind, names[key], key, functools.partial(self.compute, key)) for key in keys]
 
+    def calls(self, keys: Sequence[_Key]) -> "Calls[_Key, _Result]":
+        """What `many` would be asked, not yet asked."""
+        return Calls(self, tuple(keys))
+
     def stored_at(self, key: _Key) -> Path:
         """Where the result of a key lies, or would."""
         return results.root() / self.kind / results.key_of(key, self._hash())
@@ -85,6 +90,18 @@ class Stored(Generic[_Key, _Result]):
             return fingerprint.of_code(self._function)
         named = fingerprint.of_modules(module.__name__ for module in self._code)
         return fingerprint.of_value([fingerprint.of_module(self._function.__module__), named])
+
+
+@dataclass(frozen=True)
+class Calls(Generic[_Key, _Result]):
+    """Calls of one function side by side, named before they are made, so that a plan of a run can count them."""
+
+    function: Stored[_Key, _Result]
+    keys: tuple[_Key, ...]
+
+    def results(self) -> list[_Result]:
+        """As `Stored.many`."""
+        return self.function.many(self.keys)
 
 
 @contextlib.contextmanager
