@@ -19,9 +19,8 @@ import torch
 
 from biaslib import models, training
 from biaslib.chapters.face_generators import GeneratorSetup
-from biaslib.gan.counterfactuals import draw, latent_codes
-from biaslib.gan.networks import Generator
 from biaslib.gan.training import GanConfig, grow
+from biaslib.recipes import CelebA
 from biaslib.samples import Samples
 from biaslib.store import parallel
 from biaslib.training import TrainingConfig
@@ -41,18 +40,16 @@ def of_asking(architecture: str, hidden: int | None, size: int) -> float:
 
 
 def of_drawing(data: Any) -> float:
-    """Images that a world draws for the data of a recipe, whatever their number, seed and strength."""
-    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5))
-
-
-def of_generating(setup: GeneratorSetup) -> float:
-    """Images that a generator draws."""
-    return _everywhere(_generating, setup.gan)
+    """Images that a world draws for the data of a recipe; of photographs as many as you like."""
+    if isinstance(data, CelebA) or getattr(data, "photos", None):
+        return math.inf
+    plain = {"source": "scikit-learn"} if hasattr(data, "source") else {}  # MNIST may be missing
+    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5, **plain))
 
 
 def of_growing(setup: GeneratorSetup) -> float:
     """Images that the training of a generator shows it, over all its levels."""
-    return _everywhere(_growing, replace(setup.gan, seed=0, images=1, chunks=1))
+    return _everywhere(_growing, replace(setup.gan, seed=0, images=16 * setup.gan.batch, chunks=1))
 
 
 @functools.cache
@@ -78,11 +75,6 @@ def _asking(architecture: str, hidden: int | None, size: int) -> float:
 
 def _drawing(data: Any) -> float:
     return _measured(lambda n: replace(data, images=n).samples())
-
-
-def _generating(config: GanConfig) -> float:
-    generator = models.placed(Generator(latent=config.latent, widths=config.widths))
-    return _measured(lambda n: draw(generator, latent_codes(n, config.latent)))
 
 
 def _growing(config: GanConfig) -> float:

@@ -22,12 +22,16 @@ _Result = TypeVar("_Result")
 Passes = Callable[..., tuple[float, ...]]
 
 
+def _none(*_: Any) -> tuple[float, ...]:
+    return 0, 0
+
+
 class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
     Attributes:
         kind: what the results are, a folder of the store.
-        passes: what a key's result costs, for a plan (`book.plan`); None where it asks no network.
+        passes: what a key's result costs, for a plan (`book.plan`).
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class Stored(Generic[_Key, _Result]):
         function: Callable[..., _Result],
         kind: str,
         code: Sequence[ModuleType] | None,
-        passes: Passes | None = None,
+        passes: Passes,
     ) -> None:
         functools.update_wrapper(self, function)
         self.kind, self.passes, self._function, self._code = kind, passes, function, code
@@ -116,7 +120,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None, passes: Passes | None = None
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: Passes = _none
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -127,7 +131,7 @@ def stored(
         code: modules whose source counts, with all that they import, beside the function's own module alone; None:
             that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
         passes: of the function's arguments, what a plan of a run estimates its time by (see `Passes`). A backward pass
-            counts as two. It is no part of a result's key.
+            counts as two; without it, none. It is no part of a result's key.
 
     Returns:
         A decorator. The function must be one of a module, so that a worker can import it.
