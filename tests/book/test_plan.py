@@ -97,7 +97,7 @@ def test_a_page_trains_what_its_plan_names(fixed, tmp_path, name):
     named = plan.of(CHECKOUT, name, preset="smoke").models()
     execution.run(CHECKOUT, name, tmp_path / "page.ipynb", preset="smoke")
     assert names_of(named) == trained_in(fixed)
-    assert all(plan.of(CHECKOUT, name, preset="smoke").here.values())
+    assert all(plan.of(CHECKOUT, name, preset="smoke").models().values())
 
 
 def test_a_page_that_trains_more_than_it_plans_is_found(project, fixed, tmp_path):
