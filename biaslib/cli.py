@@ -129,9 +129,9 @@ def _run(
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
-        from biaslib.book import ahead
+        from biaslib.book import plan
 
-        print(ahead.look_ahead(here, notebook, given=given, preset=preset).text())
+        print(_pages(lambda: plan.of(here, notebook, given=given, preset=preset)).text())
         return
     if compare:
         from biaslib.book import claims

@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, Final
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,30 +19,19 @@ import torch
 
 from biaslib import models, training
 from biaslib.chapters.face_generators import GeneratorSetup
-from biaslib.gan import training as growing_of_generators
-from biaslib.gan.counterfactuals import draw, latent_codes
-from biaslib.gan.encoder import train_encoder
-from biaslib.gan.networks import Generator
+from biaslib.gan.training import GanConfig, grow
+from biaslib.recipes import CelebA
 from biaslib.samples import Samples
 from biaslib.store import parallel
 from biaslib.training import TrainingConfig
 
-_LONG_ENOUGH: Final = 0.4  # seconds, beyond what the smallest call takes
-_MOST: Final = 4096  # images
-
-
-@functools.cache
-def of_start() -> float:
-    """Seconds, not a rate, until the worker processes are there and have imported what they need."""
-    start = perf_counter()
-    _everywhere(_ready)
-    return perf_counter() - start
+_LONG_ENOUGH, _MOST = 0.4, 4096  # seconds beyond what the smallest call takes; images
 
 
 def of_training(config: TrainingConfig, size: int) -> float:
     """Images that a training shows its network; what it starts from and is trained for makes no difference."""
     plain = replace(config, weights=None, epochs=1, schedule="constant", learning_rate=1e-3, seed=0)
-    return _everywhere(_training, plain, size)
+    return _everywhere(_training, replace(plain, loss="binary", balanced=False, keep="last"), size)
 
 
 def of_asking(architecture: str, hidden: int | None, size: int) -> float:
@@ -52,18 +40,16 @@ def of_asking(architecture: str, hidden: int | None, size: int) -> float:
 
 
 def of_drawing(data: Any) -> float:
-    """Images that a world draws for the data of a recipe, whatever their number, seed and strength."""
-    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5))
-
-
-def of_generating(latent: int, widths: tuple[int, ...]) -> float:
-    """Images that a generator draws."""
-    return _everywhere(_generating, latent, widths)
+    """Images that a world draws for the data of a recipe; of photographs as many as you like."""
+    if isinstance(data, CelebA) or getattr(data, "photos", None):
+        return math.inf
+    plain = {"source": "scikit-learn"} if hasattr(data, "source") else {}  # MNIST may be missing
+    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5, **plain))
 
 
 def of_growing(setup: GeneratorSetup) -> float:
-    """Seconds, not a rate, of training a generator, level by level, and its encoder."""
-    return _everywhere(_growing, replace(setup, images=2, gan=replace(setup.gan, seed=0)))
+    """Images that the training of a generator shows it, over all its levels."""
+    return _everywhere(_growing, replace(setup.gan, seed=0, images=16 * setup.gan.batch, chunks=1))
 
 
 @functools.cache
@@ -74,14 +60,7 @@ def _everywhere(measure: Callable[..., float], *arguments: Any) -> float:
         return sum(job.result() for job in jobs) / at_once
 
 
-def _ready() -> float:
-    models.build("small_mobilenet", 2)
-    return 0.0
-
-
 def _training(config: TrainingConfig, size: int) -> float:
-    config = replace(config, loss="binary", balanced=False, keep="last")
-
     def trained(n: int) -> None:
         answers = np.arange(n)[:, None] % 2 == np.arange(config.outputs) % 2
         training.fit(Samples(_blank(n, size), pd.DataFrame(index=range(n))), answers, config)
@@ -98,26 +77,9 @@ def _drawing(data: Any) -> float:
     return _measured(lambda n: replace(data, images=n).samples())
 
 
-def _generating(latent: int, widths: tuple[int, ...]) -> float:
-    generator = models.placed(Generator(latent=latent, widths=widths))
-    return _measured(lambda n: draw(generator, latent_codes(n, latent)))
-
-
-def _growing(setup: GeneratorSetup) -> float:
-    images, levels = _blank(max(64, setup.gan.batch), setup.gan.size), len(setup.gan.widths)
-    seconds = 0.0
-    for level, shares in enumerate(setup.gan.growth):
-        here = replace(setup.gan, growth=tuple((0.0, float(at == level)) for at in range(levels)), chunks=1)
-
-        def grown(n: int, config: Any = here) -> None:
-            steps = max(n, setup.gan.penalty_every)
-            growing_of_generators.grow(images, replace(config, images=config.batch * steps))
-
-        seconds += sum(shares) * setup.gan.images / (_measured(grown) * setup.gan.batch)
-    generator = models.placed(Generator(latent=setup.gan.latent, widths=setup.gan.widths))
-    batch = setup.encoder.batch
-    steps = _measured(lambda n: train_encoder(generator, replace(setup.encoder, images=n * batch)))
-    return seconds + setup.encoder.images / (steps * batch)
+def _growing(config: GanConfig) -> float:
+    images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
+    return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
 
 
 @functools.cache
@@ -125,27 +87,27 @@ def of_network(architecture: str, hidden: int | None, outputs: int, size: int) -
     """How many weights a network has, how many numbers its layers make of an image, and its last map's channels."""
     network: Any = models.build(architecture, outputs, hidden=hidden).eval()
     made = []
-    layers = [layer for layer in network.modules() if not list(layer.children())]
-    hooks = [layer.register_forward_hook(lambda *parts: made.append(math.prod(parts[2].shape))) for layer in layers]
+    for layer in (layer for layer in network.modules() if not list(layer.children())):
+        layer.register_forward_hook(lambda *parts: made.append(math.prod(parts[2].shape)))
     with torch.inference_mode():
         channels = network.forward_features(torch.zeros(1, 3, size, size)).shape[1]
-    for hook in hooks:
-        hook.remove()
     return sum(weights.numel() for weights in network.parameters()), sum(made), channels
 
 
 def _measured(work: Callable[[int], Any]) -> float:
     """Units of work a second, by the difference between a short call and a longer one: not the start of a call."""
-    with (
-        tempfile.TemporaryDirectory() as store,
-        mock.patch.dict(os.environ, {"BIASLIB_STORE": store}),  # a training leaves a checkpoint while it runs
-        warnings.catch_warnings(action="ignore"),
-    ):
-        parallel.on_threads(1, work, 2)  # the first call imports and compiles
-        least, n, seconds = _seconds(work, 2), 2, 0.0
-        while seconds < _LONG_ENOUGH and n < _MOST:
-            n *= 4
-            seconds = _seconds(work, n) - least
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as store, warnings.catch_warnings(action="ignore"):
+        os.environ["BIASLIB_STORE"] = store  # a training leaves a checkpoint while it runs
+        try:
+            parallel.on_threads(1, work, 2)  # the first call imports and compiles
+            least, n, seconds = _seconds(work, 2), 2, 0.0
+            while seconds < _LONG_ENOUGH and n < _MOST:
+                n *= 4
+                seconds = _seconds(work, n) - least
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
     return (n - 2) / max(seconds, 1e-3)
 
 

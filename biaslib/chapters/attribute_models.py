@@ -19,7 +19,7 @@ from biaslib.mitigation.resampling import Subset
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
 from biaslib.statistics import crossed_interval, interval
-from biaslib.store import fingerprint, stored
+from biaslib.store import Calls, fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
 
@@ -165,6 +165,12 @@ class _Attention:
         return (maps / maps.sum((1, 2), keepdims=True)).mean(0) if len(maps) else np.full(maps.shape[1:], np.nan)
 
 
+def planned(experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str] = ()) -> list[Calls]:
+    """What `attention_of` asks of the store, and then `effects` of these causes; of photographs without their hash."""
+    maps = _maps.calls([(experiment, evaluation, "") for experiment in experiments])
+    return [maps, _effects.calls([(tuple(experiments), evaluation, cause) for cause in causes])]
+
+
 def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[_Attention]:
     """What each model says of the same faces and where it looks; models are trained where the store lacks them."""
     train.many([experiment.recipe for experiment in experiments])
@@ -187,7 +193,7 @@ def effects(
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
     train.many([experiment.recipe for experiment in experiments])
-    results = _effects.many([(tuple(experiments), evaluation, cause) for cause in causes])
+    results = planned(experiments, evaluation, causes)[1].results()
     return dict(zip(causes, results, strict=True))
 
 

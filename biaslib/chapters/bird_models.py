@@ -15,7 +15,7 @@ from biaslib.metrics import causal_effect, mask_score, worst_group_accuracy
 from biaslib.models import to_tensor
 from biaslib.recipes import Drawn, Recipe, load, target_of_world, train
 from biaslib.samples import Samples
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
 
 _WORLD = worlds.get("birds")
@@ -47,6 +47,11 @@ def balanced(n: int, size: int = 64, seed: int = 0) -> tuple[pd.DataFrame, Sampl
     return factors, _WORLD.render(factors, size=size)
 
 
+def planned(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> list[Calls]:
+    """What `measured` asks of the store."""
+    return [_measured.calls([(recipe, test_images, seed) for recipe in recipes])]
+
+
 def measured(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> dict[str, np.ndarray]:
     """What M models say of the same N balanced birds, where they look, and what the background does to them.
 
@@ -54,7 +59,7 @@ def measured(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> d
     (M, N, h, w); accuracy of the `worst` group, and on new images like a model's `own` (M,).
     """
     train.many(recipes)
-    parts = _measured.many([(recipe, test_images, seed) for recipe in recipes])
+    parts = planned(recipes, test_images=test_images, seed=seed)[0].results()
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -14,7 +14,7 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
 from biaslib.recipes import Recipe, Setup, load, train
 from biaslib.samples import Samples
-from biaslib.store import fingerprint, stored
+from biaslib.store import Calls, fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds import digits
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
@@ -110,11 +110,16 @@ class _Outcome:
         return np.append(corners, (self.predicted.groups == self.test.groups).mean())
 
 
+def planned(setups: Sequence[DigitSetup]) -> list[Calls]:
+    """What `outcomes` asks of the store."""
+    return [_answers.calls(setups)]
+
+
 def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
     results = []
-    for arrays in _answers.many(setups):
+    for arrays in planned(setups)[0].results():
         shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
         shown_train, test, predicted = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
         results.append(_Outcome(shown_train, test, predicted, arrays["logits"], arrays["effect"]))

@@ -131,6 +131,11 @@ def load(generator: str | GeneratorSetup) -> _FaceGenerator:
     return _restored(generator, _trained(generator))
 
 
+def setup_of(generator: str | GeneratorSetup) -> GeneratorSetup:
+    """Of a generator that comes with the book, by its name, or of one to be trained."""
+    return SETUPS[generator] if isinstance(generator, str) else generator
+
+
 def record(name: str) -> dict[str, Any]:
     """How a generator of the book was trained: `command`, `experiment` (its set-up), `commit`, `seconds` ..."""
     return _read(name)[1]

@@ -20,7 +20,7 @@ from biaslib.gan.encoder import encoded
 from biaslib.recipes import load, train
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.store import fingerprint, stored
+from biaslib.store import Calls, fingerprint, stored
 from biaslib.worlds.faces import STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
@@ -129,6 +129,11 @@ class CodeRequest:
         return fingerprint.of_value(
             [{name: tensor.cpu().numpy() for name, tensor in state.items()} for state in states]
         )
+
+
+def planned(requests: Sequence[CodeRequest]) -> list[Calls]:
+    """What `labelled_codes` asks of the store."""
+    return [_labelled.calls(requests)]
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:

@@ -23,7 +23,7 @@ from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.recipes import load, train
 from biaslib.statistics import holm
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
@@ -154,11 +154,16 @@ class _DirectionAuditResult:
         return scores[:, :, steps.index(step)] - scores[:, :, steps.index(-step)]
 
 
+def planned(audits: Sequence[DirectionAudit]) -> list[Calls]:
+    """What `direction_audits` asks of the store."""
+    return [_audited.calls(audits)]
+
+
 def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditResult]:
     """The audits' results, in their order; generators and models are trained where the store lacks them."""
     everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
     train.many([model.recipe for models in everyone for model in models])
-    return [_result(audit, arrays) for audit, arrays in zip(audits, _audited.many(audits), strict=True)]
+    return [_result(audit, arrays) for audit, arrays in zip(audits, planned(audits)[0].results(), strict=True)]
 
 
 def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import f1_score
 
+from biaslib.chapters import scene_models
 from biaslib.chapters.scene_models import Outcome, SceneSetup, Training, outcomes
 from biaslib.metrics import (
     Labels,
@@ -16,7 +17,7 @@ from biaslib.metrics import (
     set_average_precision,
 )
 from biaslib.metrics.amplification import Kind
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.worlds.scenes import OBJECTS
 
 # method -> how its model is trained, and the rule that reads a domain-independent one
@@ -87,6 +88,12 @@ def _decisions(setting: Setting) -> _Decisions:
     return _Decisions(outcome, labels, read.object_scores(rule=rule)[1], np.nan)
 
 
+def planned(settings: list[Setting]) -> list[Calls]:
+    """What `measured` asks of the store, of the models first."""
+    models = [setup for setting in settings for setup in (setting.experiment(), setting.original)]
+    return [*scene_models.planned(list(dict.fromkeys(models))), _measured.calls(settings)]
+
+
 def measured(settings: list[Setting]) -> pd.DataFrame:
     """Everything that is measured of each method and model, through the store.
 
@@ -101,7 +108,7 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
     tables = [
         table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
-        for setting, table in zip(settings, _measured.many(settings), strict=True)
+        for setting, table in zip(settings, planned(settings)[-1].results(), strict=True)
     ]
     return pd.concat(tables, ignore_index=True)
 

@@ -16,7 +16,7 @@ from biaslib.chapters.planted_models import TEST_SEED, USE_CASES, EvaluationImag
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, load, train
 from biaslib.samples import Samples
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 
 RANDOM: Final = "Random"
 # orders that need no map: the mask of the part that is all that counts
@@ -106,17 +106,28 @@ class _Exchanges:
         return np.asarray((self.original - left)[np.arange(len(self.truth)), self.truth])
 
 
+def planned_logits(setups: Sequence[PlantedSetup], *, images: int, seed: int = TEST_SEED) -> list[Calls]:
+    """What `cue_logits` asks of the store."""
+    return [_cue_logits.calls([(setup, images, seed) for setup in setups])]
+
+
+def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[Calls]:
+    """What `curves`, and then `exchanges`, ask of the store."""
+    keys = [(setup, evaluation, destruction) for setup in setups]
+    return [*planted_models.planned(setups, evaluation), _curves.calls(keys), _exchanges.calls(keys)]
+
+
 def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int = TEST_SEED) -> list[_CueLogits]:
     """What each model says of the same test images with the cue and without: all that a test at any strength needs."""
     train.many([setup.recipe for setup in setups])
-    results = _cue_logits.many([(setup, images, seed) for setup in setups])
+    results = planned_logits(setups, images=images, seed=seed)[0].results()
     return [_CueLogits(setup, seed=seed, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
 def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[_Curves]:
     """Perturbation curves for a model's own maps, a random order and the true masks, on the first images of a kind."""
     planted_models.maps(setups, evaluation)
-    results = _curves.many([(setup, evaluation, destruction) for setup in setups])
+    results = planned(setups, evaluation, destruction)[-2].results()
     return [
         _Curves(setup, arrays["favoured"], arrays["correct"], {o: arrays[o] for o in _ORDERS}, arrays["cue_regions"])
         for setup, arrays in zip(setups, results, strict=True)
@@ -127,7 +138,7 @@ def exchanges(
     setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
 ) -> list[_Exchanges]:
     """What each model answers when the images' object, cue or everything (by the destruction's noise) is exchanged."""
-    results = _exchanges.many([(setup, evaluation, destruction) for setup in setups])
+    results = planned(setups, evaluation, destruction)[-1].results()
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 

@@ -18,7 +18,7 @@ from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import Side, flagged
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
@@ -186,15 +186,21 @@ class Outline:
     cells: bool = False  # whether coarse maps are enlarged as the squares they are made of, not bilinearly
 
 
+def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, plain: int = 0) -> list[Calls]:
+    """What `maps` asks of the store, and then `further_maps` if there are plain images."""
+    further = [(setup, evaluation, plain) for setup in setups if plain]
+    return [_maps.calls([(setup, evaluation) for setup in setups]), _further_maps.calls(further)]
+
+
 def maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages) -> list[_Arrays]:
     """Every method's maps, (N, h, w) float32; `logits` (N, classes), `truth` (N,), `explained` (N,): their class."""
     train.many([setup.recipe for setup in setups])
-    return _maps.many([(setup, evaluation) for setup in setups])
+    return planned(setups, evaluation)[0].results()
 
 
 def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *, plain: int) -> list[_Arrays]:
     """The maps by `LIBRARY`, and those by all methods on so many images without the cue, "plain: " and the method."""
-    return _further_maps.many([(setup, evaluation, plain) for setup in setups])
+    return planned(setups, evaluation, plain)[1].results()
 
 
 def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from biaslib.mitigation.objectives import AdversarialLoss
 from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.scenes import OBJECTS, Scenes
@@ -136,10 +136,15 @@ class Outcome:
         return np.asarray(test - calibrated_thresholds(self.validation.attributes, validation))
 
 
+def planned(setups: Sequence[SceneSetup], sizes: Sequence[float] = ()) -> list[Calls]:
+    """What `outcomes` asks of the store, and then `at_sizes` of these sizes."""
+    return [_answers.calls(setups), _resized_logits.calls([(setup, float(size)) for setup in setups for size in sizes])]
+
+
 def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
-    return [_outcome(setup, arrays) for setup, arrays in zip(setups, _answers.many(setups), strict=True)]
+    return [_outcome(setup, arrays) for setup, arrays in zip(setups, planned(setups)[0].results(), strict=True)]
 
 
 @stored("scenes", passes=lambda setup: (setup.images + setup.validation_images + setup.test_images, 1.5))
@@ -161,8 +166,7 @@ def _answers(setup: SceneSetup) -> _Arrays:
 
 def at_sizes(outcomes: Sequence[Outcome], sizes: Sequence[float]) -> list[list[Labels]]:
     """For each model a prediction for each height of all robots, at the thresholds of the pictures as they are."""
-    keys = [(outcome.setup, float(size)) for outcome in outcomes for size in sizes]
-    logits = iter(_resized_logits.many(keys))
+    logits = iter(planned([outcome.setup for outcome in outcomes], sizes)[1].results())
     return [[replace(outcome, test_logits=next(logits)).predicted() for _ in sizes] for outcome in outcomes]
 
 

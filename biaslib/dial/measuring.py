@@ -14,7 +14,7 @@ from biaslib import attribution, metrics, models, recipes, training, worlds
 from biaslib.dial.trials import Trial
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
-from biaslib.store import stored
+from biaslib.store import Calls, stored
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.pets import Pets
 from biaslib.worlds.scenes import OBJECTS, Scenes
@@ -81,10 +81,15 @@ class Measured:
         return 2 * self.truth + self.cue
 
 
+def planned(trials: Sequence[Trial]) -> list[Calls]:
+    """What `measured` asks of the store."""
+    return [_run.calls(trials)]
+
+
 def measured(trials: Sequence[Trial]) -> list[Measured]:
     """What each model does, in this order; models are trained where the store lacks them."""
     recipes.train.many([trial.recipe for trial in trials])
-    return [_measured(trial, arrays) for trial, arrays in zip(trials, _run.many(trials), strict=True)]
+    return [_measured(trial, arrays) for trial, arrays in zip(trials, planned(trials)[0].results(), strict=True)]
 
 
 def measure(trial: Trial) -> Measured:

@@ -1,8 +1,9 @@
 """Results by content: computed once, kept with a checksum, computed again where they are damaged."""
 
 from biaslib.store.files import SEAL, is_whole, replacing, scratch, sealed
-from biaslib.store.functions import Stored, stored
+from biaslib.store.functions import Calls, Stored, stored
 from biaslib.store.results import (
+    CONFIG_LENGTH,
     DamagedEntryWarning,
     Entry,
     entries,
@@ -15,7 +16,9 @@ from biaslib.store.results import (
 )
 
 __all__ = [
+    "CONFIG_LENGTH",
     "SEAL",
+    "Calls",
     "DamagedEntryWarning",
     "Entry",
     "Stored",

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -21,12 +22,16 @@ _Result = TypeVar("_Result")
 _Passes = Callable[..., tuple[float, ...]]
 
 
+def _none(*_: Any) -> tuple[float, ...]:
+    return 0, 0
+
+
 class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
     Attributes:
         kind: what the results are, a folder of the store.
-        passes: what a key's result costs, for a plan (`book.plan`); None where it asks no network.
+        passes: what a key's result costs, for a plan (`book.plan`).
     """
 
     def __init__(
@@ -34,7 +39,7 @@ class Stored(Generic[_Key, _Result]):
         function: Callable[..., _Result],
         kind: str,
         code: Sequence[ModuleType] | None,
-        passes: _Passes | None = None,
+        passes: _Passes,
     ) -> None:
         functools.update_wrapper(self, function)
         self.kind, self.passes, self._function, self._code = kind, passes, function, code
@@ -76,6 +81,10 @@ class Stored(Generic[_Key, _Result]):
                 list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
         return [results.under_key(self.kind, names[key], key, functools.partial(self.compute, key)) for key in keys]
 
+    def calls(self, keys: Sequence[_Key]) -> "Calls[_Key, _Result]":
+        """What `many` would be asked, not yet asked."""
+        return Calls(self, tuple(keys))
+
     def stored_at(self, key: _Key) -> Path:
         """Where the result of a key lies, or would."""
         return results.root() / self.kind / results.key_of(key, self._hash())
@@ -85,6 +94,18 @@ class Stored(Generic[_Key, _Result]):
             return fingerprint.of_code(self._function)
         named = fingerprint.of_modules(module.__name__ for module in self._code)
         return fingerprint.of_value([fingerprint.of_module(self._function.__module__), named])
+
+
+@dataclass(frozen=True)
+class Calls(Generic[_Key, _Result]):
+    """Calls of one function side by side, named before they are made, so that a plan of a run can count them."""
+
+    function: Stored[_Key, _Result]
+    keys: tuple[_Key, ...]
+
+    def results(self) -> list[_Result]:
+        """As `Stored.many`."""
+        return self.function.many(self.keys)
 
 
 @contextlib.contextmanager
@@ -99,7 +120,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes | None = None
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes = _none
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -110,7 +131,7 @@ def stored(
         code: modules whose source counts, with all that they import, beside the function's own module alone; None:
             that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
         passes: of the function's arguments, what a plan of a run estimates its time by (see `_Passes`). A backward pass
-            counts as two. It is no part of a result's key.
+            counts as two; without it, none. It is no part of a result's key.
 
     Returns:
         A decorator. The function must be one of a module, so that a worker can import it.

@@ -29,6 +29,7 @@ from biaslib.store import files, fingerprint, provenance
 from biaslib.store.files import replacing
 
 _KIND = re.compile(r"[A-Za-z0-9][\w-]*")
+CONFIG_LENGTH = 2000  # characters of a configuration, in words, that a record keeps
 _SEALED = ("decoded", "checkpoints")  # folders of files that carry their checksum themselves
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what a damaged record may raise
 
@@ -229,7 +230,7 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
         folder.mkdir()
         data = _write_result(folder, result)
         record: dict[str, Any] = {"file": data.name, "sha256": files.sha256(data), "created": provenance.now()}
-        record |= {"seconds": round(seconds, 3), "config": repr(config)[:2000]}
+        record |= {"seconds": round(seconds, 3), "config": repr(config)[:CONFIG_LENGTH]}
         (folder / "record.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What a run would do is said before it starts, of every page at every scale, and saying it does nothing."""
+"""What a run would do is said before it starts, of every page at every scale, and it is what a run then does."""
 
 import functools
 import math
@@ -6,9 +6,9 @@ import math
 import pytest
 
 from biaslib import recipes
-from biaslib.book import ahead, parameters, plan, rates
+from biaslib.book import execution, parameters, plan, rates
 from biaslib.book.project import Project
-from biaslib.chapters import bird_models
+from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, parallel
 from biaslib.training import TrainingConfig
@@ -18,13 +18,21 @@ CHECKOUT = Project(ROOT)
 PRESETS = sorted(file.stem for file in CHECKOUT.presets.glob("*.yml"))
 ENTRIES = [(preset, name) for preset in PRESETS for name in parameters.from_preset(CHECKOUT, preset)]
 IMAGES, EPOCHS, TRAINED, ASKED, DRAWN = 64, 3, 8.0, 100.0, 16.0  # images, passes, and images a second
-BIRDS = f"""
+RATES = {"_training": TRAINED, "_asking": ASKED, "_drawing": DRAWN, "_growing": 60.0}
+GRID = f"""
 from biaslib.chapters import bird_models
 grid = [bird_models.recipe(0.8, at, images={IMAGES}, size=32, epochs={EPOCHS}) for at in range(n)]
-measured = bird_models.measured(grid, test_images=40)
-shown = measured["maps"].mean() * 2
-again = bird_models.measured(grid[:1], test_images=40)
+PLAN = bird_models.planned(grid, test_images=40)
 """
+MEASURED = "measured = bird_models.measured(grid, test_images=40)"
+
+
+def write_planning(project, name, cell, *others):
+    """A notebook whose first cell is tagged `plan`."""
+    file = write_notebook(project, name, cell, *others)
+    untagged = f"```{{code-cell}} ipython3\n{cell}"
+    tagged = f"```{{code-cell}} ipython3\n:tags: [plan]\n\n{cell}"
+    file.write_text(file.read_text().replace(untagged, tagged))
 
 
 @pytest.fixture(autouse=True)
@@ -38,33 +46,34 @@ def fixed(monkeypatch, tmp_path_factory):
         "BIASLIB_DEVICE": "cpu",
     }.items():
         monkeypatch.setenv(name, str(value))
-    values = {
-        "training": TRAINED,
-        "asking": ASKED,
-        "drawing": DRAWN,
-        "generating": 100.0,
-        "growing": 60.0,
-        "start": 1.0,
-    }
-    for name, value in values.items():
-        monkeypatch.setattr(rates, f"of_{name}", lambda *_, value=value: value)
+    monkeypatch.setattr(rates, "_everywhere", lambda measure, *_: RATES[measure.__name__])
     monkeypatch.setattr(rates, "of_network", lambda *_: (1000, 2000, 8))
     return store
 
 
 @functools.cache
 def of_the_book(name, preset):
-    return ahead.look_ahead(CHECKOUT, name, preset=preset)
+    return plan.of(CHECKOUT, name, preset=preset)
+
+
+def names_of(models):
+    """Where the store has the weights of these recipes and set-ups of generators: kind and key."""
+    with fingerprint.once():
+        at = [(recipes.train if isinstance(m, recipes.Recipe) else face_generators.train).stored_at(m) for m in models]
+    return {(path.parent.name, path.name) for path in at}
+
+
+def trained_in(store):
+    records = [file for kind in ("model", "face-generator") for file in store.glob(f"{kind}/*/record.json")]
+    return {(file.parts[-3], file.parts[-2]) for file in records}
 
 
 @pytest.mark.parametrize(("preset", "name"), ENTRIES, ids=[f"{name}-{preset}" for preset, name in ENTRIES])
 def test_every_entry_of_every_preset_is_valid_and_has_a_plan_that_stores_nothing(fixed, preset, name):
-    planned = of_the_book(name, preset)
-    text = planned.text()
+    text = of_the_book(name, preset).text()
     assert text.startswith(f"Plan of {name}, preset {preset}; nothing was run.")
     assert "In all about" in text
     assert not list(fixed.iterdir())
-    assert not [line for line in planned.passed_over if "NameError" in line or "_TooLong" in line]
 
 
 def test_gpu_and_paper_have_an_entry_for_every_page_that_trains(fixed):
@@ -74,10 +83,36 @@ def test_gpu_and_paper_have_an_entry_for_every_page_that_trains(fixed):
     assert [name for name in gpu if not of_the_book(name, "gpu").models()] == []
 
 
+def test_the_pages_of_the_smoke_book_trained_what_their_plans_name_and_nothing_else(smoke_book, monkeypatch):
+    """Of all pages together, which share a store; `test_a_page_trains_what_its_plan_names` has each alone."""
+    store = smoke_book.project.root / "store"
+    monkeypatch.delenv("BIASLIB_DATA")
+    named = {model for name in NOTEBOOKS for model in plan.of(smoke_book.project, name, preset="smoke").models()}
+    assert names_of(named) == trained_in(store)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_page_trains_what_its_plan_names(fixed, tmp_path, name):
+    named = plan.of(CHECKOUT, name, preset="smoke").models()
+    execution.run(CHECKOUT, name, tmp_path / "page.ipynb", preset="smoke")
+    assert names_of(named) == trained_in(fixed)
+    assert all(plan.of(CHECKOUT, name, preset="smoke").models().values())
+
+
+def test_a_page_that_trains_more_than_it_plans_is_found(project, fixed, tmp_path):
+    more = MEASURED + "\nbird_models.measured([bird_models.recipe(0.5, images=64, size=32, epochs=1)], test_images=40)"
+    write_planning(project, "birds", GRID, more)
+    named = plan.of(project, "birds", given={"n": 1}).models()
+    execution.run(project, "birds", tmp_path / "page.ipynb", parameters={"n": 1})
+    assert len(trained_in(fixed) - names_of(named)) == 1
+    assert names_of(named) < trained_in(fixed)
+
+
 def test_the_plan_counts_models_and_measures_and_their_time(project):
-    write_notebook(project, "birds", BIRDS)
-    planned = ahead.look_ahead(project, "birds")
-    assert {kind for kind, _ in planned.works} == {"model", "bird-measures"}
+    write_planning(project, "birds", GRID, MEASURED, "raise SystemError('a plan does not run this cell')")
+    planned = plan.of(project, "birds")
+    assert [function.kind for function, _ in planned.here] == ["model"] * 3 + ["bird-measures"] * 3
     assert list(planned.models().values()) == [False] * 3
     each = IMAGES * EPOCHS / TRAINED + IMAGES / DRAWN + plan._EACH_MODEL
     measure = 100 / DRAWN + 100 * 2.3 / ASKED
@@ -85,56 +120,52 @@ def test_the_plan_counts_models_and_measures_and_their_time(project):
     assert planned.seconds() == pytest.approx({"model": 2 * each, "bird-measures": 2 * measure})
     text = planned.text()
     assert f"3 x small, 32 px, {IMAGES} generated birds x {EPOCHS} epochs; 0 in the store" in text
-    assert "bird-measures: 3, 0 of them in the store" in text
+    assert "3 x bird-measures; 0 in the store" in text
     assert "none but what is generated" in text
 
 
 def test_what_is_in_the_store_is_not_planned_again(project):
-    write_notebook(project, "birds", BIRDS)
+    write_planning(project, "birds", GRID, MEASURED)
     recipes.train(bird_models.recipe(0.8, 0, images=IMAGES, size=32, epochs=EPOCHS))
-    planned = ahead.look_ahead(project, "birds", given={"n": 2})
+    planned = plan.of(project, "birds", given={"n": 2})
     assert list(planned.models().values()) == [True, False]
     assert "Trained: 1 models, 1 are in the store." in planned.text()
     each = IMAGES * EPOCHS / TRAINED + IMAGES / DRAWN + plan._EACH_MODEL
     assert planned.seconds()["model"] == pytest.approx(each)
 
 
-def test_blank_pictures_do_not_stay(project):
-    write_notebook(project, "birds", "from biaslib.chapters import bird_models\nbird_models.balanced(4, 32, 7)")
-    ahead.look_ahead(project, "birds")
-    assert bird_models.balanced(4, 32, 7)[1].images.any()
-
-
 def test_missing_data_are_named_with_how_to_get_them(project):
     cell = """
-from biaslib.chapters.attribute_models import EvaluationFaces, Experiment, attention_of
+from biaslib.chapters.attribute_models import EvaluationFaces, Experiment, planned
 faces = [Experiment(source="celeba", images=500, architecture="resnet50", size=224, epochs=2)]
-attention_of(faces, EvaluationFaces(source="celeba", images=40))
+PLAN = [*planned(faces, EvaluationFaces(source="celeba", images=40)), "celebamask-hq"]
 """
-    write_notebook(project, "faces", cell)
-    text = ahead.look_ahead(project, "faces", given={"n": 1}).text()
-    assert "1 x resnet50, 224 px, 500 faces of CelebA x 2 epochs" in text
-    assert "attribute-maps: 1, 0 of them" in text
+    write_planning(project, "faces", cell)
+    text = plan.of(project, "faces", given={"n": 1}).text()
+    assert "1 x resnet50, 224 px, 500 images of celeba x 2 epochs" in text
+    assert "1 x attribute-maps; 0 in the store" in text
     assert "celeba: not here; " in text
     assert "mmlab.ie.cuhk.edu.hk" in text
+    assert "celebamask-hq: not here; " in text
     assert "Disk: about 0.1 GB" in text
 
 
-def test_a_statement_that_cannot_go_on_keeps_nothing_after_it_from_being_seen(project):
-    cell = BIRDS.replace("shown =", "raised = {}['nothing']\nshown =")
-    inside = "def all_of_it():\n    {}['nothing']\n    return bird_models.recipe(0.5, images=9, epochs=1)\n"
-    end = "from biaslib import recipes\nfor _ in range(2):\n    1 / 0\nrecipes.train(all_of_it())"
-    write_notebook(project, "birds", cell, inside, end)
-    planned = ahead.look_ahead(project, "birds")
-    assert len(planned.models()) == 4
-    assert [line.partition(": ")[2].partition(":")[0] for line in planned.passed_over].count("ZeroDivisionError") == 2
+def test_a_page_without_such_a_cell_trains_nothing(project):
+    write_notebook(project, "page", "import math\nraise SystemError('a plan does not run this cell')")
+    assert "Trained: nothing." in plan.of(project, "page").text()
 
 
-def test_what_the_page_says_of_its_parameters_is_an_error_in_one_sentence(project):
+def test_what_the_cell_says_of_its_parameters_is_an_error_in_one_sentence(project):
     guard = "from biaslib.errors import BiaslibError\nif n < 2:\n    raise BiaslibError('give n >= 2.')"
-    write_notebook(project, "birds", guard)
+    write_planning(project, "birds", guard)
     with pytest.raises(BiaslibError, match=r"^birds: give n >= 2\.$"):
-        ahead.look_ahead(project, "birds", given={"n": 1})
+        plan.of(project, "birds", given={"n": 1})
+
+
+def test_any_other_error_of_the_cell_names_the_page(project):
+    write_planning(project, "birds", "1 / (n - 1)")
+    with pytest.raises(execution.PageError, match=r"^birds: division by zero"):
+        plan.of(project, "birds", given={"n": 1})
 
 
 @pytest.mark.parametrize(
@@ -154,11 +185,6 @@ def test_names_that_there_are_not_are_one_sentence(project, arguments, message):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_work_goes_to_the_first_free_process():
-    assert plan._side_by_side([3.0, 1.0, 1.0, 2.0], 2) == 4.0
-    assert plan._side_by_side([], 2) == 0.0
-
-
 def test_what_a_plan_estimates_by_changes_no_key(tmp_path):
     hashes = []
     for number, options in enumerate(("", ", passes=lambda n: (n, 1)", ", code=()")):
@@ -169,7 +195,8 @@ def test_what_a_plan_estimates_by_changes_no_key(tmp_path):
 
 
 def test_rates_are_measured_without_a_trace(fixed):
-    rates_of_one = rates._asking("lenet5", None, 28), rates._training(TrainingConfig(architecture="lenet5"), 28)
+    config = TrainingConfig(architecture="lenet5", loss="binary", balanced=False)
+    rates_of_one = rates._asking("lenet5", None, 28), rates._training(config, 28)
     assert all(0 < rate < math.inf for rate in rates_of_one)
     assert not list(fixed.iterdir())
     assert parallel.cores() == 2

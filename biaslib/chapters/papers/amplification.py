@@ -24,7 +24,7 @@ from biaslib.metrics.labels import Labels
 from biaslib.recipes import CelebA, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.statistics import holm, interval
-from biaslib.store import parallel, stored
+from biaslib.store import Calls, parallel, stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint
 
@@ -144,6 +144,11 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
+def planned(*, models: int = 6, epochs: int = 20, seed: int = 0, **training: Any) -> Calls:
+    """What `compute_trained` asks of the store, beside the models."""
+    return _hair_answers.calls([_HairSetup(epochs=epochs, seed=seed + model, **training) for model in range(models)])
+
+
 def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0, **training: Any) -> dict[str, pd.DataFrame]:
     """Every table about joint classifiers of CelebA's faces, which are trained where the store lacks them.
 
@@ -154,7 +159,7 @@ def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0, **train
       which the released code averages together, in [0, 1];
     * `joint_images`: split, images.
     """
-    outcomes = _hair_outcomes([_HairSetup(epochs=epochs, seed=seed + model, **training) for model in range(models)])
+    outcomes = _hair_outcomes(planned(models=models, epochs=epochs, seed=seed, **training))
     train, test = outcomes[0].train, outcomes[0].test
     predictions = (test, *(outcome.predicted for outcome in outcomes))
     perfect, *rows = _side_by_side(_measured, [(train, test, predicted) for predicted in predictions])
@@ -262,11 +267,11 @@ def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
     return page.unpacked([{"what": "mAP", "value": value}]).rename(columns={"n": "models"})
 
 
-def _hair_outcomes(setups: Sequence[_HairSetup]) -> list[_HairOutcome]:
+def _hair_outcomes(asked: Calls) -> list[_HairOutcome]:
     """What the models predict, in this order: attributes at validation thresholds, and the likeliest group."""
-    train.many([setup.recipe for setup in setups])
+    train.many([setup.recipe for setup in asked.keys])
     outcomes = []
-    for arrays in _hair_answers.many(setups):
+    for arrays in asked.results():
         validation, logits = arrays["validation"], arrays["test_logits"]
         thresholds = calibrated_thresholds(validation[:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
         predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), _HAIR_ATTRIBUTES)
