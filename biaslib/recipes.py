@@ -37,7 +37,7 @@ _PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
 }
 
 
-class _Data(Protocol):
+class Data(Protocol):
     """What a model is trained on: a frozen dataclass that says it in plain values."""
 
     def table(self) -> pd.DataFrame:
@@ -50,7 +50,7 @@ class _Data(Protocol):
         """Hash of the code and of the files that the images depend on."""
 
 
-class _Rows(Protocol):
+class Rows(Protocol):
     """Which rows of the data are trained on, some perhaps twice: a frozen dataclass (`mitigation.resampling`)."""
 
     def chosen(self, table: pd.DataFrame) -> np.ndarray:
@@ -136,13 +136,13 @@ class CelebA:
 class Recipe:
     """Everything that the weights of a classifier depend on, and nothing else."""
 
-    data: _Data  #: what it is trained on
+    data: Data  #: what it is trained on
     #: the label of a class, or the labels of attributes, one an output (and, for a joint objective, the group's last)
     targets: str | tuple[str, ...]
     training: TrainingConfig  #: how; weights in a file are named from the folder of all data sets on
     objective: Objective | None = None  #: what it is trained for, else the loss that `training` names
-    rows: _Rows | None = None  #: which rows of the data, else all
-    validation: _Data | None = None  #: what the epoch is chosen by, else the last epoch stays
+    rows: Rows | None = None  #: which rows of the data, else all
+    validation: Data | None = None  #: what the epoch is chosen by, else the last epoch stays
 
     def fingerprint(self) -> str:
         """Hash of the code and the files that the weights depend on beside the record's own values."""
