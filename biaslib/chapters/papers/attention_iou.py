@@ -126,12 +126,15 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 def _by_group() -> pd.DataFrame:
     """Heatmap score of each attribute in each group, with n test images (Fig. 11 shows Mustache's)."""
     labels = published.annotated_labels()
-    male = labels[published.PROTECTED]
-    counts = {"all": lambda has: len(has), "TT": lambda has: (has & male).sum(), "TF": lambda has: (has & ~male).sum()}
-    counts |= {"FT": lambda has: (~has & male).sum(), "FF": lambda has: (~has & ~male).sum()}
+    groups = np.char.add(np.where(labels, "T", "F"), np.where(labels[[published.PROTECTED]], "T", "F"))
+    counts = {
+        (name, group): int((groups[:, a] == group).sum())
+        for a, name in enumerate(labels)
+        for group in ("TT", "TF", "FT", "FF")
+    }
     table = _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"])
-    n = [int(counts[row.group](labels[row.attribute])) for row in table.itertuples()]
-    return table.assign(n=n)
+    pairs = zip(table["attribute"], table["group"], strict=True)
+    return table.assign(n=[counts.get(pair, len(labels)) for pair in pairs])
 
 
 def _one_sided(seed: int) -> pd.DataFrame:
@@ -145,7 +148,11 @@ def _one_sided(seed: int) -> pd.DataFrame:
     scores = _over_models(published.one_sided_scores(), _MODELS["positive"]).query("region == 'heatmap'")
     heat = scores.set_index("trained_on")
     rows: list[dict[str, Any]] = []
-    for side, training in (("positive", int(trained_on.sum())), ("negative", int((~trained_on).sum()))):
+    kinds: tuple[tuple[published.Networks, int], ...] = (
+        ("positive", int(trained_on.sum())),
+        ("negative", int((~trained_on).sum())),
+    )
+    for side, training in kinds:
         predicted = published.predictions(side)
         right = predicted == labels.to_numpy()
         glasses = predicted[:, :, labels.columns.get_loc("Eyeglasses")].mean(axis=1)
@@ -155,9 +162,9 @@ def _one_sided(seed: int) -> pd.DataFrame:
                 accuracy = right[:, at.to_numpy(), labels.columns.get_loc(attribute)].mean(axis=1)
                 span = interval(accuracy, seed=seed, bounds=(0, 1))
                 row |= {name: span.estimate, f"{name}_low": span.low, f"{name}_high": span.high}
-            row |= {"glasses_least": glasses.min(), "glasses_most": glasses.max()}
-            rows.append(row | heat.loc[side, ["mean", "low", "high"]].add_prefix("heatmap_").to_dict())
-    return pd.DataFrame(rows).rename(columns={"heatmap_mean": "heatmap"})
+            row |= {"glasses_least": glasses.min(), "glasses_most": glasses.max(), "heatmap": heat.loc[side, "mean"]}
+            rows.append(row | {f"heatmap_{end}": heat.loc[side, end] for end in ("low", "high")})
+    return pd.DataFrame(rows)
 
 
 def _sizes() -> pd.DataFrame:
@@ -245,7 +252,7 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     unused = published.waterbirds_unused_scores().rename(columns={"mean": "unused", "sd": "unused_sd"})
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for backbone in get_args(Backbone):
         table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
         scores = table.set_index(["bias", "region"]).to_dict("index")
@@ -258,7 +265,7 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
                 score = scores[bias, region]
                 row |= {region: score["mean"], **{f"{region}_{end}": score[end] for end in ("sd", "low", "high")}}
             typed = _over_models(wga.loc[[bias], ["mean", "sd"]], _MODELS[backbone]).add_prefix("wga_").iloc[0]
-            row |= typed.rename({"wga_mean": "wga"}).to_dict()
+            row |= {"wga": typed["wga_mean"], **{name: typed[name] for name in ("wga_sd", "wga_low", "wga_high")}}
             for name, kind in kinds.items():
                 correct = predicted[:, truth == kind] == kind
                 models = _model_draws(len(predicted), resamples, seed)
