@@ -49,7 +49,8 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     """
     resnet, efficientnet = (_attributes(backbone, min_share, resamples, seed) for backbone in get_args(Backbone))
     profiles = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
-    own, by_group = _regions(profiles), _by_group()
+    own = _regions(profiles)
+    by_group = _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"])
     parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
     varied = pd.concat(parts, ignore_index=True)
     tables = {
@@ -121,20 +122,6 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
     table = pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
     beyond = residuals(table[table["attribute"] != published.PROTECTED])
     return table.assign(residual=table["attribute"].map(beyond))
-
-
-def _by_group() -> pd.DataFrame:
-    """Heatmap score of each attribute in each group, with n test images (Fig. 11 shows Mustache's)."""
-    labels = published.annotated_labels()
-    groups = np.char.add(np.where(labels, "T", "F"), np.where(labels[[published.PROTECTED]], "T", "F"))
-    counts = {
-        (name, group): int((groups[:, a] == group).sum())
-        for a, name in enumerate(labels)
-        for group in ("TT", "TF", "FT", "FF")
-    }
-    table = _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"])
-    pairs = zip(table["attribute"], table["group"], strict=True)
-    return table.assign(n=[counts.get(pair, len(labels)) for pair in pairs])
 
 
 def _one_sided(seed: int) -> pd.DataFrame:
@@ -273,10 +260,8 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
                 low, high = _interval(drawn, correct.mean(), len(predicted))
                 row |= {name: correct.mean(), f"{name}_low": low, f"{name}_high": high}
             first = rows[-published.BIASES.index(bias)] if bias > published.BIASES[0] else row
-            row["excess"], row["lag"] = (
-                row["wga"] - row["waterbirds"],
-                row["wga"] / first["wga"] - row["bird"] / first["bird"],
-            )
+            row["excess"] = row["wga"] - row["waterbirds"]
+            row["lag"] = row["wga"] / first["wga"] - row["bird"] / first["bird"]
             for end, other in (("low", "high"), ("high", "low")):
                 row[f"excess_{end}"] = row[f"wga_{end}"] - row[f"waterbirds_{other}"]
                 score = row[f"bird_{other}"] / first[f"bird_{end}"]

@@ -61,8 +61,7 @@ def celeba_amplification() -> pd.DataFrame:
 def quoted(tables: _Tables) -> pd.DataFrame:
     """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number, beside its files' value.
 
-    From the tables of `attention_iou.compute`: says, paper as printed, value as found with low and high, and agrees:
-    "yes" (equal when rounded), "cut" (when cut off instead), "no".
+    From the tables of `attention_iou.compute`: says, paper as printed, and value as found with low and high.
     """
     rows, found = _rows(tables), []
     for row in _listed():
@@ -70,9 +69,8 @@ def quoted(tables: _Tables) -> pd.DataFrame:
             span = _span(rows[row.table][row.row], row.value)
             if row.value == "tau":  # the authors' figure code drops the sign of a rank correlation
                 span = _without_sign(span)
-            agrees = _agrees(span.estimate, float(row.paper), int(row.decimals))
-            found.append((row.says, float(row.paper), span.estimate, span.low, span.high, agrees))
-    return pd.DataFrame(found, columns=["says", "paper", "value", "low", "high", "agrees"])
+            found.append((row.says, float(row.paper), span.estimate, span.low, span.high))
+    return pd.DataFrame(found, columns=["says", "paper", "value", "low", "high"])
 
 
 def paper_claims() -> list[Claim]:
@@ -241,10 +239,3 @@ def _span(row: Mapping[str, float], name: str) -> Interval:
 def _without_sign(span: Interval) -> Interval:
     ends = sorted((abs(span.low), abs(span.high)))
     return Interval(abs(span.estimate), 0.0 if span.low < 0 < span.high else ends[0], ends[1], span.n)
-
-
-def _agrees(value: float, paper: float, decimals: int) -> str:
-    unit = 10.0**-decimals
-    if abs(value - paper) <= unit / 2 + 1e-9:
-        return "yes"
-    return "cut" if 0 <= value - paper < unit else "no"

@@ -82,11 +82,7 @@ def test_models_of_figure_4_are_asked_on_both_kinds_of_faces(computed, released)
     assert table.loc["negative", "glasses_most"].tolist() == pytest.approx([says_yes.max()] * 2, abs=1e-6)
 
 
-def test_groups_are_counted_and_have_their_own_trends(computed, released):
-    labels = published.annotated_labels()
-    counts = computed["by_group"].set_index(["attribute", "group"])["n"]
-    assert counts["Bald", "TF"] == (labels["Bald"] & ~labels["Male"]).sum()
-    assert counts["Bald"][["TT", "TF", "FT", "FF"]].sum() == counts["Bald", "all"] == 4500
+def test_groups_have_their_own_trends(computed):
     part = computed["by_group"].query("group == 'FF' and attribute != 'Male'").set_index("attribute")["mean"]
     mcc = computed["attributes"].set_index("attribute")["mcc"].drop("Male")
     trend = computed["trends"].set_index("name").loc["heatmap_mcc_FF"]

@@ -54,7 +54,6 @@ def test_all_attributes_and_all_regions_are_there(tables):
 
 def test_verdicts_on_the_quoted_numbers(tables):
     quoted = reported.quoted(tables).set_index("says")
-    assert quoted["agrees"].value_counts().to_dict() == {"yes": 11, "cut": 5, "no": 5}
     numbers = reported.claim_numbers(tables)
     wrong = {claim.words for claim in reported.paper_claims() if claim.paper and claim.mark(numbers) != HOLDS}
     assert wrong == {
