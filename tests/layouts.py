@@ -181,6 +181,9 @@ def attention_iou(root: Path, attributes: list[str], *, seed: int = 0) -> None:
             _scores(results / "subgroups" / f"Heatmap-all_{stem}", (10, 1), rng)
     for side in ("positive", "negative"):
         stem = f"all_one-sided-{side}-Eyeglasses_Eyeglasses_Male_{tail}"
+        for i in range(10):
+            name = f"evaluations-celeb_all_one-sided-{side}-Eyeglasses_resnet50_extended_{i}.csv"
+            _predictions(results / "one_sided" / "evaluations" / name, truth, rng)
         _scores(results / "one_sided" / f"Heatmap-{stem}", (10, 1), rng)
         _scores(results / "one_sided" / f"Masks-{stem}", (10, 14), rng)
 

@@ -62,7 +62,7 @@ def _load(split: str, *, size: int, root: Path) -> Samples:
     dataset = registry.get("celeba")
     pictures.check_split("CelebA", split, list(_SPLITS))
     table = attributes(root)
-    rows = np.flatnonzero(_partition(dataset, root, len(table)) == _SPLITS[split])
+    rows = np.flatnonzero(partition(root, len(table)) == _SPLITS[split])
     folder = dataset.require(root / "celeba" / "img_align_celeba")
     names = set(os.listdir(folder))
     files = {row: f"{folder}{os.sep}{name}" for row in rows.tolist() if (name := _name(row)) in names}
@@ -88,7 +88,7 @@ def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
     table = _hq_attributes(dataset, root)
-    numbers = _numbers(len(table), split)
+    numbers = hq_numbers(len(table), split)
     images = pictures.photos(dataset, [folder / _IMAGES / f"{number}.jpg" for number in numbers], size=size)
     files = [_files(dataset.require(folder / _MASKS), int(number)) for number in numbers]
     if not any(files):
@@ -164,8 +164,9 @@ def _attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
     return table == 1
 
 
-def _partition(dataset: registry.Dataset, root: Path, n: int) -> np.ndarray:
-    """(n,) the number of each image's split."""
+def partition(root: Path, n: int) -> np.ndarray:
+    """(n,) the split of each of CelebA's n images, in the official order: 0 training, 1 validation, 2 test."""
+    dataset = registry.get("celeba")
     path = dataset.require(root / "celeba" / "list_eval_partition.txt")
     words = path.read_text(encoding="ascii", errors="replace").split()
     if len(words) != 2 * n or words[::2] != [_name(i) for i in range(n)] or not {"0", "1", "2"}.issuperset(words[1::2]):
@@ -189,8 +190,8 @@ def _hq_attributes(dataset: registry.Dataset, root: Path) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def _numbers(n: int, split: str) -> np.ndarray:
-    """The images of a split, sorted; of 30,000: 21,000, 4,500 and 4,500."""
+def hq_numbers(n: int, split: str) -> np.ndarray:
+    """CelebAMask-HQ's images of a split, by number, sorted; of 30,000: 21,000, 4,500 and 4,500."""
     order = np.random.RandomState(0).permutation(n)
     ends = [0, round(0.70 * n), round(0.85 * n), n]
     at = pictures.SPLITS.index(split)

@@ -17,6 +17,7 @@ from biaslib.datasets import celeba, registry
 from biaslib.errors import BiaslibError
 
 Backbone = Literal["resnet", "efficientnet"]
+Networks = Literal["resnet", "efficientnet", "positive", "negative"]
 
 PROTECTED = "Male"
 _N_TEST = 4500
@@ -38,6 +39,16 @@ OWN_REGION = {
     "Eyeglasses": "eyes", "Narrow_Eyes": "eyes",
 }  # fmt: skip
 
+# of each kind of networks for faces: what its files' names begin with, and how many there are
+_PREDICTIONS = {
+    "resnet": ("evaluations/evaluations-celeb_all_resnet50_extended", 20),
+    "efficientnet": ("efficientnet/evaluations/evaluations-celeb_all_efficientnet", 10),
+    **{
+        side: (f"one_sided/evaluations/evaluations-celeb_all_one-sided-{side}-Eyeglasses_resnet50_extended", 10)
+        for side in ("positive", "negative")
+    },
+}
+
 _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
 _MALE = f"{PROTECTED}_{_SCORE}"
 
@@ -52,18 +63,29 @@ def annotated_labels(part: Literal["test", "training"] = "test") -> pd.DataFrame
     return celeba.attributes(registry.root()).iloc[rows[chosen]].reset_index(drop=True)
 
 
-def predictions(backbone: Backbone = "resnet") -> np.ndarray:
+def training_labels() -> pd.DataFrame:
+    """The 40 attributes as annotated in CelebA of the 21,000 images (70 %) that the authors trained on."""
+    _, rows = _join()
+    return celeba.attributes(registry.root()).iloc[rows[celeba.hq_numbers(len(rows), "train")]].reset_index(drop=True)
+
+
+def images_in_celebas_training() -> int:
+    """How many of the 4,500 test images belong to CelebA's own training split."""
+    index, rows = _join()
+    splits = celeba.partition(registry.root(), len(celeba.attributes(registry.root())))
+    return int((splits[rows[index]] == 0).sum())
+
+
+def predictions(networks: Networks = "resnet") -> np.ndarray:
     """The 0/1 predictions of every model for every test image and attribute.
 
-    Returns (models, 4500, 40) bool: 20 ResNet-50 or 10 EfficientNetV2-S; attributes in CelebA's order.
+    Returns (models, 4500, 40) bool, attributes in CelebA's order: of 20 ResNet-50, of 10 EfficientNetV2-S, or of 10
+    ResNet-50 that were trained on faces with Eyeglasses only ("positive") or without only ("negative"; Fig. 4).
     """
-    if backbone not in ("resnet", "efficientnet"):
-        raise BiaslibError(f"there are predictions of resnet and efficientnet, not of {backbone!r}.")
-    if backbone == "resnet":
-        folder, stem, models = _results() / "evaluations", "evaluations-celeb_all_resnet50_extended", 20
-    else:
-        folder, stem, models = _results() / "efficientnet" / "evaluations", "evaluations-celeb_all_efficientnet", 10
-    files = [_dataset().require(folder / f"{stem}_{model}.csv") for model in range(models)]
+    if networks not in _PREDICTIONS:
+        raise BiaslibError(f"there are predictions of {', '.join(_PREDICTIONS)}, not of {networks!r}.")
+    stem, models = _PREDICTIONS[networks]
+    files = [_dataset().require(_results() / f"{stem}_{model}.csv") for model in range(models)]
     return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 

@@ -46,6 +46,7 @@ WRONG = [
     ("notebooks/what_is_bias.md", "faster and faster", "typed, one model a strength"),
     ("notebooks/hidden_confounder.md", "without saying over what", "the paper says the training set's"),
     ("notebooks/real_faces.md", "| the map's | 224 × 224 | the map's |", "not for mask scores"),
+    ("notebooks/real_faces.md", "ResNet-50, one linear layer (`paper`)", "the preset has the paper's hidden layer"),
     ("notebooks/mask_scores.md", "| map enlarged, by default |", "not by the commands for mask scores"),
     ("notebooks/co_location.md", "scores of several models | several of each", "they are models of 40 attributes"),
     ("biaslib/datasets/published.py", "models trained for Male only", "they are models of 40 attributes"),

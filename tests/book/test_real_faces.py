@@ -37,7 +37,7 @@ def test_the_papers_preset_runs_on_the_official_layout(tmp_path, monkeypatch):
     assert about["recorded"]["values"]["run"]["group"] == "Male"
     cells = json.loads(out.read_text())["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
-    said = "".join(text for output in outputs for text in output.get("data", {}).get("text/markdown", ""))
-    assert "computed for this page on CelebA's pictures" in said
+    tables = "".join(text for output in outputs for text in output.get("data", {}).get("text/html", ""))
+    assert 'scope="col">this run</th>' in tables  # of the claims
     printed = ["".join(output["text"]) for output in outputs if output.get("name") == "stderr"]
     assert [text for text in printed if "Warning" in text] == []

@@ -72,7 +72,7 @@ def test_a_second_load_reads_the_same_map(official):
 
 
 def test_the_last_of_thirty_thousand_are_the_papers_test_images():
-    numbers = {split: celeba._numbers(30_000, split) for split in pictures.SPLITS}
+    numbers = {split: celeba.hq_numbers(30_000, split) for split in pictures.SPLITS}
     assert [len(numbers[split]) for split in pictures.SPLITS] == [21_000, 4_500, 4_500]
     assert len(np.unique(np.concatenate(list(numbers.values())))) == 30_000
     assert numbers["test"][:5].tolist() == [10, 19, 40, 43, 52]  # as in the authors' list of test images

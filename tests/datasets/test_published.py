@@ -33,11 +33,21 @@ def test_attributes_are_celebas_in_its_order():
 def test_labels_join_the_predictions(released):
     labels = published.annotated_labels().to_numpy()
     assert labels.shape == (4500, 40)
-    for backbone, models in (("resnet", 20), ("efficientnet", 10)):
+    for backbone, models in (("resnet", 20), ("efficientnet", 10), ("positive", 10), ("negative", 10)):
         predicted = published.predictions(backbone)
         assert predicted.shape == (models, 4500, 40)
         # the generated models are right in nine of ten cases, which a wrong join would never show
         assert (predicted == labels).mean() == pytest.approx(0.9, abs=0.005)
+
+
+def test_training_images_are_the_first_seventy_percent_and_no_test_images_of_theirs(released):
+    index, rows = published._join()
+    numbers = celeba.hq_numbers(len(rows), "train")
+    expected = celeba.attributes(released).iloc[rows[numbers]].reset_index(drop=True)
+    pd.testing.assert_frame_equal(published.training_labels(), expected)
+    assert len(expected) == round(0.7 * len(rows))
+    parts = celeba.partition(released, 4600)[rows[index]]
+    assert published.images_in_celebas_training() == (parts == 0).sum() > 0
 
 
 def test_predictions_equal_a_general_reader(released):
@@ -149,7 +159,17 @@ def test_index_is_never_unpickled(copy):
         published.annotated_labels()
 
 
+@pytest.mark.parametrize("side", ["positive", "negative"])
+def test_damaged_predictions_of_one_sided_models_are_named(copy, side):
+    name = f"evaluations-celeb_all_one-sided-{side}-Eyeglasses_resnet50_extended_4.csv"
+    (copy / "attention-iou/results/one_sided/evaluations" / name).write_text("0,1,2\n")
+    with pytest.raises(BiaslibError, match=rf"{name} is damaged \(it is not 4500 lines of 40 zeros and ones\)"):
+        published.predictions(side)
+
+
 def test_unknown_bias_and_attribute_are_named(released):
+    with pytest.raises(BiaslibError, match="resnet, efficientnet, positive, negative, not of 'vit'"):
+        published.predictions("vit")
     with pytest.raises(BiaslibError, match="not 85"):
         published.waterbirds_predictions(85, "resnet")
     with pytest.raises(BiaslibError, match="not 'Bald'"):

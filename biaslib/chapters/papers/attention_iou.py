@@ -1,7 +1,7 @@
 """The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
 
-`attributes` and `waterbirds` start from the released predictions; `regions` and `subgroups` can only arrange released
-scores, because maps were not released.
+`attributes`, `waterbirds` and `one_sided` start from the released predictions; `regions`, `profiles`, `by_group` and
+`subgroups` can only arrange released scores, because maps were not released.
 """
 
 from typing import Any, get_args
@@ -11,14 +11,18 @@ import pandas as pd
 import scipy.stats
 
 from biaslib.chapters import page
-from biaslib.datasets import published, registry, waterbirds
+from biaslib.datasets import celeba, published, registry, waterbirds
 from biaslib.datasets.published import Backbone
 from biaslib.metrics import worst_group_accuracy
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
-from biaslib.statistics import holm, kendall
+from biaslib.mitigation.subsampling import subgroup_sizes
+from biaslib.statistics import holm, interval, kendall
 from biaslib.statistics.intervals import widened
 
-_MODELS = {"resnet": 20, "efficientnet": 10}
+_MODELS = {"resnet": 20, "efficientnet": 10, "positive": 10}
+# regions that the paper's figures show: without those that are large and nowhere in particular
+LOCALISED = tuple(region for region in celeba.REGIONS if region not in ("background", "skin", "cloth", "neck"))
+_TARGETS = (-0.5, -0.4, -0.3, -0.2, -0.1)  # along the axis of Fig. 8
 _DIGITS = 6  # of the numbers in the tables, so that a fresh run and its record are the same
 
 
@@ -28,6 +32,7 @@ def missing() -> list[str]:
         "attention-iou/results",
         "attention-iou/test_idx_sorted.npy",
         "celeba/list_attr_celeba.txt",
+        "celeba/list_eval_partition.txt",
         "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
         "CUB_200_2011/images.txt",
         "CUB_200_2011/train_test_split.txt",
@@ -37,26 +42,32 @@ def missing() -> list[str]:
 def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Every table of the chapter, by name.
 
-    `mustache` has Mustache's heatmap score by group (supplement F, Fig. 11), `subgroups` heatmap scores after training
-    on sets of varied correlation (Fig. 5), `uniform` the bars of "Uniform Attention". A group below `min_share` of the
-    test set does not count towards the worst one (Fig. 2: 1 %).
+    `by_group` has the heatmap scores of each group (Fig. 11), `profiles` the mask scores of every region (Fig. 3
+    right), `subgroups` heatmap scores after training on sets of varied correlation (Fig. 5), `sizes` what such sets
+    hold (Fig. 8), `uniform` the bars of "Uniform Attention", `overlap` how many test images CelebA itself trains on. A
+    group below `min_share` of the test set does not count towards the worst one (Fig. 2: 1 %).
     """
     resnet, efficientnet = (_attributes(backbone, min_share, resamples, seed) for backbone in get_args(Backbone))
-    own = _regions()
-    mustache = published.heatmap_scores("resnet").query("attribute == 'Mustache'").reset_index(drop=True)
+    profiles = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
+    own = _regions(profiles)
+    by_group = _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"])
     parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
     varied = pd.concat(parts, ignore_index=True)
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
+        "by_group": by_group,
         "regions": own,
-        "mustache": _over_models(mustache.drop(columns="attribute"), _MODELS["resnet"]),
+        "profiles": profiles,
+        "one_sided": _one_sided(seed),
         "subgroups": varied[["attribute", "target_mcc", "group", "mean", "sd"]],
         "subgroup_trends": _subgroup_trends(varied, resamples, seed),
-        "trends": _trends(resnet, efficientnet, own, resamples, seed),
+        "sizes": _sizes(),
+        "trends": _trends(resnet, efficientnet, own, by_group, resamples, seed),
         "waterbirds": _waterbirds(resamples, seed),
         "precision": _precision(),
         "uniform": published.uniform_bar(),
+        "overlap": pd.DataFrame({"images": [published.images_in_celebas_training()]}),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
@@ -78,8 +89,10 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
 
     Intervals of what is computed from predictions cover new test images and new models together, those of released
     scores, of which only mean and deviation are known, new models only. label_mcc is with Male as annotated, mcc the
-    absolute value of the mean over models; wga is of the worst group that is large enough, worst_group ("TF": attribute
-    annotated true, Male false), the same with any_ before the name where groups of every size count.
+    absolute value of the mean over models; male_with and male_without are the shares annotated Male among the faces
+    that have the attribute and among the others; residual is that of `residuals`. wga is of the worst group that is
+    large enough, worst_group ("TF": attribute annotated true, Male false), the same with any_ before the name where
+    groups of every size count.
     """
     labels = published.annotated_labels()
     predicted = published.predictions(backbone)
@@ -91,6 +104,10 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
     sign = np.sign(mcc.mean(axis=0))
     table = pd.DataFrame({"attribute": labels.columns, "label_mcc": matthews_correlation(truth.T, truth[:, male])})
     accuracy = (predicted == truth).mean(axis=(0, 1))
+    shares = {
+        name: [truth[rows, male].mean() for rows in sides.T] for name, sides in (("with", truth), ("without", ~truth))
+    }
+    table = table.assign(male_with=shares["with"], male_without=shares["without"])
     table = table.assign(mcc=sign * mcc.mean(axis=0), mcc_sd=mcc.std(axis=0), accuracy=accuracy)
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
@@ -102,12 +119,60 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
         worst.append(large | {f"any_{key}": value for key, value in every.items()})
     scores = published.heatmap_scores(backbone).query("group == 'all'").reset_index(drop=True)
     heat = _over_models(scores, len(predicted)).add_prefix("heatmap_").rename(columns={"heatmap_mean": "heatmap"})
-    return pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
+    table = pd.concat([table, pd.DataFrame(worst), heat.drop(columns=["heatmap_attribute", "heatmap_group"])], axis=1)
+    beyond = residuals(table[table["attribute"] != published.PROTECTED])
+    return table.assign(residual=table["attribute"].map(beyond))
 
 
-def _regions() -> pd.DataFrame:
+def _one_sided(seed: int) -> pd.DataFrame:
+    """The models trained on faces with glasses only ("positive") or without ("negative"; Fig. 4), by test faces.
+
+    One row a kind and faces ("with" or "without" glasses): n faces, how many `training` faces the kind saw, accuracy on
+    Male and (smiling) on Smiling with intervals over models, the share of faces that are answered `glasses`, lowest and
+    highest of the models, and the released heatmap score of that answer with Male on all faces.
+    """
+    labels, trained_on = published.annotated_labels(), published.training_labels()["Eyeglasses"]
+    scores = _over_models(published.one_sided_scores(), _MODELS["positive"]).query("region == 'heatmap'")
+    heat = scores.set_index("trained_on")
+    rows: list[dict[str, Any]] = []
+    kinds: tuple[tuple[published.Networks, int], ...] = (
+        ("positive", int(trained_on.sum())),
+        ("negative", int((~trained_on).sum())),
+    )
+    for side, training in kinds:
+        predicted = published.predictions(side)
+        right = predicted == labels.to_numpy()
+        glasses = predicted[:, :, labels.columns.get_loc("Eyeglasses")].mean(axis=1)
+        for faces, at in (("with", labels["Eyeglasses"]), ("without", ~labels["Eyeglasses"])):
+            row = {"trained_on": side, "faces": faces, "n": int(at.sum()), "training": training}
+            for name, attribute in (("male", published.PROTECTED), ("smiling", "Smiling")):
+                accuracy = right[:, at.to_numpy(), labels.columns.get_loc(attribute)].mean(axis=1)
+                span = interval(accuracy, seed=seed, bounds=(0, 1))
+                row |= {name: span.estimate, f"{name}_low": span.low, f"{name}_high": span.high}
+            row |= {"glasses_least": glasses.min(), "glasses_most": glasses.max(), "heatmap": heat.loc[side, "mean"]}
+            rows.append(row | {f"heatmap_{end}": heat.loc[side, end] for end in ("low", "high")})
+    return pd.DataFrame(rows)
+
+
+def _sizes() -> pd.DataFrame:
+    """Training images of each group that reach a correlation with Male (Fig. 8), of the authors' 21,000 as annotated.
+
+    Columns attribute, target and the groups TT, TF, FT and FF; rows of target NaN have what there is. By the paper's
+    rule, the sizes nearest to these, and found by a global search: the authors' may differ.
+    """
+    labels, rows = published.training_labels(), []
+    male = labels[published.PROTECTED]
+    for attribute in ("Blond_Hair", "Wavy_Hair"):
+        has = labels[attribute]
+        available = np.array([(has & male).sum(), (has & ~male).sum(), (~has & male).sum(), (~has & ~male).sum()])
+        rows.append((attribute, np.nan, *available))
+        for target, sizes in zip(_TARGETS, subgroup_sizes(available, _TARGETS), strict=True):
+            rows.append((attribute, target, *sizes))
+    return pd.DataFrame(rows, columns=["attribute", "target", "TT", "TF", "FT", "FF"])
+
+
+def _regions(scores: pd.DataFrame) -> pd.DataFrame:
     """The 17 attributes that have a region of their own (Figs. 2 and 10): mask score and average precision."""
-    scores = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
     scores = scores.rename(columns={"mean": "mask", "sd": "mask_sd", "low": "mask_low", "high": "mask_high"})
     own = pd.DataFrame(published.OWN_REGION.items(), columns=["attribute", "region"]).merge(scores)
     precision = published.printed_values()["normalized_average_precision"]
@@ -126,9 +191,18 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
 
 
 def _trends(
-    resnet: pd.DataFrame, efficientnet: pd.DataFrame, own: pd.DataFrame, resamples: int, seed: int
+    resnet: pd.DataFrame,
+    efficientnet: pd.DataFrame,
+    own: pd.DataFrame,
+    by_group: pd.DataFrame,
+    resamples: int,
+    seed: int,
 ) -> pd.DataFrame:
-    """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n."""
+    """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n and p.
+
+    p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on take the heatmap score
+    of one group only.
+    """
     a = resnet[resnet["attribute"] != published.PROTECTED]
     b = efficientnet[efficientnet["attribute"] != published.PROTECTED]
     own = own.merge(resnet[["attribute", "wga"]], on="attribute")
@@ -138,25 +212,33 @@ def _trends(
         "heatmap_mcc_efficientnet_several": (several["mcc"], several["heatmap"]),
         "heatmap_mcc_efficientnet": (b["mcc"], b["heatmap"]),
         "heatmap_resnet_efficientnet": (a["heatmap"], b["heatmap"]),
+        "heatmap_label_mcc": (a["label_mcc"].abs(), a["heatmap"]),
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
+    for group, part in by_group.groupby("group"):
+        if group != "all":
+            part = a.merge(part.dropna(subset=["mean"])[["attribute", "mean"]], on="attribute")
+            pairs[f"heatmap_mcc_{group}"] = (part["mcc"], part["mean"])
     taus = [kendall(x, y, resamples=resamples, seed=seed) for x, y in pairs.values()]
-    return page.unpacked(pd.DataFrame({"name": list(pairs), "tau": taus}), "tau")
+    p = [float(scipy.stats.kendalltau(x, y).pvalue) for x, y in pairs.values()]
+    return page.unpacked(pd.DataFrame({"name": list(pairs), "tau": taus, "p": p}), "tau")
 
 
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     """One row for each bias (percent) and backbone (Figs. 7 and 12).
 
     bird and background are mask scores; wga and wga_sd are typed in the authors' figure notebook, landbirds and
-    waterbirds accuracies on the released predictions; unused is the bird score of files that no released figure reads.
+    waterbirds accuracies on the released predictions, excess is what wga has above waterbirds, lag the share of the
+    50 % models' wga that is left less the share of their bird score; unused is the bird score of files that no released
+    figure reads. wga's interval is over models alone; excess and lag take the widest ends of their parts.
     """
     truth = waterbirds.cub_test_labels(registry.root())
     printed = published.printed_values()
     unused = published.waterbirds_unused_scores().rename(columns={"mean": "unused", "sd": "unused_sd"})
     kinds = {"landbirds": False, "waterbirds": True}
     draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for backbone in get_args(Backbone):
         table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
         scores = table.set_index(["bias", "region"]).to_dict("index")
@@ -168,13 +250,21 @@ def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
             for region in ("bird", "background"):
                 score = scores[bias, region]
                 row |= {region: score["mean"], **{f"{region}_{end}": score[end] for end in ("sd", "low", "high")}}
-            row |= {"wga": wga.loc[bias, "mean"], "wga_sd": wga.loc[bias, "sd"]}
+            typed = _over_models(wga.loc[[bias], ["mean", "sd"]], _MODELS[backbone]).add_prefix("wga_").iloc[0]
+            row |= {"wga": typed["wga_mean"], **{name: typed[name] for name in ("wga_sd", "wga_low", "wga_high")}}
             for name, kind in kinds.items():
                 correct = predicted[:, truth == kind] == kind
                 models = _model_draws(len(predicted), resamples, seed)
                 drawn = ((draws[name] @ correct.T.astype(np.float32)) / correct.shape[1] * models).sum(axis=1)
                 low, high = _interval(drawn, correct.mean(), len(predicted))
                 row |= {name: correct.mean(), f"{name}_low": low, f"{name}_high": high}
+            first = rows[-published.BIASES.index(bias)] if bias > published.BIASES[0] else row
+            row["excess"] = row["wga"] - row["waterbirds"]
+            row["lag"] = row["wga"] / first["wga"] - row["bird"] / first["bird"]
+            for end, other in (("low", "high"), ("high", "low")):
+                row[f"excess_{end}"] = row[f"wga_{end}"] - row[f"waterbirds_{other}"]
+                score = row[f"bird_{other}"] / first[f"bird_{end}"]
+                row[f"lag_{end}"] = row[f"wga_{end}"] / first[f"wga_{other}"] - score
             rows.append(row)
     return pd.DataFrame(rows).merge(unused.assign(backbone="resnet"), how="left", on=["backbone", "bias"])
 

@@ -1,21 +1,22 @@
-"""What the four papers print or type in: their tables, their quoted numbers and their sentences, from data/published/.
+"""What the four papers print or type in: their tables, their quoted numbers and their claims, from data/published/.
 
 Every file has a column `where` that names the table, figure or section.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
-from biaslib.chapters.page import readable, signed
-from biaslib.chapters.papers.attention_iou import residuals
+from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, all_of, unpaired, within
+from biaslib.chapters.papers.attention_iou import LOCALISED
 from biaslib.datasets import published
+from biaslib.figures.table import number
 from biaslib.statistics import Interval
 
 _Tables = Mapping[str, pd.DataFrame]
+_SLIDES = 0.35  # the worst-group accuracy of the example on the authors' slides
 
 
 def printed(name: str) -> pd.DataFrame:
@@ -58,132 +59,183 @@ def celeba_amplification() -> pd.DataFrame:
 
 
 def quoted(tables: _Tables) -> pd.DataFrame:
-    """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number.
+    """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number, beside its files' value.
 
-    From the tables of `attention_iou.compute`: paper and paper_sd as printed, released (from the authors' score
-    tables), recomputed (from predictions, or by a test on released scores); sd, low and high of the value found,
-    difference (found minus paper) and agrees: "yes" (equal when rounded), "cut" (when cut off instead), "no".
+    From the tables of `attention_iou.compute`: says, paper as printed, and value as found with low and high.
     """
-    rows = {
-        "attributes": _rows(tables["attributes"], "attribute"),
-        "subgroup_trends": _rows(tables["subgroup_trends"], "attribute", "group"),
-        "mustache": _rows(tables["mustache"], "group"),
-        "waterbirds": _rows(tables["waterbirds"], "backbone", "bias"),
-        "precision": _rows(tables["precision"], "name"),
-        "normalized_average_precision": _rows(published.printed_values()["normalized_average_precision"], "attribute"),
-    }
-    table = published.read("attention-iou-quoted.csv").rename(columns={"where": "place"})
-    spreads = [_with_spread(rows[row["table"]][row["row"]], row["value"]) for row in table.to_dict("records")]
-    values = pd.DataFrame(spreads, columns=["value", "sd", "low", "high"])
-    table["paper_sd"] = pd.to_numeric(table["paper_sd"])
-    for source in ("released", "recomputed"):
-        table[source] = values["value"].where(table["source"] == source)
-    table = table.drop(columns=["source", "table", "row", "value"]).join(values[["sd", "low", "high"]])
-    table["difference"] = values["value"] - table["paper"]
-    return table.assign(agrees=list(map(_verdict, values["value"], table["paper"], table["decimals"])))
+    rows, found = _rows(tables), []
+    for row in _listed():
+        if row.paper:
+            span = _span(rows[row.table][row.row], row.value)
+            if row.value == "tau":  # the authors' figure code drops the sign of a rank correlation
+                span = _without_sign(span)
+            found.append((row.says, float(row.paper), span.estimate, span.low, span.high))
+    return pd.DataFrame(found, columns=["says", "paper", "value", "low", "high"])
 
 
-def sentences(tables: _Tables) -> pd.DataFrame:
-    """Where a sentence, a caption or the code of Attention-IoU says something that the released files do not.
+def paper_claims() -> list[Claim]:
+    """What Attention-IoU's abstract, text, captions and slides claim, as far as its files can be asked about it.
 
-    One row a sentence: place, says, files (what these show, with numbers of the tables) and verdict.
+    A quoted number holds where the files' value gives it when rounded or cut off, or lies between the bounds that the
+    list has for it. All are expected to hold.
     """
-    table = published.read("attention-iou-sentences.csv").rename(columns={"where": "place"})
-    numbers = {**_of_birds(tables), **_of_training_sets(tables), **_of_attributes(tables)}
-    return table.assign(files=[text.format_map(numbers) for text in table["files"]])
+    return [
+        Claim(
+            row.says, all_of(*(within(name, *_bounds(row)) for name in _names(row))), paper=row.paper, given=row.given
+        )
+        for row in _listed()
+        if row.table
+    ]
+
+
+def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
+    """What `paper_claims` rest on, by name, from the tables of `attention_iou.compute`.
+
+    A difference of two released means takes the widest ends of both, as the models behind them were not released.
+    """
+    rows = _rows(tables)
+    of_quoted = quoted(tables).set_index("says")["value"].to_dict()
+    numbers: dict[str, Interval | float] = {}
+    for row in _listed():
+        for name, part in zip(_names(row), row.row.split("|"), strict=True):
+            if row.paper:
+                numbers[name] = of_quoted[row.says]
+            elif row.table:
+                numbers[name] = _span(rows[row.table][part], row.value)
+                if row.minus:
+                    other = _other(rows[row.table], part, row.minus, row.value)
+                    numbers[name] = unpaired(numbers[name], _span(rows[row.table][other], row.value))
+    return numbers
+
+
+def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
+    """Every claim of the paper, a row each: where it stands, its words, what the files give, and our mark.
+
+    The mark is "replicated", "not replicated", "too small to tell", or "not tested", with the reason under `remark`.
+    """
+    marks = {HOLDS: "replicated", FAILS: "not replicated", UNCERTAIN: UNCERTAIN}
+    claims, rows = iter(paper_claims()), []
+    for row in _listed():
+        value = f": {row.paper}" + (f"\u00a0±\u00a0{row.paper_sd}" if row.paper_sd else "") if row.paper else ""
+        cells = {"where": row.where.replace(" ", "\u00a0"), "the paper says": row.says + value}
+        if row.table:
+            spans = [numbers[name] for name in _names(row)]
+            digits = max(2, int(row.decimals or 0))
+            cells |= {"released files": "; ".join(_in_words(span, digits) for span in spans)}
+            cells |= {"record": marks[next(claims).mark(numbers)]}
+        else:
+            cells |= {"released files": "none", "record": row.given}
+        rows.append(cells | {"remark": row.remark})
+    return pd.DataFrame(rows)
+
+
+class _Row(NamedTuple):
+    """A line of data/published/attention-iou-claims.csv, as data/README.md describes it."""
+
+    where: str
+    says: str
+    paper: str
+    paper_sd: str
+    decimals: str
+    table: str
+    row: str
+    value: str
+    minus: str
+    low: str
+    high: str
+    given: str
+    remark: str
+
+
+def _listed() -> list[_Row]:
+    return [_Row(*map(str, values)) for values in published.read("attention-iou-claims.csv").to_numpy()]
+
+
+def _names(row: _Row) -> list[str]:
+    """The names of a claim's numbers, as `paper_claims` and `claim_numbers` have them."""
+    tail = f"{row.value}{' as quoted' if row.paper else ''}" + (f" less {row.minus}" if row.minus else "")
+    return [f"{row.table}: {part}, {tail}" for part in row.row.split("|")]
+
+
+def _in_words(span: Interval | float, digits: int) -> str:
+    if isinstance(span, Interval) and span.low == span.high:
+        span = span.estimate
+    return number(span, f".{digits}f")
+
+
+def _bounds(row: _Row) -> tuple[float, float]:
+    if row.paper and not row.low:
+        unit = 10.0 ** -int(row.decimals)
+        return float(row.paper) - unit / 2 - 1e-9, float(row.paper) + unit
+    return float(row.low or -np.inf), float(row.high or np.inf)
 
 
 def _set_up() -> pd.Series:
     return printed("schaaf-set-up").set_index("quantity")["value"]
 
 
-def _rows(table: pd.DataFrame, *key: str) -> dict[str, dict[Any, Any]]:
-    """The rows as mappings, by what stands in their key column, or in several with a space between."""
-    names = table[list(key)].astype(str).agg(" ".join, axis=1)
-    return dict(zip(names, table.to_dict("records"), strict=True))
+def _rows(tables: _Tables) -> dict[str, dict[str, dict[str, float]]]:
+    """The rows of all tables by what stands in their key columns, or in several with a space between."""
+    keys = {
+        "attributes": ["attribute"],
+        "attributes_efficientnet": ["attribute"],
+        "by_group": ["attribute", "group"],
+        "profiles": ["attribute", "region"],
+        "uniform": ["region"],
+        "one_sided": ["trained_on", "faces"],
+        "subgroup_trends": ["attribute", "group"],
+        "trends": ["name"],
+        "waterbirds": ["backbone", "bias"],
+        "precision": ["name"],
+        "normalized_average_precision": ["attribute"],
+    }
+    printed = published.printed_values()
+    precision = printed["normalized_average_precision"]
+    ranked = precision.assign(rank=precision["mean"].rank(ascending=False))
+    table_of = {**tables, "normalized_average_precision": ranked}
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, key in keys.items():
+        names = table_of[name][key].astype(str).agg(" ".join, axis=1)
+        rows[name] = {at: dict(row) for at, (_, row) in zip(names, table_of[name].iterrows(), strict=True)}
+    typed = printed["worst_group_accuracy"].set_index("attribute")["mean"]
+    difference = (tables["attributes"].set_index("attribute")["wga"] - typed).abs().max()
+    nearest = min(tables["waterbirds"]["wga"], key=lambda value: abs(value - _SLIDES))
+    rows["typed"] = {"worst_group_accuracy": {"difference": difference}, "nearest_to_slides": {"value": nearest}}
+    return rows | _of_profiles(tables["profiles"])
 
 
-def _with_spread(row: Mapping[str, float], name: str) -> tuple[float, float, float, float]:
-    """A value of a row with its standard deviation and the ends of its interval; NaN for what there is not."""
+def _of_profiles(profiles: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
+    """How far attributes' mask scores lie from Male's on average, and Blond Hair's from Wavy Hair's, by region."""
+    wide = profiles.assign(half=(profiles["high"] - profiles["low"]) / 2)
+    wide = wide.pivot_table(["mean", "half"], "attribute", "region")
+    mean, half = (wide[part][list(LOCALISED)] for part in ("mean", "half"))
+
+    def apart(size: pd.Series, reach: pd.Series, name: str) -> dict[str, dict[str, float]]:
+        return {
+            at: {name: size[at], f"{name}_low": size[at] - reach[at], f"{name}_high": size[at] + reach[at]}
+            for at in size.index
+        }
+
+    from_male = (mean - mean.loc["Male"]).abs().mean(axis=1), (half + half.loc["Male"]).mean(axis=1)
+    hair = (mean.loc["Blond_Hair"] - mean.loc["Wavy_Hair"]).abs(), half.loc["Blond_Hair"] + half.loc["Wavy_Hair"]
+    return {"likeness": apart(*from_male, "distance"), "hair_colours": apart(*hair, "difference")}
+
+
+def _other(rows: Mapping[str, Mapping[str, float]], part: str, minus: str, value: str) -> str:
+    """The row to take away: its name, "highest other", "lowest other", or "Male *" for the same region of Male."""
+    if minus.endswith(" other"):
+        others = [name for name in rows if name not in (part, published.PROTECTED)]
+        return (max if minus.startswith("highest") else min)(others, key=lambda name: rows[name][value])
+    return minus.replace("*", part.split()[-1])
+
+
+def _span(row: Mapping[str, float], name: str) -> Interval:
+    """A value of a row with the ends of its interval; a value without them is its own."""
     prefix = "" if name in ("mean", "tau") else f"{name}_"
-    value, sd, low, high = row[name], *(row.get(f"{prefix}{end}", np.nan) for end in ("sd", "low", "high"))
-    if name == "tau":  # the authors' figure code drops the sign
-        ends = sorted((abs(low), abs(high)))
-        return abs(value), sd, 0.0 if low < 0 < high else ends[0], ends[1]
-    return value, sd, low, high
+    low, high = (row.get(f"{prefix}{end}", np.nan) for end in ("low", "high"))
+    return Interval(row[name], row[name] if np.isnan(low) else low, row[name] if np.isnan(high) else high, 1)
 
 
-def _verdict(value: float, paper: float, decimals: int) -> str:
-    unit = 10.0**-decimals
-    if abs(value - paper) <= unit / 2 + 1e-9:
-        return "yes"
-    return "cut" if 0 <= value - paper < unit else "no"
-
-
-def _of_birds(tables: _Tables) -> dict[str, Any]:
-    """The numbers of the sentences about Waterbirds."""
-    table = tables["waterbirds"]
-    birds = _rows(table[table["backbone"] == "resnet"], "bias")
-    first, last = birds["50"], birds["100"]
-    above = {bias: row for bias, row in birds.items() if row["wga"] > row["waterbirds_high"]}
-    compared = [f"at {bias} %: {row['wga']:.3f} against {row['waterbirds']:.3f}" for bias, row in above.items()]
-    return {
-        "bias_50": first,
-        "bias_100": last,
-        "mask_fall": 100 * (1 - last["bird"] / first["bird"]),
-        "wga_fall": 100 * (1 - last["wga"] / first["wga"]),
-        "wga_by_bias": ", ".join(f"{row['wga']:.2f}" for row in birds.values()),
-        "wga_above_class": "; ".join(compared),
-    }
-
-
-def _of_training_sets(tables: _Tables) -> dict[str, Any]:
-    """The numbers of the sentences about training sets of several correlations."""
-    trends = _rows(tables["subgroup_trends"], "attribute", "group")
-    groups = {name: trends[f"Blond_Hair {name}"] for name in ("TF", "FT", "FF")}
-    p = max(row["p"] for row in groups.values())
-    bounds = ("0.0001", "0.001", "0.01", "0.05")
-    return {
-        "blond_tau": _signed(trends["Blond_Hair all"]["tau"]),
-        "blond_p": trends["Blond_Hair all"]["p"],
-        "blond_groups": ", ".join(f"{name} {_signed(row['tau'], 2)}" for name, row in groups.items()),
-        "blond_groups_p": next((bound for bound in bounds if p < float(bound)), "1"),
-        "wavy_tau": _signed(trends["Wavy_Hair all"]["tau"]),
-    }
-
-
-def _of_attributes(tables: _Tables) -> dict[str, Any]:
-    """The numbers of the sentences about attributes, regions, the second network and the average precision."""
-    table = tables["attributes"]
-    others = table[table["attribute"] != published.PROTECTED]
-    resnet, efficientnet = (_rows(tables[name], "attribute") for name in ("attributes", "attributes_efficientnet"))
-    beyond = residuals(others).sort_values(ascending=False)
-    own = tables["regions"].merge(table[["attribute", "wga"]], on="attribute")
-    one_model = [name for name, row in efficientnet.items() if row["heatmap_sd"] == 0 and name != published.PROTECTED]
-    trends = tables["trends"]
-    taus = [Interval(*row) for row in trends[["tau", "low", "high", "n"]].itertuples(index=False)]
-    candidates = zip(tables["precision"]["name"], tables["precision"]["value"], strict=True)
-    return {
-        "resnet": resnet,
-        "efficientnet": efficientnet,
-        "uniform": _rows(tables["uniform"], "region"),
-        "tau": dict(zip(trends["name"], [signed(tau, ".2f") for tau in taus], strict=True)),
-        "highest_mcc": readable(others.sort_values("mcc")["attribute"].tolist()[-1]),
-        "highest_heatmap": readable(others.sort_values("heatmap")["attribute"].tolist()[-1]),
-        "named_residuals": ", ".join(_signed(beyond[name], 1) for name in ("Eyeglasses", "Mustache", "Wavy_Hair")),
-        "furthest": readable(beyond.index[0]),
-        "furthest_residual": _signed(beyond.iloc[0], 1),
-        "second": readable(beyond.index[1]),
-        "second_residual": _signed(beyond.iloc[1], 1),
-        "n_higher": int((others["mcc"] > others["label_mcc"].abs()).sum()),
-        "n_others": len(others),
-        "mask_wga_p": float(scipy.stats.kendalltau(own["mask"], own["wga"]).pvalue),
-        "resnet_gap": resnet["Blond_Hair"]["heatmap"] - resnet["Wavy_Hair"]["heatmap"],
-        "efficientnet_gap": efficientnet["Blond_Hair"]["heatmap"] - efficientnet["Wavy_Hair"]["heatmap"],
-        "one_model": ", ".join(readable(name) for name in one_model),
-        "precisions": "; ".join(f"{name} {value:.3f}" for name, value in candidates),
-    }
-
-
-def _signed(value: float, digits: int = 3) -> str:
-    return signed(value, f"+.{digits}f")
+def _without_sign(span: Interval) -> Interval:
+    ends = sorted((abs(span.low), abs(span.high)))
+    return Interval(abs(span.estimate), 0.0 if span.low < 0 < span.high else ends[0], ends[1], span.n)

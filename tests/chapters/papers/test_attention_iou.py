@@ -1,10 +1,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib.chapters.papers import attention_iou
 from biaslib.datasets import celeba, published, waterbirds
+from biaslib.metrics.groups import matthews_from_counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning")
 
@@ -65,6 +67,40 @@ def test_all_attributes_and_regions_are_there(computed):
     )
     assert computed["waterbirds"]["models"].tolist() == [20, 20, 20, 20, 19, 20, 20] + [10] * 7
     assert len(computed["subgroup_trends"]) == 10
+
+
+def test_models_of_figure_4_are_asked_on_both_kinds_of_faces(computed, released):
+    labels, predicted = published.annotated_labels(), published.predictions("negative")
+    table = computed["one_sided"].set_index(["trained_on", "faces"])
+    with_glasses, male = labels["Eyeglasses"].to_numpy(), list(labels).index("Male")
+    right = predicted[:, with_glasses, male] == labels.loc[with_glasses, "Male"].to_numpy()
+    assert table.loc[("negative", "with"), "male"] == pytest.approx(right.mean(), abs=1e-6)
+    assert table.loc[("negative", "with"), "n"] == with_glasses.sum()
+    trained = published.training_labels()["Eyeglasses"]
+    assert table["training"].tolist() == [trained.sum()] * 2 + [(~trained).sum()] * 2
+    says_yes = predicted[:, :, list(labels).index("Eyeglasses")].mean(axis=1)
+    assert table.loc["negative", "glasses_most"].tolist() == pytest.approx([says_yes.max()] * 2, abs=1e-6)
+
+
+def test_groups_have_their_own_trends(computed):
+    part = computed["by_group"].query("group == 'FF' and attribute != 'Male'").set_index("attribute")["mean"]
+    mcc = computed["attributes"].set_index("attribute")["mcc"].drop("Male")
+    trend = computed["trends"].set_index("name").loc["heatmap_mcc_FF"]
+    expected = scipy.stats.kendalltau(mcc, part.reindex(mcc.index))
+    assert (trend["tau"], trend["p"]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_subsampled_sets_reach_their_correlation_and_no_more_than_there_are(computed):
+    groups = ["TT", "TF", "FT", "FF"]
+    for _, whole in computed["sizes"].groupby("attribute"):
+        part = whole[whole["target"].notna()]
+        assert (part[groups] <= whole[whole["target"].isna()][groups].to_numpy()).to_numpy().all()
+        assert len(set(part[groups].sum(axis=1))) == 1
+        for _, row in part.iterrows():
+            both, a, b = row["TT"], row["TT"] + row["TF"], row["TT"] + row["FT"]
+            assert matthews_from_counts(both=both, a=a, b=b, n=row[groups].sum()) == pytest.approx(
+                row["target"], abs=1e-3
+            )
 
 
 def test_accuracy_on_waterbirds_is_that_of_the_predictions(computed, released):

@@ -1,9 +1,11 @@
-"""The numbers and sentences that the papers print, and how those of Attention-IoU compare with its files."""
+"""The numbers and claims that the papers print, and how those of Attention-IoU compare with its files."""
 
+import pandas as pd
 import pytest
 
 from biaslib.attribution import METHODS
 from biaslib.chapters.papers import reported
+from biaslib.chapters.papers.attention_iou import LOCALISED
 from biaslib.chapters.perturbation import RANDOM
 
 
@@ -60,28 +62,53 @@ def test_every_cell_is_there_under_the_words_of_the_page():
     assert not table.duplicated(["use_case", "network", "trained", "method", "classes"]).any()
 
 
-def test_quoted_numbers_and_sentences_come_from_the_tables(computed):
+def test_quoted_numbers_come_from_the_tables(computed):
     quoted = reported.quoted(computed)
     assert len(quoted) == 21
-    found = quoted["recomputed"].fillna(quoted["released"])
-    assert (quoted["difference"] - (found - quoted["paper"])).abs().max() < 1e-12
-    assert set(quoted["agrees"]) <= {"yes", "cut", "no"}
-    assert found.notna().all()
-    sentences = reported.sentences(computed)
-    assert set(sentences["verdict"]) <= {"holds", "holds in part", "does not hold", "cannot be checked"}
-    assert not sentences["files"].str.contains("nan").any()
+    assert quoted["value"].notna().all()
+    value = quoted.set_index("says")["value"]
+    heatmap = computed["attributes"].set_index("attribute").loc["Mustache", "heatmap"]
+    assert value["Mustache: heatmap score"] == heatmap
+    wavy = computed["subgroup_trends"].query("attribute == 'Wavy_Hair' and group == 'all'")["tau"].item()
+    assert value["Wavy Hair: Kendall's |τ|, score and MCC"] == abs(wavy)
+
+
+def test_every_claim_has_a_mark_and_its_numbers(computed):
+    numbers = reported.claim_numbers(computed)
+    table = reported.claims_table(numbers)
+    assert set(table["record"]) <= {"replicated", "not replicated", "too small to tell", "not tested"}
+    assert (table.loc[table["record"] == "not tested", "remark"] != "").all()  # and why
+    assert table["the paper says"].is_unique
+    profiles = computed["profiles"].set_index(["attribute", "region"])
+    blond, wavy = (profiles.loc[(name, "eyes")] for name in ("Blond_Hair", "Wavy_Hair"))
+    found = numbers["profiles: Blond_Hair eyes, mean less Wavy_Hair eyes"]
+    assert found.estimate == blond["mean"] - wavy["mean"]
+    assert (found.low, found.high) == (blond["low"] - wavy["high"], blond["high"] - wavy["low"])
+    others = computed["attributes"].set_index("attribute")["heatmap"].drop(["Male", "Wearing_Lipstick"])
+    best = numbers["attributes: Wearing_Lipstick, heatmap less highest other"]
+    assert best.estimate == pytest.approx(
+        computed["attributes"].set_index("attribute").loc["Wearing_Lipstick", "heatmap"] - others.max()
+    )
+
+
+def test_likeness_by_hand():
+    rows = [
+        {"attribute": name, "region": region, "mean": value, "low": value - 0.01, "high": value + 0.01}
+        for name, value in (("Male", 0.5), ("Blond_Hair", 0.3), ("Wavy_Hair", 0.6))
+        for region in LOCALISED
+    ]
+    found = reported._of_profiles(pd.DataFrame(rows))
+    assert found["likeness"]["Wavy_Hair"] == pytest.approx(
+        {"distance": 0.1, "distance_low": 0.08, "distance_high": 0.12}
+    )
+    assert found["hair_colours"]["eyes"]["difference"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
-    ("found", "paper", "decimals", "verdict"),
-    [
-        (0.7265, 0.72, 2, "cut"),
-        (0.7265, 0.73, 2, "yes"),
-        (0.725, 0.72, 2, "yes"),
-        (0.7149, 0.72, 2, "no"),
-        (0.73, 0.72, 2, "no"),
-        (-0.085, 0.007, 3, "no"),
-    ],
+    ("found", "holds"),
+    [(0.7265, True), (0.725, True), (0.715, True), (0.7149, False), (0.73, False)],  # rounded, or cut off
 )
-def test_verdict_tells_rounding_from_cutting_off(found, paper, decimals, verdict):
-    assert reported._verdict(found, paper, decimals) == verdict
+def test_a_quoted_number_may_be_rounded_or_cut_off(found, holds):
+    row = reported._Row("", "", "0.72", "", "2", *[""] * 8)
+    low, high = reported._bounds(row)
+    assert (low < found < high) == holds
