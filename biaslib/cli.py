@@ -250,13 +250,16 @@ def _audit(
 @_store_app.command("ls")
 def _store_ls() -> None:
     """List the stored results, oldest first."""
+    from tqdm import tqdm
+
     from biaslib import store
 
     entries = store.entries()
     for entry in entries:
-        cost = f"{_size(entry.bytes):>9} {entry.seconds:8.1f} s"
+        cost = f"{tqdm.format_sizeof(entry.bytes, 'B'):>9} {entry.seconds:8.1f} s"
         print(f"{entry.kind}/{entry.key}  {entry.created}  {cost}  {entry.config[:60]}")
-    print(f"{len(entries)} entries, {_size(sum(entry.bytes for entry in entries))}, in {store.root()}")
+    size = tqdm.format_sizeof(sum(entry.bytes for entry in entries), "B")
+    print(f"{len(entries)} entries, {size}, in {store.root()}")
 
 
 @_store_app.command("rm")
@@ -343,14 +346,6 @@ def _pages(work: Callable[[], Any]) -> Any:
         return work()
     except PageError as error:
         _stop(str(error), code=1)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
 
 
 def _stop(sentence: str, *, code: int) -> NoReturn:
