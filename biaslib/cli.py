@@ -95,7 +95,6 @@ def _build(
 @app.command(
     "run",
     epilog=_examples(
-        "biaslib run waterbirds",
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
         "biaslib run released_predictions --preset real --record",
         "biaslib run waterbirds --compare -p training_images=600",
@@ -124,8 +123,7 @@ def _run(
 
     if (out is not None or dry_run or compare) and (record or open_page):
         option = "--dry-run" if dry_run else "--compare" if compare else "--out"
-        what = "record" if record else "open"
-        raise BiaslibError(f"{option} makes no page, so there is nothing to {what}: leave one out.")
+        raise BiaslibError(f"{option} makes no page, so there is nothing to record or open: leave one out.")
     here = project.find()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
@@ -317,8 +315,7 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
     if len(wrong) > _SHOWN:
         print(f"... and {len(wrong) - _SHOWN} more")
     if len(wrong):
-        share = f"{len(wrong)} of {len(files)} files of {name}"
-        _stop(f"{share} are not right; `biaslib data list` says how to get it.", code=1)
+        _stop(f"{len(wrong)} of {len(files)} files are not right; `biaslib data list` says how to get them.", code=1)
     print(f"{len(files)} files of {name}, all there")
 
 

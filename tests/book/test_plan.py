@@ -174,7 +174,7 @@ def test_any_other_error_of_the_cell_names_the_page(project):
         (["nowhere"], "there is no notebook 'nowhere'"),
         (["page", "-p", "m=1"], "has no parameter 'm'"),
         (["page", "--preset", "huge"], "there is no preset 'huge'"),
-        (["page", "--record"], "--dry-run makes no page, so there is nothing to record"),
+        (["page", "--record"], "--dry-run makes no page, so there is nothing to record or open"),
     ],
 )
 def test_names_that_there_are_not_are_one_sentence(project, arguments, message):
