@@ -120,7 +120,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes = _none
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes | None = None
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -136,4 +136,4 @@ def stored(
     Returns:
         A decorator. The function must be one of a module, so that a worker can import it.
     """
-    return lambda function: Stored(function, kind, code, passes)
+    return lambda function: Stored(function, kind, code, passes or _none)
