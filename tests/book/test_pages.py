@@ -47,7 +47,8 @@ const named = (node) => {
   return false;
 };
 return [...document.querySelectorAll("article img, article svg, article canvas")]
-  .filter((node) => !((node.getAttribute("alt") || "").trim() || named(node) || node.closest("button") || node.matches("a:has(span) > img[alt='']")))
+  .filter((node) => !((node.getAttribute("alt") || "").trim() || named(node) || node.closest("button")))
+  .filter((node) => !node.matches("a:has(span) > img[alt='']"))  // a link that says in words where it leads
   .map((node) => node.outerHTML.slice(0, 120));
 """
 # tables with a column out of sight, though there is an empty margin beside them
