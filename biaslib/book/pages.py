@@ -71,7 +71,8 @@ def _finish(app: Any, page: str, template: str, context: dict[str, Any], doctree
         body = body.replace("<h1>", f'<p class="book-kicker">{kicker}</p>\n<h1>', 1)
         body = _RUN.sub(lambda match: f'<span class="book-run">{match[0]}</span>', body, count=1)
     context["body"] = re.sub(r'<section id="(?:exercise|solution)-content">', "<section>", body)  # one a page at most
-    context["metatags"] = context.get("metatags", "") + _metatags(context.get("title", ""), body)
+    card = (app.config.html_baseurl or "../" * page.count("/")) + "card.png"
+    context["metatags"] = context.get("metatags", "") + _metatags(context.get("title", ""), body, card)
 
 
 def numbered(body: str, *, chapter: int | None) -> tuple[str, list[str]]:
@@ -104,13 +105,14 @@ def _figure_role(*arguments: Any, **options: Any) -> tuple[list[nodes.Node], lis
     return [nodes.raw("", link, format="html")], []
 
 
-def _metatags(title: str, body: str) -> str:
-    """The page's title and first paragraph of some length, as machines that show links read them."""
+def _metatags(title: str, body: str, card: str) -> str:
+    """The page's title, first paragraph of some length, and the book's card, as machines that show links read them."""
     paragraphs = (" ".join(html.unescape(re.sub(r"<[^>]+>", "", each)).split()) for each in _paragraphs(body))
     text = next((each for each in paragraphs if len(each) > 80), "")
     if len(text) > _DESCRIPTION:
         text = text[:_DESCRIPTION].rpartition(" ")[0] + " …"
     about = {"og:type": "article", "og:title": html.unescape(re.sub(r"<[^>]+>", "", title)), "og:description": text}
+    about |= {"og:image": card}
     tags = "".join(f'<meta property="{name}" content="{html.escape(words)}" />\n' for name, words in about.items())
     return f'{tags}<meta name="description" content="{html.escape(text)}" />\n'
 

@@ -4,8 +4,10 @@ What is read is the text of the notebooks as a person wrote it, in which a glued
 """
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.book.conftest import ROOT
 
@@ -87,3 +89,22 @@ def test_the_checks_find_what_they_look_for():
     assert typed_results("The score falls to 0.42 and 37 % of them.") == ["0.42", "37 %"]
     assert typed_results("At 80 % the strength is GLUED.") == []
     assert len(crowded("It is GLUED here, GLUED there and GLUED elsewhere. It is GLUED.")) == 1
+
+
+def minutes(name: str) -> int | None:
+    """How long a chapter takes to read, as its head says."""
+    found = re.search(
+        r"^\*(\d+) minutes\.", (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return int(found[1]) if found else None
+
+
+def test_the_front_page_says_how_long_each_part_takes():
+    contents = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    cards = re.findall(r"<b>(\d) · ([^<]+)</b>.*?<small>(\d+) minutes", (ROOT / "book" / "index.md").read_text())
+    parts = contents["parts"][: len(cards)]
+    assert [card[1] for card in cards] == [part["caption"] for part in parts]
+    for (_, caption, said), part in zip(cards, parts, strict=True):
+        each = [minutes(Path(entry["file"]).name) for entry in part["chapters"] if "_executed" in entry["file"]]
+        if None not in each:  # a chapter in the first edition's shape does not say
+            assert int(said) == sum(each), caption
