@@ -5,6 +5,7 @@ judge it (parameters, data, device, date, commit, time, versions); `get` reads i
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -51,6 +52,8 @@ def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
         if file.is_file():
             try:
                 record = json.loads(file.read_text(encoding="utf-8"))
+                if record.pop("checksum") != _checksum(record):
+                    raise ValueError("its numbers are not those that were recorded")
                 record["values"] = decoded(record["values"])
                 described(record)  # no page finds out later what is missing
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -107,9 +110,14 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
     about = {"notebook": notebook, "preset": run["preset"], "parameters": run["parameters"], "data": data}
     record = about | provenance | {"values": values}
     file = _file(notebook, run["preset"])
+    record["checksum"] = _checksum(record)
     with store.replacing(file) as partial:
         partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return file
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _file(notebook: str, preset: str) -> Path:

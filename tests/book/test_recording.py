@@ -1,3 +1,4 @@
+import re
 import subprocess
 
 import pytest
@@ -57,3 +58,20 @@ def test_a_tree_with_edits_is_refused_before_anything_runs(book, monkeypatch):
 def test_a_name_without_a_preset_is_one_sentence(book):
     with pytest.raises(BiaslibError, match="pages is recorded with no preset: choose page, words"):
         recording.make(book, ["pages"])
+
+
+@pytest.mark.parametrize("file", sorted(project.find().recorded.glob("*.json")), ids=lambda file: file.stem)
+def test_a_record_in_which_one_number_was_turned_is_refused(file, tmp_path, monkeypatch):
+    text = file.read_text(encoding="utf-8")
+    at = text.index('"values"')
+    digit = re.search(r"(?<=[ \[])-?\d+\.\d", text[at:])
+    turned = text[: at + digit.start()] + "7" + text[at + digit.start() + 1 :]
+    assert turned != text
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "book" / "recorded").mkdir(parents=True)
+    (tmp_path / "book" / "recorded" / file.name).write_text(turned, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    notebook, _, preset = file.stem.rpartition("-")
+    with pytest.raises(BiaslibError, match=f"the record {file.name} is damaged"):
+        recorded.get(notebook, preset)
