@@ -234,7 +234,7 @@ def test_record_keeps_the_marked_numbers_and_what_they_came_from(project, withou
     assert math.isnan(record["values"]["mean"]["gap"])
     assert record["values"]["scores"]["who"].tolist() == ["a", "b"]
     assert record["values"]["scores"]["x"].isna().tolist() == [False, True]
-    assert "preset real, made up (5 images)" in recorded.described(record)
+    assert "made up (5 images), 20" in recorded.described(record)
     assert recorded.get("one", preset="gpu") is None
     assert "NaN" not in (project.recorded / "one-real.json").read_text()
 
