@@ -63,7 +63,7 @@ def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
 
 
 def training_part(name: str) -> str:
-    """ "val" for a fifth of the official training pictures, by their names, and "train" for the others."""
+    """Which of the official training pictures are for validation: "val" for a fifth, by their names, else "train"."""
     return part(name, {"val": _VALIDATION, "train": 1 - _VALIDATION})
 
 
