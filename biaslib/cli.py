@@ -303,6 +303,14 @@ def _data_fetch(name: Annotated[str, typer.Argument(help="As `data list` shows i
     print(f"{name} is at {datasets.fetch(name)}")
 
 
+@_data_app.command("waterbirds")
+def _data_waterbirds(bias: Annotated[int, typer.Argument(help="Birds in their usual place, in per cent.")]) -> None:
+    """Make Waterbirds of a bias from CUB's birds and photos of Places365, where they are here."""
+    from biaslib.worlds import photos
+
+    print(f"Waterbirds of {bias} % is at {photos.write_waterbirds(bias)}")
+
+
 @_data_app.command("check")
 def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows it.")]) -> None:
     """Compare the files of a data set with their known sizes and checksums; exit code 1 where something is wrong."""

@@ -18,22 +18,24 @@ import torch
 from torch import nn
 
 from biaslib import datasets, models, training, worlds
-from biaslib.datasets import photos, registry
+from biaslib.datasets import photos, registry, waterbirds
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Objective
 from biaslib.worlds.base import World
-from biaslib.worlds.photos import FruitPhotos, PetPhotos
+from biaslib.worlds.photos import BirdPhotos, FruitPhotos, PetPhotos, PetsOnScenes
 
 _State = dict[str, torch.Tensor]
 _Options = tuple[tuple[str, Any], ...]
 
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
-# the worlds that are planted in photographs, too, and the folders of the data sets these are from
+# the worlds of photographs by the names that `Drawn` has for them, and the folders of the data sets these are from
 _PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
     "pets": (PetPhotos, ("oxford-iiit-pet", "cat-and-dog")),
     "fruits": (FruitPhotos, ("fruits-360", "intel-scenes")),
+    "birds": (BirdPhotos, ("CUB_200_2011", *(f"places365/data_large/{kind}" for kind in waterbirds.PLACES))),
+    "pets_on_scenes": (PetsOnScenes, ("oxford-iiit-pet", "intel-scenes")),
 }
 
 
@@ -61,7 +63,7 @@ class Rows(Protocol):
 class Drawn:
     """Images of a world: drawn, or photographs in which the world's cue was planted."""
 
-    world: str  #: a name that `worlds.get` knows
+    world: str  #: a name that `worlds.get` knows; of photographs also "pets_on_scenes"
     images: int  #: how many
     strength: float | None  #: of the world's bias, in [0, 1]; None where no image has the cue
     seed: int = 0  #: of the factors
@@ -206,7 +208,9 @@ def load_many(recipes: Sequence[Recipe]) -> list[nn.Module]:
 
 def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
     """A classifier of the target of the world that the data is drawn from."""
-    return Recipe(data=data, targets=worlds.get(data.world).target, training=config)
+    # of photographs alone: the class says it, and none is read
+    world = worlds.get(data.world) if data.world in worlds.names() else _PHOTOS[data.world][0]
+    return Recipe(data=data, targets=world.target, training=config)
 
 
 def _model(recipe: Recipe, state: _State) -> nn.Module:

@@ -340,3 +340,11 @@ def scenes(root: Path, *, each: int = 12) -> None:
             colour = (20, 120, 20) if kind == "forest" else (40 + 30 * number,) * 3
             for i in range(each):
                 picture(root / f"intel-scenes/{part}/{kind}/{i}.jpg", size=(50, 50), colour=colour, inset=0)  # type: ignore[arg-type]
+
+
+def places365(root: Path, *, each: int = 20) -> None:
+    """The four kinds of places of Waterbirds: water is blue, land green, each picture in a shade of its own."""
+    for kind in ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural"):
+        for i in range(each):
+            colour = (10, 10, 100 + 5 * i) if kind[0] in "ol" else (10, 100 + 5 * i, 10)
+            picture(root / f"places365/data_large/{kind}/{i:08d}.jpg", size=(50, 40), colour=colour, inset=0)

@@ -100,12 +100,15 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
     return pd.DataFrame(columns)
 
 
-def of_notebook(project: Project, notebook: str) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers], str]:
+def of_notebook(
+    project: Project, notebook: str
+) -> tuple[list[Claim], Callable[[Mapping[str, Any]], Numbers], tuple[str, str | None]]:
     """`CLAIMS`, `numbers` and `RECORD` of a notebook's cell tagged `claims`, which needs no other cell.
 
-    `RECORD` is the chapter whose record the claims are about: the notebook itself, unless the cell names another.
+    `RECORD` is the chapter whose record the claims are about, with its preset: the notebook itself and the largest
+    there is, unless the cell names another.
     """
-    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict, "RECORD": notebook}
+    names: dict[str, Any] = {"CLAIMS": [], "numbers": dict, "RECORD": (notebook, None)}
     for cell in execution.read(project, notebook).cells:
         if "claims" in cell.metadata.get("tags", ()):
             exec(compile(cell.source, f"{notebook}.md", "exec"), names)
@@ -123,11 +126,11 @@ def compare(
         BiaslibError: no parameters, or a notebook that states no claims; and as `execution.run`.
     """
     claims, numbers, about = of_notebook(project, notebook)
-    if not claims or about != notebook:
+    if not claims or about[0] != notebook:
         raise BiaslibError(f"{notebook} states no claims of its own that two settings could be compared by.")
     if not given:
         raise BiaslibError("--compare needs a second setting: give it with -p name=value.")
-    record, columns = recorded.get(notebook), {}
+    record, columns = recorded.get(*about), {}
     if record:
         columns["record"] = numbers(record["values"])
     settings = {preset or "as the page is": {}, ", ".join(f"{name}={value}" for name, value in given.items()): given}

@@ -1,30 +1,33 @@
-"""Classifiers of drawn birds, trained along the dial of the background's bias, and what pages measure of each."""
+"""Classifiers of birds, drawn or photographed, trained along a dial of bias, and what pages measure of each."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 from torch import nn
 
-from biaslib import attribution, training, worlds
+from biaslib import attribution, training
+from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect, mask_score, worst_group_accuracy
 from biaslib.models import to_tensor
 from biaslib.recipes import Drawn, Recipe, load, target_of_world, train
-from biaslib.samples import Samples
 from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
 
-_WORLD = worlds.get("birds")
+# where the birds come from, with what `Drawn` calls it; and pets in the place of birds
+SOURCES: Final = {"generated": "birds", "photos": "birds", "pets": "pets_on_scenes"}
 
 
-def recipe(bias: float, number: int = 0, *, images: int, size: int = 64, seed: int = 0, **config: Any) -> Recipe:
+def recipe(
+    bias: float, number: int = 0, *, images: int, size: int = 64, seed: int = 0,
+    source: str = "generated", **config: Any
+) -> Recipe:  # fmt: skip
     """Of one model: `bias` is the share of its training birds in their usual place, `config` is `TrainingConfig`'s."""
     seed = 1000 * seed + number
-    data = Drawn(world=_WORLD.name, strength=round(2 * bias - 1, 6), images=images, size=size, seed=seed)
+    data = _data(source, strength=round(2 * bias - 1, 6), images=images, size=size, seed=seed)
     return target_of_world(data, TrainingConfig(seed=seed, **config))
 
 
@@ -40,11 +43,9 @@ def explained(model: nn.Module, images: np.ndarray) -> np.ndarray:
     return attribution.grad_cam(model, to_tensor(images, model=model), predicted[:, None])[:, 0].numpy()
 
 
-@functools.lru_cache(maxsize=2)
-def balanced(n: int, size: int = 64, seed: int = 0) -> tuple[pd.DataFrame, Samples]:
-    """The factors and the pictures of test birds whose place says nothing."""
-    factors = _WORLD.factors(n, strength=0.0, seed=10_000 + seed)
-    return factors, _WORLD.render(factors, size=size)
+def balanced(n: int, size: int = 64, seed: int = 0, source: str = "generated") -> Drawn:
+    """Test birds whose place says nothing."""
+    return _new(_data(source, strength=0.0, images=n, size=size), images=n, seed=10_000 + seed)
 
 
 def planned(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> list[Calls]:
@@ -67,18 +68,31 @@ def measured(recipes: Sequence[Recipe], *, test_images: int, seed: int = 0) -> d
 def _measured(recipe: Recipe, test_images: int, seed: int) -> dict[str, np.ndarray]:
     model, data = load(recipe), recipe.data
     assert isinstance(data, Drawn)
-    size = data.size
-    factors, test = balanced(test_images, size, seed)
-    waterbird, place = (test.labels[name].to_numpy(bool) for name in (_WORLD.target, _WORLD.cue))
+    balanced_data = _new(replace(data, strength=0.0), images=test_images, seed=10_000 + seed)
+    world, test = balanced_data.get_world(), balanced_data.with_masks()
+    waterbird, place = (test.labels[name].to_numpy(bool) for name in (world.target, world.cue))
     answers, maps = probability(model, test.images), explained(model, test.images)
-    effect = causal_effect(functools.partial(probability, model), _WORLD, factors, cue=_WORLD.cue, size=size)
-    own = replace(data, images=test_images // 2, seed=20_000 + seed).samples()
+    predict = functools.partial(probability, model)
+    effect = causal_effect(predict, world, balanced_data.table(), cue=world.cue, size=data.size)
+    own = _new(data, images=test_images // 2, seed=20_000 + seed).samples()
     own_answers = probability(model, own.images) > 0.5
     return {
         "probability": answers,
         "maps": maps,
-        **{region: mask_score(maps, test.masks[region]) for region in ("bird", "background")},
+        "bird": mask_score(maps, test.masks[world.regions[0]]),
+        "background": mask_score(maps, test.masks["background"]),
         "effect": np.asarray(effect),
         "worst": np.asarray(worst_group_accuracy((answers > 0.5) == waterbird, waterbird * 2 + place)),
-        "own": np.array(np.mean(own_answers == own.labels[_WORLD.target].to_numpy(bool))),
+        "own": np.array(np.mean(own_answers == own.labels[world.target].to_numpy(bool))),
     }
+
+
+def _data(source: str, **options: Any) -> Drawn:
+    if source not in SOURCES:
+        raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {source!r}.")
+    return Drawn(world=SOURCES[source], photos=None if source == "generated" else "train", **options)
+
+
+def _new(data: Drawn, *, images: int, seed: int) -> Drawn:
+    """Other images of the kind, for a test; photographs are of another split."""
+    return replace(data, images=images, seed=seed, photos=data.photos and "test")

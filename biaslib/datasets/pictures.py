@@ -59,10 +59,12 @@ def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
     A `BiaslibError` is raised where the folder is missing or empty.
     """
     files = listed(dataset, folder) or [dataset.require(folder / "*.jpg")]
-    if split == "test":
-        return files
-    shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
-    return [file for file in files if part(f"{folder.name}/{file.name}", shares) == split]
+    return [file for file in files if split in ("test", training_part(f"{folder.name}/{file.name}"))]
+
+
+def training_part(name: str) -> str:
+    """Which of the official training pictures are for validation: "val" for a fifth, by their names, else "train"."""
+    return part(name, {"val": _VALIDATION, "train": 1 - _VALIDATION})
 
 
 def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:

@@ -1,4 +1,4 @@
-"""Waterbirds (Sagawa et al. 2020): birds of CUB-200-2011 pasted on landscapes of Places365."""
+"""Waterbirds (Sagawa et al. 2020): birds of CUB-200-2011 pasted on landscapes of Places365; and these themselves."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,11 @@ from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
+
+# the kinds of places, as folders of Places365, and which of them are land and water: as in the released script, too
+PLACES = ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural")
+LAND, WATER = (0, 1), (2, 3)
+_PLACE_SPLITS = {"train": 0.4, "val": 0.1, "test": 0.5}  # as many as CUB has birds in each
 
 # the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
 _WATERBIRDS = (
@@ -37,19 +42,62 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
 
 
-def cub_test_labels(root: Path) -> np.ndarray:
-    """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
+def cub(split: str, *, size: int, root: Path) -> Samples:
+    """CUB-200-2011 with its segmentations: label `waterbird`, by the species; masks `bird` and `background`.
 
-    The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
+    "test" is the official one, "val" a fifth of the official training pictures, by their names.
     """
+    dataset = registry.get("cub")
+    names = cub_files(root, split)
+    images = pictures.photos(dataset, [root / "CUB_200_2011" / "images" / name for name in names], size=size)
+    dataset.require(root / "CUB_200_2011" / "segmentations")
+    return Samples(images, pd.DataFrame({"waterbird": _are_waterbirds(names)}), _masks(names, root=root, size=size))
+
+
+def places365(split: str, *, size: int, root: Path) -> Samples:
+    """The places of Waterbirds: label `kind` (int8), its place in `PLACES`; no masks.
+
+    The splits are 40, 10 and 50 % of the pictures of places365/data_large, by their names.
+    """
+    names = place_files(root, split)
+    folder = root / "places365" / "data_large"
+    images = pictures.photos(registry.get("places365"), [folder / name[1:] for name in names], size=size)
+    kinds = [PLACES.index(name[1:].rpartition("/")[0]) for name in names]
+    return Samples(images, pd.DataFrame({"kind": np.array(kinds, np.int8)}))
+
+
+def place_files(root: Path, split: str) -> list[str]:
+    """The names that metadata.csv has for the places of a split, such as /o/ocean/00000001.jpg."""
+    pictures.check_split("Places365", split, list(_PLACE_SPLITS))
+    dataset, folder = registry.get("places365"), root / "places365" / "data_large"
+    names = [f"/{kind}/{file.name}" for kind in PLACES for file in pictures.listed(dataset, folder / kind)]
+    return [name for name in names if pictures.part(name, _PLACE_SPLITS) == split]
+
+
+def cub_files(root: Path, split: str) -> pd.Series:
+    """The names of CUB's pictures of a split, in the order of images.txt; the index is their place there, from 0 on."""
+    pictures.check_split("CUB-200-2011", split)
     dataset = registry.get("cub")
     folder = root / "CUB_200_2011"
     images = _numbered(dataset, folder / "images.txt")
     is_training = _numbered(dataset, folder / "train_test_split.txt")
     if len(images) != len(is_training):
         raise dataset.damaged(folder / "images.txt", "it and train_test_split.txt differ in length")
-    species = images.str.split("/").str[0].str.lower()
-    return species[is_training == "0"].str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
+    parts = np.where(is_training == "0", "test", [pictures.training_part(name) for name in images])
+    return images[parts == split]
+
+
+def cub_test_labels(root: Path) -> np.ndarray:
+    """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
+
+    The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
+    """
+    return _are_waterbirds(cub_files(root, "test"))
+
+
+def _are_waterbirds(names: pd.Series) -> np.ndarray:
+    species = names.str.split("/").str[0].str.lower()
+    return species.str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
 
 
 def _bias(name: str) -> str:
@@ -85,3 +133,6 @@ def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
     except ValueError as error:
         raise dataset.damaged(path, str(error)) from error
+
+
+LOADERS = {"cub": cub, "places365": places365}

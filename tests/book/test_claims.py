@@ -24,7 +24,7 @@ def span(low, high):
 def known_numbers(notebook):
     """What a notebook's claims are about: its record, or one that it names; a run of its defaults where it has none."""
     _, numbers, source = claims.of_notebook(PROJECT, notebook)
-    record = recorded.get(source)
+    record = recorded.get(*source)
     if record:
         return numbers(record["values"])
     with tempfile.TemporaryDirectory() as folder:

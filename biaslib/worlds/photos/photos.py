@@ -1,9 +1,8 @@
 """The two data sets of Schaaf et al. (2021) made of photos, as worlds; cut-outs of one photo laid on another."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -25,6 +24,7 @@ _PETS = ("pets", "cat-and-dog")
 PAPER_FRUITS = {"train": 1810, "val": 604, "test": 810}
 
 _PLACES = 224  # the side at which free places are looked for, so that a ball lies where it lies at every size
+SMALL = 8  # where only the labels of photos are asked for
 _FRUIT_SIDE = 100  # pixels, of the originals
 _ROW = Factor(0, 2**31 - 1, whole=True)
 FRUIT_SCALE = (0.15, 0.28)  # of a cut-out's longer half side, a share of the picture's side
@@ -129,7 +129,61 @@ class PetPhotos(DrawnWorld):
         return images, pd.DataFrame({"cat": cat, "ball": there}), region_index
 
 
-class FruitPhotos(DrawnWorld):
+class OnScenes(DrawnWorld):
+    """Things cut out of photos (target), each before one of two photos of scenes (cue).
+
+    Columns of the table: target and cue (int8), `photo` (row of the thing among the split's photos), and the rows of
+    the two scenes, in columns that each such world names. A photo comes again only when all of its kind have come.
+    """
+
+    _ground = "scenes"  # the data set behind the things
+    _behind: Mapping[str, Sequence[int]]  # columns with the scene where the cue is 1, and where it is 0: of which kinds
+    _favoured = 1  # the class that goes with the cue
+    _count = 2  # of classes
+    _placing: Mapping[str, Factor] = {}
+
+    def __init__(self, split: str, *, root: str | os.PathLike[str] | None = None) -> None:
+        """Takes things and scenes of the same split; arguments as for `PetPhotos`."""
+        self._split, self._root = split, root
+
+    def _things(self, size: int) -> Samples:
+        """Photos with the class as label, and the first region as mask."""
+        raise NotImplementedError
+
+    def _pasted(self, things: Samples, scenes: np.ndarray, factors: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """The pictures, and where in them the thing is."""
+        raise NotImplementedError
+
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
+        return self._on_scenes(rng.permutation(np.arange(n) % self._count), strength, rng)
+
+    def _on_scenes(
+        self, target: np.ndarray, strength: float, rng: np.random.Generator, photo: np.ndarray | None = None
+    ) -> pd.DataFrame:
+        """A table for these classes (n,); of their photos, or of the `photo` (n,) that are given."""
+        cue = (target == self._favoured) == draw_agreement(target, strength, rng)
+        if photo is None:
+            known, photo = self._things(SMALL).labels[self.target].to_numpy(int), np.empty(len(target), np.int64)
+            for kind in range(self._count):
+                photo[target == kind] = _in_turn(np.flatnonzero(known == kind), int((target == kind).sum()), rng)
+        table = {self.target: target.astype(np.int8), self.cue: cue.astype(np.int8), "photo": photo}
+        kinds = datasets.load(self._ground, self._split, size=SMALL, root=self._root).labels["kind"]
+        for column, numbers in self._behind.items():
+            table[column] = _in_turn(np.flatnonzero(kinds.isin(numbers)), len(target), rng)
+        return pd.DataFrame(table | draw_factors(self._placing, len(target), rng))
+
+    def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+        table = validated(factors, {self.cue: CHOICE, "photo": _ROW, **dict.fromkeys(self._behind, _ROW)})
+        cue, (with_cue, without) = table[self.cue] == 1, self._behind
+        things = _rows(self._things(size), table["photo"], "photo")
+        scenes = datasets.load(self._ground, self._split, size=size, root=self._root)
+        behind = _rows(scenes, np.where(cue, table[with_cue], table[without]), f"{with_cue} or {without}")
+        images, there = self._pasted(things, behind.images, factors)
+        labels = pd.DataFrame({self.target: things.labels[self.target], self.cue: cue})
+        return images, labels, np.where(there, np.uint8(0), np.uint8(1))
+
+
+class FruitPhotos(OnScenes):
     """Photos of fruits (target, five kinds) on photos of scenes (cue): `worlds.get("fruits")` in photos.
 
     The fruits are cut-outs of Fruits 360; forests of Intel's scenes stand for the paper's apple trees, the other five
@@ -138,8 +192,8 @@ class FruitPhotos(DrawnWorld):
     Columns of the table: `fruit` (int8, its place in `worlds.fruits.NAMES`), `tree` (int8: 1 on a forest, 0 elsewhere),
     `photo` (row of the fruit in `datasets.load("fruits360", split)`), `forest` and `elsewhere` (rows of
     `datasets.load("scenes", split)`: what is behind the fruit where `tree` is 1 and where it is 0), and the cut-out's
-    place, as `paste` takes it. A photo comes again only when all of its kind have come. The mask `fruit` is exact,
-    `background` its complement. With the other background every pixel that the fruit covers fully is the same.
+    place, as `paste` takes it. The mask `fruit` is exact, `background` its complement. With the other background every
+    pixel that the fruit covers fully is the same.
     """
 
     name = "fruit photos"
@@ -148,40 +202,17 @@ class FruitPhotos(DrawnWorld):
     attributes: tuple[str, ...] = ("fruit", "tree")
     regions: tuple[str, ...] = ("fruit", "background")
 
-    def __init__(self, split: str, *, root: str | os.PathLike[str] | None = None) -> None:
-        """Takes fruits and scenes of the same split; arguments as for `PetPhotos`."""
-        self._split, self._root = split, root
+    _behind = {  # noqa: RUF012
+        "forest": [SCENES.index("forest")],
+        "elsewhere": [number for number, kind in enumerate(SCENES) if kind != "forest"],
+    }
+    _favoured, _count, _placing = APPLE, len(NAMES), _FRUIT
 
-    @cached_property
-    def _fruits(self) -> Samples:
+    def _things(self, size: int) -> Samples:
         return datasets.load("fruits360", self._split, size=_FRUIT_SIDE, root=self._root)
 
-    @cached_property
-    def _kinds(self) -> np.ndarray:
-        return datasets.load("scenes", self._split, size=_PLACES, root=self._root).labels["kind"].to_numpy()
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
-        tree = (fruit == APPLE) == draw_agreement(fruit, strength, rng)
-        photo = np.empty(n, np.int64)
-        for kind in range(len(NAMES)):
-            known = np.flatnonzero(self._fruits.labels["fruit"] == kind)
-            photo[fruit == kind] = _in_turn(known, int((fruit == kind).sum()), rng)
-        forest = self._kinds == SCENES.index("forest")
-        table = {"fruit": fruit, "tree": tree.astype(np.int8), "photo": photo}
-        table["forest"] = _in_turn(np.flatnonzero(forest), n, rng)
-        table["elsewhere"] = _in_turn(np.flatnonzero(~forest), n, rng)
-        return pd.DataFrame(table | draw_factors(_FRUIT, n, rng))
-
-    def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-        table = validated(factors, {"tree": CHOICE, "photo": _ROW, "forest": _ROW, "elsewhere": _ROW})
-        tree = table["tree"] == 1
-        fruits = _rows(self._fruits, table["photo"], "photo")
-        scenes = datasets.load("scenes", self._split, size=size, root=self._root)
-        behind = _rows(scenes, np.where(tree, table["forest"], table["elsewhere"]), "forest or elsewhere")
-        images, fruit = paste(fruits.images, fruits.masks["fruit"], behind.images, factors)
-        labels = pd.DataFrame({"fruit": fruits.labels["fruit"], "tree": tree})
-        return images, labels, np.where(fruit, np.uint8(0), np.uint8(1))
+    def _pasted(self, things: Samples, scenes: np.ndarray, factors: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        return paste(things.images, things.masks["fruit"], scenes, factors)
 
 
 def _rows(samples: Samples, rows: np.ndarray, name: str) -> Samples:
