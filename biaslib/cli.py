@@ -71,10 +71,7 @@ def main() -> None:
         _stop(f"{error.strerror}: {error.filename}", code=2)
 
 
-@app.command(
-    "build",
-    epilog=_examples("biaslib build", "biaslib build --only waterbirds", "biaslib build --preset real --record"),
-)
+@app.command("build", epilog=_examples("biaslib build --only waterbirds", "biaslib build --preset real --record"))
 def _build(
     preset: _Preset = None,
     only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
@@ -275,8 +272,7 @@ def _store_verify() -> None:
     """Check every stored result against its checksum; exit code 1 where one is damaged."""
     from biaslib import store
 
-    damaged = store.verify()
-    if damaged:
+    if damaged := store.verify():
         print(*damaged, sep="\n")
         _stop(f"{len(damaged)} damaged; they are computed again when next needed, or remove them now.", code=1)
     print(f"{len(store.entries())} entries, all whole")
@@ -320,10 +316,8 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
     wrong = files[~files["state"].isin(["ok", "present"])]
     for row in wrong.head(_SHOWN).to_dict("records"):
         print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
-    if len(wrong) > _SHOWN:
-        print(f"... and {len(wrong) - _SHOWN} more")
     if len(wrong):
-        _stop(f"{len(wrong)} of {len(files)} files are not right; `biaslib data list` says how to get them.", code=1)
+        _stop(f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says more.", code=1)
     print(f"{len(files)} files of {name}, all there")
 
 
@@ -336,8 +330,7 @@ def _version() -> None:
 
 
 def _need_book(command: str) -> None:
-    missing = [name for name in _BOOK if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := [name for name in _BOOK if importlib.util.find_spec(name) is None]:
         raise BiaslibError(
             f"`biaslib {command}` needs a checkout of the book and its libraries: get the repository and run "
             f"`pip install '.[book]'` in its folder (missing here: {', '.join(missing)})."
