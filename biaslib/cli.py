@@ -93,7 +93,6 @@ def _build(
     "run",
     epilog=_examples(
         'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
-        "biaslib run released_predictions --preset real --record",
         "biaslib run waterbirds --compare -p training_images=600",
     ),
 )
