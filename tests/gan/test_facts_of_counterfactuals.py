@@ -77,7 +77,7 @@ def test_the_page_on_photographs_says_which_of_the_papers_attributes_it_lacks():
 
 
 def test_a_generator_is_shown_all_photographs_there_are():
-    assert "images=len(everyone)" in text("notebooks/real_sensitivity.md")
+    assert "to_grow(len(everyone))" in text("notebooks/real_sensitivity.md")
 
 
 def test_a_verdict_asks_first_whether_there_is_a_change():

@@ -23,6 +23,10 @@ pytestmark = [
 QUICK_HAIR = _HairSetup(epochs=1, size=16, batch=16)
 
 
+def outcomes(setups):
+    return _hair_outcomes(amplification._hair_answers.calls(setups))
+
+
 @pytest.fixture(scope="module")
 def hair_colours(tmp_path_factory):
     """90 pictures whose colour is the hair's; three of them have two hair colours, three have none."""
@@ -61,7 +65,7 @@ def test_only_faces_with_one_hair_colour_are_used(hair):
 
 
 def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest_group(hair):
-    first, other = _hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
+    first, other = outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
     assert (len(first.train), first.n_validation, len(first.test)) == (28, 28, 28)
     np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 23:].argmax(axis=1))
     np.testing.assert_array_equal(first.test.groups, _HairFaces(size=16, split="test").table()["hair"])
@@ -72,23 +76,23 @@ def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest
 
 
 def test_what_can_be_seen_is_learnt(hair):
-    (found,) = _hair_outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
+    (found,) = outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
     assert np.mean(found.predicted.groups == found.test.groups) > 0.9
 
 
 def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair, monkeypatch):
-    before = _hair_outcomes([QUICK_HAIR])[0]
+    before = outcomes([QUICK_HAIR])[0]
 
     def refuse(*arguments, **options):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(parallel, "workers", refuse)
-    np.testing.assert_array_equal(_hair_outcomes([QUICK_HAIR])[0].logits, before.logits)
+    np.testing.assert_array_equal(outcomes([QUICK_HAIR])[0].logits, before.logits)
     path = hair / "celeba" / "img_align_celeba" / "000010.jpg"
     picture = path.read_bytes()
     path.unlink()
     with pytest.raises(AssertionError, match="trained again"):
-        _hair_outcomes([QUICK_HAIR])
+        outcomes([QUICK_HAIR])
     path.write_bytes(picture)
 
 
@@ -96,7 +100,7 @@ def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
     assert len(amplification.missing_faces()) == 3
     with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing: .*non-commercial"):
-        _hair_outcomes([QUICK_HAIR])
+        outcomes([QUICK_HAIR])
 
 
 def test_the_tables_of_amplification(hair, monkeypatch):
@@ -114,7 +118,7 @@ def test_the_tables_of_amplification(hair, monkeypatch):
     quality = tables["joint_quality"].set_index("what")
     assert quality.index.tolist() == ["mAP"]
     assert quality["value"].between(0, 1).all()
-    models = _hair_outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
+    models = outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
     precision = [
         mean_average_precision(
             np.column_stack([model.test.attributes, np.eye(3)[model.test.groups]]),
