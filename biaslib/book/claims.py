@@ -87,11 +87,12 @@ def all_of(*conditions: Condition) -> Condition:
 
 
 def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
-    """A row a claim: its words, the paper's value, the mark of the record and of this run, with the numbers behind.
+    """A row a claim: its words, what was measured for it, the paper's value, its marks with the numbers behind them.
 
     Without a record, or a claim that a paper makes too, there is no such column.
     """
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
+    columns["measured"] = ["; ".join(claim.condition.names) for claim in claims]
     if any(claim.paper for claim in claims):
         columns["paper"] = [claim.paper or "not measured" for claim in claims]
     if record is not None:
