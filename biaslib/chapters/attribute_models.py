@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from biaslib.datasets import celeba
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, causal_effect, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.groups import matthews_correlation
+from biaslib.metrics.localisation import upsample_maps
 from biaslib.mitigation.resampling import Subset
 from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
@@ -25,6 +26,14 @@ from biaslib.worlds.faces import STRENGTH, Faces
 
 # of each source of faces: the protected attribute, and all attributes
 _SOURCES = {"generated": ("Clan", Faces.attributes), "celeba": ("Male", celeba.ATTRIBUTES)}
+COIN = "Coin"  # an output that can know nothing: it is trained on a label drawn by lot
+# forms of a map before it is scored: enlarged to the picture or not, shifted to minimum 0 or not
+FORMS = {
+    "as Grad-CAM gives it": (False, False),
+    "shifted": (False, True),
+    "enlarged": (True, False),
+    "enlarged and shifted (released)": (True, True),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,7 @@ class Experiment(Setup):
     images: int = 6000  # for training, before any are left out; of CelebA's as many as there are, at most
     size: int = 64  # of the faces, in pixels
     strength: float = STRENGTH  # the generated world's dial; its default gives CelebA's correlations
+    coin: bool = False  # whether generated faces have `COIN` as one more label, and models as one more output
     confounder: bool = True  # whether eye shadow ties Blond_Hair to the clan in the generated world
     detail: float = 0.0  # of the generated world; 1 draws smiles and frames for few pixels
     only: tuple[str, bool] | None = None  # an attribute and its value: trained on the faces that have it so
@@ -58,6 +68,8 @@ class Experiment(Setup):
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.source not in _SOURCES:
             raise BiaslibError(f"source must be {' or '.join(_SOURCES)}, not {self.source!r}.")
+        if self.coin and self.source != "generated":
+            raise BiaslibError(f"coin is a label of generated faces, not of {self.source}'s.")
         known = _SOURCES[self.source][1]
         named = (self.tied_to, *(pair[0] for pair in (self.only, self.correlation) if pair))
         if unknown := sorted({*self.attributes, *filter(None, named)} - set(known)):
@@ -71,7 +83,7 @@ class Experiment(Setup):
     @property
     def outputs(self) -> tuple[str, ...]:
         """What each output of the model tells."""
-        return self.attributes or _SOURCES[self.source][1]
+        return (self.attributes or _SOURCES[self.source][1]) + (COIN,) * self.coin
 
     @property
     def recipe(self) -> Recipe:
@@ -95,9 +107,27 @@ class Experiment(Setup):
             return CelebA(size=self.size, images=self.images)
         # what is as usual is not named, so that the dial's models are these
         options = (("confounder", False),) * (not self.confounder) + (("detail", self.detail),) * bool(self.detail)
-        return Drawn(
+        kind = _WithCoin if self.coin else Drawn
+        return kind(
             world="faces", images=self.images, strength=self.strength, seed=self.seed, size=self.size, options=options
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WithCoin(Drawn):
+    """Faces with one more label, `COIN`, of which nothing in the picture tells."""
+
+    def table(self) -> pd.DataFrame:
+        flips = np.random.default_rng([self.seed, 1]).random(self.images)
+        return super().table().assign(**{COIN: flips < 0.5})
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        everyone = super().samples()
+        everyone = replace(everyone, labels=everyone.labels.assign(**{COIN: self.table()[COIN].to_numpy()}))
+        return everyone if rows is None else everyone.take(rows)
+
+    def fingerprint(self) -> str:
+        return fingerprint.of_value([super().fingerprint(), fingerprint.of_module(__name__)])
 
 
 def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
@@ -156,7 +186,17 @@ class _Attention:
     @property
     def scores(self) -> np.ndarray:
         """(N, T) Attention-IoU of each attribute's map with the group's; NaN where a map is empty."""
-        return attention_iou(self.maps, self.maps[:, [self.of(self.experiment.group)]])
+        return self.scored()
+
+    def scored(self, *, enlarged: bool = False, shifted: bool = False) -> np.ndarray:
+        """`scores` of the maps in one of the `FORMS`; scaled to maximum 1, as released, they would score the same."""
+        group, size, parts = self.of(self.experiment.group), self.experiment.size, []
+        for start in range(0, len(self.maps), 16):  # enlarged, all would fill the memory
+            maps = self.maps[start : start + 16]
+            maps = upsample_maps(maps, size, size) if enlarged else maps
+            maps = maps - maps.min((-2, -1), keepdims=True) if shifted else maps
+            parts.append(attention_iou(maps, maps[:, [group]]))
+        return np.concatenate(parts)
 
     def average_map(self, attribute: str, rows: np.ndarray | None = None) -> np.ndarray:
         """(h, w) mean of the maps of an attribute, each as shares, over the rows given by (N,) bool; sums to 1."""
@@ -232,6 +272,26 @@ def per_attribute(attended: Sequence[_Attention], *, seed: int = 0) -> pd.DataFr
         }
         rows.append(measures)
     return pd.DataFrame(rows, index=pd.Index(first.attributes, name="attribute"))
+
+
+def each_model(attended: Sequence[_Attention], effect: np.ndarray) -> pd.DataFrame:
+    """What each model says, without intervals: a row for each of the `FORMS`, models and attributes but the group.
+
+    Columns beside `form`, `model` and `attribute`: the mean `score`; `mcc`, that of the answers with the group's,
+    without sign, NaN where all answers are alike; `effect`, that of the group on the answer, (models, N, T) as
+    `effects` gives it, its mean without sign; `balanced_accuracy`, NaN without labels.
+    """
+    tables = []
+    for number, (model, moved) in enumerate(zip(attended, np.abs(effect.mean(axis=1)), strict=True)):
+        said, group = model.logits > 0, model.experiment.group
+        pairs = zip(model.attributes, model.logits.T, strict=True)
+        right = [_against_labels(model, name, logits[None], 1.0)["balanced_accuracy"][0] for name, logits in pairs]
+        mcc = np.abs(matthews_correlation(said.T, said[:, model.of(group)]))
+        table = pd.DataFrame({"attribute": model.attributes, "mcc": mcc, "effect": moved, "balanced_accuracy": right})
+        for form, (enlarged, shifted) in FORMS.items():
+            scores = np.ma.masked_invalid(model.scored(enlarged=enlarged, shifted=shifted)).mean(axis=0).filled(np.nan)
+            tables.append(table.assign(score=scores, form=form, model=number)[table["attribute"] != group])
+    return pd.concat(tables, ignore_index=True)
 
 
 def where_drawn(

@@ -12,10 +12,13 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, ma
 
 from biaslib import attribution, recipes, training
 from biaslib.chapters.attribute_models import (
+    COIN,
+    FORMS,
     EvaluationFaces,
     Experiment,
     _Attention,
     attention_of,
+    each_model,
     effects,
     per_attribute,
     trained,
@@ -23,7 +26,7 @@ from biaslib.chapters.attribute_models import (
 )
 from biaslib.datasets.celeba import ATTRIBUTES, REGIONS
 from biaslib.errors import BiaslibError
-from biaslib.metrics import attention_iou
+from biaslib.metrics import attention_iou, upsample_maps
 from biaslib.store import fingerprint
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests import layouts
@@ -366,3 +369,62 @@ def test_a_coarse_grid_holds_the_means_of_its_cells():
 def test_what_cannot_be_drawn_is_refused(attributes, grid, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         where_drawn(TABLE, attributes, size=32, grid=grid)
+
+
+COINED = replace(ASKED, coin=True)
+
+
+def test_a_coin_is_one_more_output_and_nothing_else_about_the_faces():
+    plain, coined = ASKED.data.samples(), COINED.data.samples()
+    assert COINED.outputs == (*NAMES, COIN)
+    assert COINED.recipe.training.outputs == 4
+    np.testing.assert_array_equal(coined.images, plain.images)
+    pd.testing.assert_frame_equal(coined.labels.drop(columns=COIN), plain.labels)
+    flips = replace(COINED, images=4000).data.table()
+    assert abs(flips[COIN].mean() - 0.5) < 0.03
+    assert flips[list(Faces.attributes)].corrwith(flips[COIN]).abs().max() < 0.06
+    some = np.array([3, 1])
+    np.testing.assert_array_equal(COINED.data.samples(some).labels[COIN], COINED.data.table()[COIN].iloc[some])
+    assert replace(COINED, seed=1).data.table()[COIN].ne(COINED.data.table()[COIN]).any()
+    assert fingerprint.of_value(COINED) != fingerprint.of_value(ASKED)
+    with pytest.raises(BiaslibError, match="coin is a label of generated faces, not of celeba's"):
+        Experiment(source="celeba", coin=True)
+
+
+def test_a_map_is_scored_in_four_forms():
+    maps = np.random.default_rng(0).random((20, 3, 4, 4)).astype(np.float32)
+    found = made(maps)
+    fine = upsample_maps(maps, 32, 32)
+    lowest = fine - fine.min((2, 3), keepdims=True)
+    wanted = {
+        "as Grad-CAM gives it": maps,
+        "shifted": maps - maps.min((2, 3), keepdims=True),
+        "enlarged": fine,
+        # as the released code: shifted, scaled, enlarged, shifted and scaled again
+        "enlarged and shifted (released)": lowest / lowest.max((2, 3), keepdims=True),
+    }
+    for form, (enlarged, shifted) in FORMS.items():
+        scores = found.scored(enlarged=enlarged, shifted=shifted)
+        np.testing.assert_allclose(scores, attention_iou(wanted[form], wanted[form][:, [1]]), rtol=1e-5)
+    np.testing.assert_array_equal(found.scored(), found.scores)
+
+
+def test_what_each_model_says_is_what_all_say_together():
+    found, _ = random_faces(3)
+    found = [replace(one, experiment=replace(one.experiment, size=8)) for one in found]
+    found[0].maps[0, 0] = 0  # an empty map is left out
+    moved = np.random.default_rng(1).normal(size=(3, 60, 3))
+    each, together = each_model(found, moved), per_attribute(found)
+    assert len(each) == 4 * 3 * 2  # forms, models, attributes but the group
+    plain = each[each["form"] == "as Grad-CAM gives it"].set_index(["attribute", "model"])
+    for name in ("Bangs", "Eyeglasses"):
+        assert plain.loc[name, "balanced_accuracy"].mean() == pytest.approx(
+            together.loc[name, "balanced_accuracy"].estimate
+        )
+        at = NAMES.index(name)
+        np.testing.assert_allclose(plain.loc[name, "effect"], np.abs(moved[..., at].mean(axis=1)))
+        np.testing.assert_allclose(plain.loc[name, "score"], [np.nanmean(one.scores[:, at]) for one in found])
+    mcc = abs(matthews_corrcoef(found[2].logits[:, 1] > 0, found[2].logits[:, 0] > 0))
+    assert plain.loc[("Bangs", 2), "mcc"] == pytest.approx(mcc)
+    found[1].logits[:, 2] = 1.0
+    assert each_model(found, moved).query("attribute == 'Eyeglasses' and model == 1")["mcc"].isna().all()
