@@ -41,7 +41,7 @@ def without_exercises(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    return [each for part in text.split("\n\n") for each in re.split(r"(?<=[.?!:;])\**\s+(?=[A-Z*\[(])", part)]
+    return [each for part in text.split("\n\n") for each in re.split(r"(?<=[.?!:;])\**\s+(?=[A-Z*\[(|])", part)]
 
 
 def typed_results(text: str) -> list[str]:
