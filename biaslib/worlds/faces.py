@@ -1,5 +1,6 @@
 """Faces with an invented protected attribute, CelebA's correlations, and a confounder that no label shows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
@@ -198,3 +199,25 @@ def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "hair_sides": np.clip(2.5 * table["hair_length"] - 0.5, 0.0, 1.0),
     }
     return table | {name: np.asarray(values, np.float32) for name, values in more.items()}
+
+
+def where_drawn(
+    factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
+) -> np.ndarray:
+    """How much each pixel changes, (N, A, h, w) in [0, 1], when a face is drawn with an attribute and without it.
+
+    The absolute change, averaged over the colours and the cells of a `grid` with so many a side; None: single pixels.
+    """
+    cells = grid or size
+    if size % cells:
+        raise BiaslibError(f"grid must divide the size, {size}, into equal cells; {grid} does not.")
+    changes = np.empty((len(factors), len(attributes), cells, cells), np.float32)
+    as_they_are = Faces().render(factors, size=size, regions=()).images.astype(np.float32)
+    for at, name in enumerate(attributes):
+        if name not in factors or not factors[name].isin((0, 1)).all():
+            raise BiaslibError(f"{name!r} is no binary column of the table: take one of {', '.join(Faces.attributes)}.")
+        flipped = factors.assign(**{name: (factors[name] == 0).astype(factors[name].dtype)})
+        change = np.abs(Faces().render(flipped, size=size, regions=()).images - as_they_are)
+        in_cells = (change.mean(axis=-1) / 255).reshape(-1, cells, size // cells, cells, size // cells)
+        changes[:, at] = in_cells.mean((2, 4))
+    return changes

@@ -22,13 +22,12 @@ from biaslib.chapters.attribute_models import (
     effects,
     per_attribute,
     trained,
-    where_drawn,
 )
 from biaslib.datasets.celeba import ATTRIBUTES, REGIONS
 from biaslib.errors import BiaslibError
 from biaslib.metrics import attention_iou, upsample_maps
 from biaslib.store import fingerprint
-from biaslib.worlds.faces import STRENGTH, Faces
+from biaslib.worlds.faces import STRENGTH, Faces, where_drawn
 from tests import layouts
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
