@@ -202,7 +202,8 @@ def _described(model: Any) -> str:
 def _source(data: Any) -> tuple[str, Sequence[str]]:
     """Where the images come from, in words, and the data sets that it takes."""
     if isinstance(data, Drawn):
-        used = recipes._PHOTOS[data.world][1] if data.photos else ()
+        folders = {folder.split("/")[0] for folder in recipes._PHOTOS[data.world][1]} if data.photos else set()
+        used = [name for name, each in registry.read().items() if folders & {f.path.split("/")[0] for f in each.files}]
         return f"{'photographs for' if used else 'generated'} {data.world}", used
     source = "celeba" if isinstance(data, CelebA) else getattr(data, "source", "its own data")
     return f"images of {source}", [source] if source in registry.read() else []
