@@ -73,7 +73,8 @@ def subgroup_sizes(available: np.ndarray, targets: Sequence[float], *, size: int
                 raise BiaslibError(f"a correlation of {target:g} cannot be reached: there is no image {_CELLS[cell]}.")
     searches = [_Search(available.astype(float), target) for target in wanted]
     if size is None:
-        size = int(min(search.nearest().sum() for search in searches) + 0.01)
+        # both sums are found numerically: the nearest may seem to be larger than the largest, by less than an image
+        size = int(min(min(search.nearest().sum(), search.largest().sum()) for search in searches) + 0.01)
         sizes = list(dict.fromkeys(int(size * _SHRINK**step) for step in range(_SIZES)))
     else:
         sizes = [size]

@@ -70,7 +70,7 @@ def test_what_the_record_lacks_is_said():
 
 def test_the_source_of_recorded_numbers_is_named():
     record = {"preset": "real", "data": {"pets": {"models": 3}}, "device": "a GPU", "seconds": 8, "date": "2026-11-22"}
-    assert page.source(record) == " Recorded run: preset real, pets (3 models), a GPU, 8 s, 2026-11-22."
+    assert page.source(record) == " Recorded run: pets (3 models), 2026-11-22."
     assert page.source(None) == " No larger run is recorded yet."
 
 

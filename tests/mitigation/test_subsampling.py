@@ -30,6 +30,7 @@ def mcc(table):
 )
 @example((150, 6000, 6000, 150), [0.8, -0.8])
 @example((5997, 151, 152, 5000), [-0.8, 0.0])
+@example((2140, 222, 150, 150), [0.671875])
 def test_every_target_is_reached_with_sets_of_one_size(available, targets):
     attribute, group = labels(available)
     sets = subsample_to_mcc(attribute, group, targets)
