@@ -4,6 +4,7 @@ A chapter gets its part and number above its title, its figures and tables numbe
 of the glossary their definitions, and its head a description for those who find it elsewhere.
 """
 
+import functools
 import html
 import re
 from pathlib import Path
@@ -23,9 +24,7 @@ _NO_TERMS = {_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status"
 # a figure or a table of ours begins, or says its caption
 _PIECE = re.compile(r'<figure class="biaslib-figure(?P<attributes>[^>]*)>|<caption><span>|<figcaption id="[^"]*">')
 _LINK = re.compile(r'<a class="biaslib-number" href="#([^"]+)"></a>')
-_RUN = re.compile(
-    r'<code class="[^"]*">(?:<span class="pre">)?(biaslib)(?:</span> <span class="pre">| )run\b.*?</code>'
-)
+_RUN = re.compile(r'<code class="[^"]*">(?:<span class="pre">)?biaslib(?:</span> <span class="pre">| )run\b.*?</code>')
 _DESCRIPTION = 200  # characters
 
 
@@ -46,6 +45,7 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
+@functools.cache
 def places(contents: Path) -> dict[str, Place]:
     """The chapters of a table of contents (`_toc.yml`), by their documents; the last part's pages have no number."""
     parts = yaml.safe_load(contents.read_text(encoding="utf-8")).get("parts", [])
@@ -126,7 +126,7 @@ def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:
     """Puts its definition on the first use of each term of the glossary in a page's paragraphs."""
     if page in _NO_TERMS or _GLOSSARY not in app.env.all_docs:
         return
-    definitions = _definitions(app)
+    definitions = _definitions(app.env)
     if not definitions:
         return
     up = "../" * page.count("/")
@@ -155,16 +155,15 @@ def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:
             text.parent.replace(text, [*parts, nodes.Text(words[at:])])
 
 
-def _definitions(app: Any) -> dict[str, tuple[str, str]]:
+@functools.cache
+def _definitions(environment: Any) -> dict[str, tuple[str, str]]:
     """Each term of the glossary in small letters, with its anchor and its definition."""
-    if not hasattr(app, "biaslib_definitions"):
-        items = app.env.get_doctree(_GLOSSARY).findall(nodes.definition_list_item)
-        app.biaslib_definitions = {
-            term.astext().lower(): (term["ids"][0], next(iter(item.findall(nodes.paragraph))).astext())
-            for item in items
-            for term in item.findall(nodes.term)
-        }
-    return app.biaslib_definitions
+    items = environment.get_doctree(_GLOSSARY).findall(nodes.definition_list_item)
+    return {
+        term.astext().lower(): (term["ids"][0], next(iter(item.findall(nodes.paragraph))).astext())
+        for item in items
+        for term in item.findall(nodes.term)
+    }
 
 
 def _is_prose(text: nodes.Text) -> bool:

@@ -109,7 +109,7 @@ def of(project: Project, notebook: str, *, given: Mapping[str, Any] | None = Non
     names: dict[str, Any] = {"__name__": "__main__", **defaults, **changed, "PLAN": []}
     try:
         exec(compile(_planning(source.cells), f"<the plan of {notebook}>", "exec"), names)
-    except Exception as error:
+    except Exception as error:  # whatever a page's cell raises is a finding about the page
         kind = BiaslibError if isinstance(error, BiaslibError) else execution.PageError
         raise kind(f"{notebook}: {error}") from error
     keys: dict[tuple[Stored, Any], bool] = {}

@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds.faces import _LOOKS, _POSE, FACE_ATTRIBUTES, HAIR_COLOURS, STRENGTH
+from biaslib.worlds.faces import _LOOKS, _POSE, FACE_ATTRIBUTES, HAIR_COLOURS, STRENGTH, where_drawn
 
 WORLD = worlds.get("faces")
 TABLE = WORLD.factors(24, seed=7)
@@ -247,3 +247,41 @@ def test_a_wrong_table_is_refused(change, sentence):
 def test_a_wrong_detail_is_refused():
     with pytest.raises(BiaslibError, match=r"detail must lie in \[0, 1\], not 2"):
         WORLD.factors(10, seed=0, detail=2)
+
+
+SIX = WORLD.factors(6, seed=0)
+
+
+def test_where_an_attribute_is_drawn_is_the_difference_of_two_pictures():
+    found = where_drawn(SIX, ["Wearing_Hat", "Clan"], size=32)
+    assert found.shape == (6, 2, 32, 32)
+    for at, name in enumerate(("Wearing_Hat", "Clan")):
+        images = [WORLD.render(SIX.assign(**{name: value}), size=32).images.astype(int) for value in (False, True)]
+        np.testing.assert_allclose(found[:, at], abs(images[1] - images[0]).mean(-1) / 255, atol=1e-6)
+
+
+def test_a_hat_is_above_a_mouth_and_the_value_that_is_drawn_does_not_matter():
+    found = where_drawn(SIX, ["Wearing_Hat", "Wearing_Lipstick"], size=32)
+    rows = (found.sum(3) * np.arange(32)).sum(2) / found.sum((2, 3))
+    assert (rows[:, 0] < 12).all()
+    assert (rows[:, 1] > 18).all()
+    np.testing.assert_array_equal(where_drawn(SIX.assign(Wearing_Hat=True), ["Wearing_Hat"], size=32), found[:, :1])
+
+
+def test_a_coarse_grid_holds_the_means_of_its_cells():
+    fine, coarse = (where_drawn(SIX, ["Eyeglasses"], size=32, grid=grid) for grid in (None, 8))
+    assert coarse.shape == (6, 1, 8, 8)
+    np.testing.assert_allclose(coarse[2, 0, 3, 5], fine[2, 0, 12:16, 20:24].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "grid", "sentence"),
+    [
+        (["Hat"], None, "'Hat' is no binary column"),
+        (["skin"], None, "'skin' is no"),
+        (["Clan"], 5, "divide the size, 32"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(attributes, grid, sentence):
+    with pytest.raises(BiaslibError, match=sentence):
+        where_drawn(SIX, attributes, size=32, grid=grid)
