@@ -12,12 +12,14 @@ from biaslib.metrics.precision import (
     mean_average_precision,
     set_average_precision,
 )
+from biaslib.metrics.predictability import PredictabilityAmplification, predictability_amplification
 from biaslib.metrics.sensitivity import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
 
 __all__ = [
     "Amplification",
     "Labels",
     "MeanPrecision",
+    "PredictabilityAmplification",
     "aopc",
     "attention_iou",
     "bias_amplification",
@@ -32,6 +34,7 @@ __all__ = [
     "normalized_average_precision",
     "permutation_baseline",
     "perturbation_curves",
+    "predictability_amplification",
     "relevance_mass_accuracy",
     "relevance_rank_accuracy",
     "resize_masks",
