@@ -13,7 +13,7 @@ from biaslib.statistics import Interval, interval
 
 _PROTECTED: Final = ("Male",)
 # columns of CelebA that are judgements of a person, and no thing that can be seen on a face
-_JUDGEMENTS: Final = ("Attractive", "Chubby", "Young")
+_JUDGEMENTS: Final = ("Attractive", "Chubby")
 _HELD_OUT: Final = 0.2  # of the codes, on which the accuracy is measured
 
 
@@ -37,10 +37,11 @@ def attribute_direction(
 ) -> Direction:
     """The normal of the plane that best parts codes (N, d) with an attribute from codes without.
 
-    `labels` of the same N images have one bool column an attribute. Of the codes with and of those without, as many are
-    taken from every combination of the attributes that are balanced on, so that none of these can be what tells the two
-    apart; `each` codes on each side at most (the paper has 800, and balances on the target and the protected
-    attribute). The classifier is a linear support vector machine, `seed` that of the choice of codes and of the split.
+    `labels` of the same N images have one bool column an attribute. Within every combination of the attributes that are
+    balanced on, as many codes are taken with the attribute as without it, so that none of these can be what tells the
+    two apart; a combination that one side lacks is left out. `each` codes are taken on each side at most (the paper has
+    800, and balances on the target and the protected attribute). The classifier is a linear support vector machine,
+    `seed` that of the choice of codes and of the split.
 
     A `BiaslibError` is raised for what is not manipulated (`check_movable`), an unknown or constant attribute, too few
     images with or without it, or codes that do not fit the labels.
@@ -54,7 +55,9 @@ def attribute_direction(
     has = labels[attribute].to_numpy(bool)
     if has.all() or not has.any():
         raise BiaslibError(f"{attribute} has one value on all {len(has)} images: a direction needs both.")
-    rows = _balanced(labels, attribute, tuple(name for name in balanced_on if name != attribute), each, rng)
+    rows = _matched(
+        labels.reset_index(drop=True), attribute, tuple(name for name in balanced_on if name != attribute), each, rng
+    )
     tested = np.zeros(len(rows), bool)
     for side in (True, False):  # as many of each side are held out
         members = np.flatnonzero(has[rows] == side)
@@ -137,21 +140,22 @@ def as_matrix(directions: Mapping[str, Direction]) -> np.ndarray:
     return np.stack([direction.vector for direction in directions.values()])
 
 
-def _balanced(
+def _matched(
     labels: pd.DataFrame, attribute: str, others: tuple[str, ...], each: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows: on each side of the attribute the same number from every combination of the other columns."""
-    cells = labels[[attribute, *others]].astype(bool)
-    groups = cells.groupby(list(cells.columns)).indices
-    combinations = 2 ** len(others)
-    fewest = min((len(rows) for rows in groups.values()), default=0) if len(groups) == 2 * combinations else 0
-    count = min(fewest, each // combinations)
+    """Rows: in every combination of the other columns as many with the attribute as without, `each` a side at most."""
+    cells = labels[[attribute, *others]].astype(bool).groupby(list(others)) if others else [((), labels[[attribute]])]
+    sides = [(cell.index[cell[attribute]], cell.index[~cell[attribute].astype(bool)]) for _, cell in cells]
+    pairs = np.array([min(map(len, side)) for side in sides])
     if each < 10:
         raise BiaslibError(f"each must be at least 10 codes on each side, not {each}.")
-    if count * combinations < 10:
-        what = f" in every combination of {', '.join(others)}" if others else ""
+    if pairs.sum() < 10:
+        among = f" that agree in {', '.join(others)}" if others else ""
         raise BiaslibError(
-            f"{attribute} needs at least {-(-10 // combinations)} images with it and without{what}, and one cell has "
-            f"{fewest}: encode more images, allow more of each, or balance on fewer attributes."
+            f"{attribute} needs at least 10 images with it and as many without it{among}, and there are {pairs.sum()}: "
+            "encode more images, or balance on fewer attributes."
         )
-    return np.sort(np.concatenate([rng.permutation(rows)[:count] for rows in groups.values()]))
+    kept = np.floor(pairs * min(1.0, each / pairs.sum())).astype(int)
+    kept[np.argsort(kept - pairs, kind="stable")[: min(each, pairs.sum()) - kept.sum()]] += 1  # what rounding left
+    chosen = [rng.permutation(rows)[:count] for side, count in zip(sides, kept, strict=True) for rows in side]
+    return np.sort(np.concatenate(chosen))

@@ -6,6 +6,7 @@ import pytest
 
 from biaslib.errors import BiaslibError
 from biaslib.gan.directions import (
+    _matched,
     angles,
     as_matrix,
     attribute_direction,
@@ -105,10 +106,26 @@ def test_too_few_images_and_constant_attributes_are_named(space):
     with pytest.raises(BiaslibError, match="Hat has one value on all 4000 images: a direction needs both"):
         attribute_direction(codes, labels.assign(Hat=True), "Hat")
     rare = labels.assign(Hat=np.arange(4000) < 4)
-    with pytest.raises(BiaslibError, match="Hat needs at least 10 images with it and without, and one cell has 4"):
+    with pytest.raises(BiaslibError, match="Hat needs at least 10 images with it and as many without it, and there"):
         attribute_direction(codes, rare, "Hat")
-    with pytest.raises(BiaslibError, match="without in every combination of Smiling, and one cell has"):
+    with pytest.raises(BiaslibError, match="without it that agree in Smiling, and there are 4"):
         attribute_direction(codes, rare, "Hat", balanced_on=("Smiling",))
+
+
+def test_each_side_has_the_same_mixture_of_what_is_balanced_on(space):
+    _, labels = space
+    rng = np.random.default_rng(0)
+    goatee = labels.Male & (rng.random(4000) < np.where(labels.Smiling, 0.2, 0.1))  # on no face of the other group
+    labels = labels.assign(Goatee=goatee).set_index(np.arange(4000) + 7)
+    rows = _matched(labels.reset_index(drop=True), "Goatee", ("Smiling", "Male"), 800, rng)
+    chosen = labels.iloc[rows]
+    counts = chosen.groupby(["Goatee", "Smiling", "Male"]).size()
+    assert len(rows) == len(set(rows)) == 2 * goatee.sum()
+    assert counts[True].equals(counts[False])
+    assert set(counts[True].index) == {(True, True), (False, True)}
+    fewer = labels.iloc[_matched(labels.reset_index(drop=True), "Goatee", ("Smiling",), 101, rng)]
+    assert (fewer["Goatee"].sum(), len(fewer)) == (101, 202)
+    assert fewer.groupby("Smiling")["Goatee"].mean().eq(0.5).all()
 
 
 def test_controls_are_projected_out_as_directions_are():
