@@ -1,3 +1,7 @@
+import re
+
+import pytest
+
 from tests import notebook_style
 
 TITLE = """---
@@ -19,6 +23,13 @@ CELL = "```{{code-cell}} ipython3\n:tags: [remove-cell]\n\n{code}\n```\n"
 
 def test_notebooks_are_held_to_the_style_of_the_package():
     assert notebook_style.check(notebook_style.ROOT / "notebooks") == ""
+
+
+@pytest.mark.parametrize("file", sorted((notebook_style.ROOT / "notebooks").glob("*.md")), ids=lambda file: file.stem)
+def test_no_figure_has_the_name_of_a_heading(file):
+    text = file.read_text(encoding="utf-8")
+    headings = {re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") for words in re.findall(r"(?m)^#+ (.*)$", text)}
+    assert headings.isdisjoint(re.findall(r'\bname="([a-z0-9-]+)"', text))  # a link to one would open the other
 
 
 def test_a_line_that_is_too_long_is_found(tmp_path):
