@@ -20,6 +20,10 @@ from tests.book.conftest import NOTEBOOKS, ROOT
 from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
+SETTLED = """
+const done = arguments[0];
+Promise.all(document.getAnimations().map((each) => each.finished)).finally(() => done(true));
+"""  # colours on their way from one theme to the other have any contrast
 DESKTOP, PHONE, PAPER = 1280, 390, 718
 WIDE = 930  # pixels that a table can have on that desktop: the text and its margin
 TYPESET = """
@@ -236,6 +240,7 @@ def test_what_can_be_moved_moves(page):
 def violations(browser, theme: str) -> list[tuple[str, str]]:
     """What axe finds on the open page, with the first place of each."""
     see_as(browser, theme=theme)
+    browser.execute_async_script(SETTLED)
     found = Axe().run(browser)
     assert found["passes"]
     return [(each["id"], each["nodes"][0]["html"][:200]) for each in found["violations"]]
