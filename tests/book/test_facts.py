@@ -60,7 +60,7 @@ SAID = [
     ("biaslib/metrics/amplification.py", "divides by the number of group columns"),
     ("notebooks/co_location.md", "the released ones answer all 40 attributes"),
     ("notebooks/co_location.md", "the files of these models hold scores of the map of *Eyeglasses*"),
-    ("notebooks/heatmap_scores.md", "scores and the paper's are on different grids"),
+    ("notebooks/heatmap_scores.md", "our scores and the published scores are on different grids"),
     ("notebooks/attention_iou.md", "heatmap* scores keeps the default"),
     ("notebooks/real_faces.md", "89 × 109 pixels, half of the official size"),
     ("notebooks/real_faces.md", "each network's own minimum, then the mean"),

@@ -152,7 +152,7 @@ def _listed() -> list[_Row]:
 
 def _names(row: _Row) -> list[str]:
     """The names of a claim's numbers, as `paper_claims` and `claim_numbers` have them."""
-    tail = f"{row.value}{' as quoted' if row.paper else ''}" + (f" less {row.minus}" if row.minus else "")
+    tail = f"{row.value}{' as quoted' if row.paper else ''}" + (f" minus {row.minus}" if row.minus else "")
     return [f"{row.table}: {part}, {tail}" for part in row.row.split("|")]
 
 

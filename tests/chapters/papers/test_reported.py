@@ -81,11 +81,11 @@ def test_every_claim_has_a_mark_and_its_numbers(computed):
     assert table["the paper says"].is_unique
     profiles = computed["profiles"].set_index(["attribute", "region"])
     blond, wavy = (profiles.loc[(name, "eyes")] for name in ("Blond_Hair", "Wavy_Hair"))
-    found = numbers["profiles: Blond_Hair eyes, mean less Wavy_Hair eyes"]
+    found = numbers["profiles: Blond_Hair eyes, mean minus Wavy_Hair eyes"]
     assert found.estimate == blond["mean"] - wavy["mean"]
     assert (found.low, found.high) == (blond["low"] - wavy["high"], blond["high"] - wavy["low"])
     others = computed["attributes"].set_index("attribute")["heatmap"].drop(["Male", "Wearing_Lipstick"])
-    best = numbers["attributes: Wearing_Lipstick, heatmap less highest other"]
+    best = numbers["attributes: Wearing_Lipstick, heatmap minus highest other"]
     assert best.estimate == pytest.approx(
         computed["attributes"].set_index("attribute").loc["Wearing_Lipstick", "heatmap"] - others.max()
     )
