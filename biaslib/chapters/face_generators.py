@@ -1,9 +1,11 @@
 """Generators of faces with their encoders: trained through the store, and those that come with the book."""
 
+import ast
 import dataclasses
 import json
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -18,8 +20,9 @@ import torch
 from biaslib import models, store
 from biaslib.book import project
 from biaslib.errors import BiaslibError
-from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
-from biaslib.gan.networks import Generator
+from biaslib.gan.counterfactuals import draw, latent_codes, opened
+from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
+from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import CELEBA, CelebA, Drawn
 from biaslib.store import fingerprint, parallel, provenance, stored
@@ -27,6 +30,7 @@ from biaslib.worlds.faces import STRENGTH
 
 _State = dict[str, torch.Tensor]
 
+_ENDING: Final = ".safetensors"
 _LOG: Final = ("images", "level", "alpha", "critic", "generator")
 
 
@@ -117,11 +121,39 @@ def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, thr
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder, threads=threads)
 
 
-@dataclass(frozen=True)
-class _FaceGenerator:
-    """A generator and its encoder, on the CPU, in evaluation mode."""
+def configured(source: str, *, size: int, images: int, options: Sequence[str] = ()) -> GeneratorSetup:
+    """As `quick` at 32 pixels, `of_celeba` at 64 and `progressive` at 128, of any source, with options.
 
-    generator: Generator
+    Options such as "gan.loss=wgan-gp", "encoder.images=30000" or "threads=2" are fields of `GanConfig`, `EncoderConfig`
+    and `GeneratorSetup`; another one is a `BiaslibError`. `images` is how many are shown.
+    """
+    recipes: dict[int, Callable[..., GeneratorSetup]] = {32: quick, 64: of_celeba, 128: progressive}
+    if size not in recipes:
+        raise BiaslibError(f"size is {', '.join(map(str, recipes))} pixels, not {size}.")
+    faces = 30_000 if source == "generated" else 162_770
+    setup = dataclasses.replace(recipes[size](images), source=source, images=faces)
+    parts: dict[str, Any] = {"": setup, "gan": setup.gan, "encoder": setup.encoder}
+    for option in options:
+        name, _, words = option.partition("=")
+        part, _, named = name.rpartition(".")
+        try:
+            known = getattr(parts[part], named)
+            value = words if isinstance(known, str) else type(known)(ast.literal_eval(words))
+            parts[part] = dataclasses.replace(parts[part], **{named: value})
+        except (AttributeError, KeyError, TypeError, ValueError, SyntaxError) as error:
+            raise BiaslibError(
+                f"{option!r} is no option: {error}. Give gan.NAME=VALUE, or encoder.NAME=VALUE."
+            ) from error
+    gan, encoder = parts["gan"], parts["encoder"]
+    return dataclasses.replace(parts[""], gan=gan, encoder=encoder)
+
+
+@dataclass(frozen=True)
+class FaceGenerator:
+    """A `gan.Generator` of ours: a network and its encoder, in evaluation mode."""
+
+    setup: GeneratorSetup
+    generator: GeneratorNetwork
     encoder: Encoder
     frames: np.ndarray  # (chunks, faces, size, size, 3) uint8: the same codes after every part of the training
     log: pd.DataFrame  # a row each part: images shown, level, alpha, and the mean losses of critic and generator
@@ -130,7 +162,19 @@ class _FaceGenerator:
     @property
     def size(self) -> int:
         """Height and width of its images, in pixels."""
-        return int(4 * 2 ** (len(self.generator.widths) - 1))
+        return self.setup.gan.size
+
+    def sample(self, n: int, seed: int) -> np.ndarray:
+        """(n, latent) normal numbers."""
+        return latent_codes(n, self.generator.latent, seed=seed)
+
+    def draw(self, codes: np.ndarray) -> np.ndarray:
+        """(N, size, size, 3) uint8."""
+        return draw(self.generator, codes)
+
+    def encode(self, images: np.ndarray) -> np.ndarray:
+        """(N, latent)."""
+        return encoded(self.encoder, images)
 
 
 @stored("face-generator")
@@ -139,16 +183,16 @@ def train(setup: GeneratorSetup) -> _State:
     return parallel.on_threads(setup.threads, _train, setup)
 
 
-def load(generator: str | GeneratorSetup) -> _FaceGenerator:
-    """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
-    if isinstance(generator, str):
-        return _read(generator)[0]
-    return _restored(generator, _trained(generator))
+def load(generator: str | GeneratorSetup) -> Any:
+    """A `gan.Generator`: one to be trained, of the book by its name, of a file that was grown, or `module:object`."""
+    if isinstance(generator, GeneratorSetup):
+        return _restored(generator, _trained(generator))
+    return opened(generator) if ":" in generator else _read(generator)[0]
 
 
 def setup_of(generator: str | GeneratorSetup) -> GeneratorSetup:
-    """Of a generator that comes with the book, by its name, or of one to be trained."""
-    return SETUPS[generator] if isinstance(generator, str) else generator
+    """Of a generator that was grown, by its name or its file, or of one to be trained."""
+    return load(generator).setup if isinstance(generator, str) else generator
 
 
 def record(name: str) -> dict[str, Any]:
@@ -161,55 +205,52 @@ def named_generators(retrain_images: int | None = None, *, seed: int = 0) -> dic
     if retrain_images is not None:
         return {"the one grown here": quick(retrain_images, seed=seed)}
     if not (names := _names()):
-        raise BiaslibError(
-            "The book's generators are missing from book/generators: restore them from git, or, on a page that has "
-            "this parameter, run with retrain=true."
-        )
+        raise BiaslibError("The book's generators are missing from book/generators: restore them from git.")
     return {f"generator {number}": name for number, name in enumerate(names, start=1)}
 
 
 def train_for_book(name: str) -> Path:
-    """Trains one of `SETUPS` and writes it to `book/generators`, at lower precision, with its record."""
+    """Trains one of `SETUPS` and writes it to `book/generators`."""
     if name not in SETUPS:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
-    setup, start = SETUPS[name], perf_counter()
-    state = _trained(setup)
-    record = {
-        "command": f"biaslib grow {name}",
-        "preset": name,
-        "experiment": dataclasses.asdict(setup),
-        "device": provenance.device(),
-        "date": provenance.now(),
-        "commit": provenance.commit(project.find().root),
-        "seconds": round(perf_counter() - start),
-    }
-    weights, file = _files(name)
-    with store.replacing(weights) as partial, store.replacing(file) as partial_record:
+    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": provenance.commit(project.find().root)}
+    return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
+
+
+def train_to(setup: GeneratorSetup, path: Path, **origin: Any) -> Path:
+    """Trains a generator and writes it at lower precision, and the record of its training in a JSON file beside it."""
+    if path.suffix != _ENDING:
+        raise BiaslibError(f"A generator is written to a file that ends in {_ENDING}, not to {path}.")
+    start, state = perf_counter(), _trained(setup)
+    record = origin | {"experiment": dataclasses.asdict(setup), "device": provenance.device()}
+    record |= {"date": provenance.now(), "seconds": round(perf_counter() - start)}
+    with store.replacing(path) as partial, store.replacing(path.with_suffix(".json")) as partial_record:
         safetensors.torch.save_file(_packed(state), partial)
         partial_record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return weights
+    return path
 
 
-def _read(name: str) -> tuple[_FaceGenerator, dict[str, Any]]:
-    """A generator of the book, and the record of its training."""
-    weights, file = _files(name)
-    if not weights.is_file():
+def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
+    """A generator of the book by its name, or of a file, and the record of its training."""
+    file = Path(name) if name.endswith(_ENDING) else _folder() / f"{name}{_ENDING}"
+    if not file.is_file():
         there = ", ".join(_names()) or "none"
         raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
-    if name not in SETUPS:
-        raise BiaslibError(f"{name} has no recipe in face_generators.SETUPS: it cannot be built.")
     try:
-        generator = _restored(SETUPS[name], _unpacked(safetensors.torch.load_file(weights)))
-        training = json.loads(file.read_text(encoding="utf-8"))
-        recorded_setup = training["experiment"]
-    except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
-    if recorded_setup != json.loads(json.dumps(dataclasses.asdict(SETUPS[name]))):
-        raise BiaslibError(
-            f"The generator {name} was grown by another recipe than face_generators.SETUPS has now: "
-            f"grow it again with `biaslib grow {name}`, or take the recipe back."
-        )
-    return generator, training
+        training = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        said = _tupled(training["experiment"])
+        gan, encoder = GanConfig(**said.pop("gan")), EncoderConfig(**said.pop("encoder"))
+        setup = GeneratorSetup(**said, gan=gan, encoder=encoder)
+        return _restored(setup, _unpacked(safetensors.torch.load_file(file))), training
+    except (OSError, RuntimeError, TypeError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise BiaslibError(f"The generator {name} is damaged ({error}): restore it, or grow it again.") from error
+
+
+def _tupled(value: Any) -> Any:
+    """Lists of JSON as the tuples that they were."""
+    if isinstance(value, dict):
+        return {name: _tupled(each) for name, each in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def _names() -> list[str]:
@@ -243,8 +284,8 @@ def _train(setup: GeneratorSetup) -> _State:
     }
 
 
-def _restored(setup: GeneratorSetup, state: _State) -> _FaceGenerator:
-    generator = Generator(latent=setup.gan.latent, widths=setup.gan.widths)
+def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
+    generator = GeneratorNetwork(latent=setup.gan.latent, widths=setup.gan.widths)
     encoder = Encoder(latent=setup.gan.latent, size=setup.gan.size, widths=setup.encoder.widths)
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
@@ -252,7 +293,7 @@ def _restored(setup: GeneratorSetup, state: _State) -> _FaceGenerator:
         models.placed(network).to(memory_format=torch.channels_last)  # convolutions read this memory order faster
     log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
     frames = state["frames"].to(torch.uint8).numpy()
-    return _FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())
+    return FaceGenerator(setup, generator, encoder, frames, log, state["latent_correlation"].numpy())
 
 
 def _packed(state: _State) -> _State:
@@ -280,10 +321,6 @@ def _unpacked(packed: _State) -> _State:
         elif not name.startswith("scale."):
             state[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
     return state
-
-
-def _files(name: str) -> tuple[Path, Path]:
-    return _folder() / f"{name}.safetensors", _folder() / f"{name}.json"
 
 
 def _folder() -> Path:

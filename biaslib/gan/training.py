@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from biaslib import models, store
 from biaslib.errors import BiaslibError
-from biaslib.gan.networks import Critic, Generator
+from biaslib.gan.networks import Critic, GeneratorNetwork
 from biaslib.store import fingerprint
 from biaslib.training.config import autocast
 from biaslib.training.loop import resumed, save_checkpoint
@@ -91,7 +91,7 @@ class GanConfig:
 class _Grown:
     """A trained generator, in evaluation mode, on the device that it was trained on."""
 
-    generator: Generator  #: with averaged weights
+    generator: GeneratorNetwork  #: with averaged weights
     critic: Critic  #: as it ended
     frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
     log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
@@ -149,8 +149,8 @@ class _Run:
     """A training between two chunks: everything a checkpoint has to hold."""
 
     config: GanConfig
-    generator: Generator
-    averaged: Generator
+    generator: GeneratorNetwork
+    averaged: GeneratorNetwork
     critic: Critic
     optimisers: Sequence[torch.optim.Optimizer]
     device: torch.device
@@ -165,7 +165,7 @@ class _Run:
     def start(cls, config: GanConfig) -> "_Run":
         device = models.device()
         torch.manual_seed(config.seed)
-        generator = Generator(latent=config.latent, widths=config.widths).to(device)
+        generator = GeneratorNetwork(latent=config.latent, widths=config.widths).to(device)
         critic = Critic(widths=config.widths).to(device)
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)

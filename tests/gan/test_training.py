@@ -116,7 +116,7 @@ def test_the_result_is_the_average_and_the_frames_grow(squares):
     still = grow(squares, replace(TINY, average=1.0))
     torch.manual_seed(TINY.seed)
     torch.testing.assert_close(
-        weights(still.generator), weights(training.Generator(latent=8, widths=(8, 8))), rtol=0, atol=0
+        weights(still.generator), weights(training.GeneratorNetwork(latent=8, widths=(8, 8))), rtol=0, atol=0
     )
 
 
