@@ -141,11 +141,8 @@ def configured(source: str, *, size: int, images: int, options: Sequence[str] = 
             value = words if isinstance(known, str) else type(known)(ast.literal_eval(words))
             parts[part] = dataclasses.replace(parts[part], **{named: value})
         except (AttributeError, KeyError, TypeError, ValueError, SyntaxError) as error:
-            raise BiaslibError(
-                f"{option!r} is no option: {error}. Give gan.NAME=VALUE, or encoder.NAME=VALUE."
-            ) from error
-    gan, encoder = parts["gan"], parts["encoder"]
-    return dataclasses.replace(parts[""], gan=gan, encoder=encoder)
+            raise BiaslibError(f"{option!r} is no option: {error}. Give one as gan.loss=r1.") from error
+    return dataclasses.replace(parts[""], gan=parts["gan"], encoder=parts["encoder"])
 
 
 @dataclass(frozen=True)

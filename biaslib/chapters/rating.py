@@ -143,10 +143,7 @@ def form(plan: pd.DataFrame, pictures: Mapping[str, np.ndarray], path: Path | st
 
 
 def collected(answers: Sequence[Path | str], key: Path | str) -> pd.DataFrame:
-    """The ratings in files that raters saved or that were typed, by the key of their form.
-
-    `answer` is -1, 0 or 1: the moved image has less, as much, or more, wherever it was shown.
-    """
+    """Ratings from raters' files and the key of their form; `answer`: the moved image has less (-1), as much, more."""
     try:
         parts = [pd.read_csv(file, dtype={"rater": str, "trial": int}) for file in answers]
         table = pd.concat(parts).merge(pd.read_csv(key), on="trial", how="left")

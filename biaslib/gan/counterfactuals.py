@@ -70,12 +70,10 @@ def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
 def draw(generator: _Drawer, codes: np.ndarray, *, batch: int = _BATCH) -> np.ndarray:
     """Images (N, size, size, 3) uint8 of codes (N, latent); a BiaslibError where these have another length."""
     if not isinstance(generator, GeneratorNetwork):
-        images = np.asarray(generator.draw(codes))
-        if images.dtype != np.uint8 or images.shape != (len(codes), generator.size, generator.size, 3):
-            raise BiaslibError(
-                f"The generator drew {images.dtype} {images.shape} of {len(codes)} codes: draw(codes) gives uint8 "
-                f"({len(codes)}, {generator.size}, {generator.size}, 3)."
-            )
+        images, wanted = np.asarray(generator.draw(codes)), (len(codes), generator.size, generator.size, 3)
+        if images.dtype != np.uint8 or images.shape != wanted:
+            found = f"{images.dtype} {images.shape} of {len(codes)} codes"
+            raise BiaslibError(f"The generator drew {found}: draw(codes) gives uint8 {wanted}.")
         return images
     place = next(generator.parameters()).device
     parts = torch.from_numpy(np.ascontiguousarray(codes, np.float32)).split(batch)
