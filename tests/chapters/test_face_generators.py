@@ -109,6 +109,32 @@ def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator
     assert list((store.root() / "checkpoints").iterdir()) == []
 
 
+def test_a_training_killed_at_ten_random_moments_ends_with_the_same_weights(book, tmp_path, monkeypatch):
+    unbroken = face_generators.train.compute(TINY)
+    steps, moment = [], [0]
+
+    def counted(step):
+        def counting(*given):
+            steps.append(1)
+            if len(steps) == moment[0]:
+                raise Killed
+            return step(*given)
+
+        return counting
+
+    monkeypatch.setattr(gan._Run, "_step", counted(gan._Run._step))
+    monkeypatch.setattr(encoder._Run, "train_step", counted(encoder._Run.train_step))
+    # of the 16 steps of the generator and the 4 of the encoder
+    moments = [*np.random.default_rng(0).choice(np.arange(1, 17), 8, replace=False), 18, 20]
+    for number, moment[0] in enumerate(moments):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / f"store-{number}"))
+        steps.clear()
+        with pytest.raises(Killed):
+            face_generators.train.compute(TINY)
+        again = face_generators.train.compute(TINY)
+        assert all(torch.equal(again[name], unbroken[name]) for name in unbroken), moment[0]
+
+
 def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
     unbroken = face_generators.train.compute(TINY)
     for part in ("generator", "encoder"):
