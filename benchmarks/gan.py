@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from benchmarks.measure import in_turn
 from benchmarks.report import Figure
 from biaslib.gan import training
-from biaslib.gan.networks import Critic, Generator
+from biaslib.gan.networks import Critic, GeneratorNetwork
 from biaslib.gan.training import GanConfig
 
 WIDTHS = (128, 96, 64, 32, 16)
@@ -36,8 +36,8 @@ def _ours(images, steps):
 
 
 def _plain(images, steps):
-    generator, critic = Generator(widths=WIDTHS), Critic(widths=WIDTHS)
-    average = Generator(widths=WIDTHS)
+    generator, critic = GeneratorNetwork(widths=WIDTHS), Critic(widths=WIDTHS)
+    average = GeneratorNetwork(widths=WIDTHS)
     of_generator, of_critic = (
         torch.optim.Adam(network.parameters(), lr=1e-3, betas=(0.0, 0.99), foreach=False)
         for network in (generator, critic)

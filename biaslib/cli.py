@@ -142,18 +142,34 @@ def _run(
         webbrowser.open(page.as_uri())
 
 
-@app.command("grow", epilog=_examples("biaslib grow faces-0"))
-def _grow(name: Annotated[str, typer.Argument(help="Of a recipe, such as faces-0.", show_default=False)]) -> None:
-    """Train a generator of faces and its encoder anew and keep them under book/generators; takes about an hour.
+@app.command(
+    "grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba-cropped --out mine.safetensors")
+)
+def _grow(
+    name: Annotated[str, typer.Argument(help="Of one of the book's: faces-0.")] = "",
+    source: Annotated[str | None, _option("Of another: generated, celeba or celeba-cropped.")] = None,
+    size: Annotated[int, _option("Of its images: 32, 64 or 128 pixels.", default=True)] = 64,
+    images: Annotated[int, _option("How many it is shown in all.", default=True)] = 60_000,
+    option: Annotated[list[str] | None, _option("As gan.loss=wgan-gp, encoder.images=30000.")] = None,
+    out: Annotated[Path | None, _option("The file to write, .safetensors.")] = None,
+) -> None:
+    """Train a generator of faces and its encoder: one of the book's anew, which takes about an hour, or your own.
 
-    A training that was stopped goes on where it was.
+    A training that was stopped goes on where it was, that of the encoder too.
     """
-    _need_book("grow")
+    if bool(name) == bool(source or out) or bool(source) != bool(out):
+        raise BiaslibError("Give the name of one of the book's generators alone, or --source and --out of your own.")
+    if name:
+        _need_book("grow")
     from biaslib.book import project
     from biaslib.chapters import face_generators
 
-    project.find()  # before an hour of training, not after it
-    print(f"the generator is at {face_generators.train_for_book(name)}")
+    if source and out:
+        setup = face_generators.configured(source, size=size, images=images, options=option or ())
+        print(f"the generator is at {face_generators.train_to(setup, out)}")
+    else:
+        project.find()  # before an hour of training, not after it
+        print(f"the generator is at {face_generators.train_for_book(name)}")
 
 
 @app.command(
@@ -178,34 +194,20 @@ def _audit(
             "weights and a folder run none; a pickle is refused."
         ),
     ] = None,
-    weights: Annotated[
-        str | None, _option("State dictionary of the architecture, a folder with one, or imagenet.")
-    ] = None,
+    weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
-    unwanted: Annotated[
-        list[str] | None, _option("A region that it is not meant to look at; both may be repeated.")
-    ] = None,
+    unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
     train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
-    file_column: Annotated[
-        str | None, _option("Column with the images' names.", default="file, image or the first")
-    ] = None,
-    output: Annotated[
-        int | None, _option("The model's output for the target, from 0.", default="the only one, or two classes")
-    ] = None,
-    yes: Annotated[
-        str | None, _option("Of many classes of which the largest wins, those that mean yes: 281-285,290.")
-    ] = None,
+    file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
+    output: Annotated[int | None, _option("Of the target, from 0.", default="the only one, or two classes")] = None,
+    yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
     threshold: Annotated[
-        float | None,
-        _option(
-            "An output, or a score among the predictions, above it is a yes; 0.5 for probabilities.",
-            default="0 for outputs",
-        ),
+        float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
     ] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
     mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
@@ -213,9 +215,7 @@ def _audit(
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
-    permutations: Annotated[
-        int | None, _option("Shuffles of the answers to test amplification.", default="enough to find any", least=1)
-    ] = None,
+    permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,

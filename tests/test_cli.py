@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslib import cli, datasets, store
+from biaslib.chapters import face_generators
 from biaslib.errors import BiaslibError
 
 
@@ -52,6 +53,18 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(monkeypatch, capsys):
     monkeypatch.setattr(datasets, "check", damaged)
     assert call(monkeypatch, "data", "check", "celeba") == 2
     assert capsys.readouterr().err == "biaslib: celeba is damaged: fetch it again.\n"
+
+
+def test_growing_ones_own_generator_takes_a_source_a_size_options_and_a_file(monkeypatch, capsys, tmp_path):
+    grown = []
+    monkeypatch.setattr(face_generators, "train_to", lambda setup, path: grown.append(setup) or path)
+    own = ("--source", "generated", "--size", "32", "--images", "48000", "--option", "threads=1")
+    assert call(monkeypatch, "grow", *own, "--out", str(tmp_path / "own.safetensors")) == 0
+    assert grown == [face_generators.configured("generated", size=32, images=48_000, options=["threads=1"])]
+    assert "own.safetensors" in capsys.readouterr().out
+    for wrong in ([], own, ("faces-0", *own)):
+        assert call(monkeypatch, "grow", *wrong) == 2
+        assert "alone, or --source and --out of your own" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["record", "open"])

@@ -1,9 +1,11 @@
 """Generators of faces with their encoders: trained through the store, and those that come with the book."""
 
+import ast
 import dataclasses
 import json
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -18,15 +20,17 @@ import torch
 from biaslib import models, store
 from biaslib.book import project
 from biaslib.errors import BiaslibError
-from biaslib.gan.encoder import Encoder, EncoderConfig, latent_correlation, train_encoder
-from biaslib.gan.networks import Generator
+from biaslib.gan.counterfactuals import draw, latent_codes, opened
+from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
+from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
-from biaslib.recipes import CelebA, Drawn
+from biaslib.recipes import CELEBA, CelebA, Drawn
 from biaslib.store import fingerprint, parallel, provenance, stored
 from biaslib.worlds.faces import STRENGTH
 
 _State = dict[str, torch.Tensor]
 
+_ENDING: Final = ".safetensors"
 _LOG: Final = ("images", "level", "alpha", "critic", "generator")
 
 
@@ -34,7 +38,7 @@ _LOG: Final = ("images", "level", "alpha", "critic", "generator")
 class GeneratorSetup:
     """One generator, the encoder of its images, and the faces it is trained on."""
 
-    source: str = "generated"  # `worlds.faces`, or "celeba"
+    source: str = "generated"  # `worlds.faces`, or "celeba" or "celeba-cropped" as `datasets.load` has them
     images: int = 30_000  # different faces that it is shown; of CelebA's as many as there are, at most
     strength: float = STRENGTH  # the generated world's dial; the default gives CelebA's correlations
     detail: float = 1.0  # of the generated faces, see `worlds.faces`; 1 is for generators of few pixels
@@ -43,8 +47,8 @@ class GeneratorSetup:
     threads: int = 1  # on which both are trained, whatever cores there are: their last bits depend on it
 
     def __post_init__(self) -> None:
-        if self.source not in ("generated", "celeba"):
-            raise BiaslibError(f"source must be generated or celeba, not {self.source!r}.")
+        if self.source not in ("generated", *CELEBA):
+            raise BiaslibError(f"source must be generated, {', '.join(CELEBA)}, not {self.source!r}.")
         if self.threads < 1:
             raise BiaslibError(f"threads must be at least 1, not {self.threads}.")
         if self.gan.size != 4 * 2 ** len(self.encoder.widths):
@@ -56,8 +60,8 @@ class GeneratorSetup:
     @property
     def data(self) -> Drawn | CelebA:
         """The faces it is trained on."""
-        if self.source == "celeba":
-            return CelebA(size=self.gan.size, images=self.images)
+        if self.source in CELEBA:
+            return CELEBA[self.source](size=self.gan.size, images=self.images)
         return Drawn(
             world="faces", images=self.images, strength=self.strength, seed=self.gan.seed, size=self.gan.size,
             options=(("detail", self.detail),),
@@ -75,6 +79,9 @@ def _of_32_pixels(seed: int, encoder_images: int, *, threads: int = 1, **gan: An
     return GeneratorSetup(gan=config, encoder=encoder, threads=threads)
 
 
+_FASTER: Final[dict[str, Any]] = {"loss": "r1", "penalty": 0.5, "penalty_every": 4, "learning_rate": 2e-3, "chunks": 30}
+
+
 _GROWTH: Final = ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40))
 # what `biaslib grow` trains and saves
 SETUPS: Final = {f"faces-{n}": _of_32_pixels(n, 200_000, growth=_GROWTH, images=160_000) for n in range(2)}
@@ -82,31 +89,68 @@ SETUPS: Final = {f"faces-{n}": _of_32_pixels(n, 200_000, growth=_GROWTH, images=
 
 def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
     """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
-    faster: dict[str, Any] = {"loss": "r1", "penalty": 0.5, "penalty_every": 4, "learning_rate": 2e-3, "chunks": 30}
-    return _of_32_pixels(seed, images // 2, threads=threads, images=images, **faster)
+    return _of_32_pixels(seed, images // 2, threads=threads, images=images, **_FASTER)
+
+
+def of_celeba(images: int = 60_000, *, seed: int = 0, encoder_images: int | None = None) -> GeneratorSetup:
+    """The square of each of CelebA's faces at 64 pixels, mirrored by lot, within an hour on one core; R1 as `quick`.
+
+    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images unless it is said.
+    """
+    gan = GanConfig(
+        widths=(96, 96, 64, 32, 16), growth=((0.0, 0.05), (0.05, 0.05), (0.08, 0.10), (0.10, 0.15), (0.12, 0.30)),
+        decay=0.25, average=0.999, mirror=True, images=images, seed=seed, **_FASTER,
+    )  # fmt: skip
+    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=encoder_images or images // 2, seed=seed)
+    return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
 def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, threads: int = 1) -> GeneratorSetup:
-    """As Karras et al. (2018) grow a generator, which Denton et al. (2019) take: WGAN-GP, a level after the other.
+    """As Karras et al. (2018) grow a generator of CelebA, which Denton et al. (2019) take: WGAN-GP, level after level.
 
-    The channels are a smaller network's of theirs; the batch is 16 at every level.
+    The faces are cropped and mirrored as theirs; the channels are a smaller network's; the batch is 16 at every level.
     """
     levels = int(np.log2(size)) - 1
     shares = [(0.0, 1.0), *[(1.0, 1.0)] * (levels - 2), (1.0, 2.0)]
     total = sum(map(sum, shares))
     gan = GanConfig(
         widths=(512, 512, 256, 128, 64, 32)[:levels], growth=tuple((a / total, b / total) for a, b in shares),
-        images=images, average=0.999, chunks=200, seed=seed,
+        images=images, average=0.999, mirror=True, chunks=200, seed=seed,
     )  # fmt: skip
     encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000, seed=seed)
-    return GeneratorSetup(gan=gan, encoder=encoder, threads=threads)
+    return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder, threads=threads)
+
+
+def configured(source: str, *, size: int, images: int, options: Sequence[str] = ()) -> GeneratorSetup:
+    """As `quick` at 32 pixels, `of_celeba` at 64 and `progressive` at 128, of any source, with options.
+
+    Options such as "gan.loss=wgan-gp", "encoder.images=30000" or "threads=2" are fields of `GanConfig`, `EncoderConfig`
+    and `GeneratorSetup`; another one is a `BiaslibError`. `images` is how many are shown.
+    """
+    recipes: dict[int, Callable[..., GeneratorSetup]] = {32: quick, 64: of_celeba, 128: progressive}
+    if size not in recipes:
+        raise BiaslibError(f"size is {', '.join(map(str, recipes))} pixels, not {size}.")
+    faces = 30_000 if source == "generated" else 162_770
+    setup = dataclasses.replace(recipes[size](images), source=source, images=faces)
+    parts: dict[str, Any] = {"": setup, "gan": setup.gan, "encoder": setup.encoder}
+    for option in options:
+        name, _, words = option.partition("=")
+        part, _, named = name.rpartition(".")
+        try:
+            known = getattr(parts[part], named)
+            value = words if isinstance(known, str) else type(known)(ast.literal_eval(words))
+            parts[part] = dataclasses.replace(parts[part], **{named: value})
+        except (AttributeError, KeyError, TypeError, ValueError, SyntaxError) as error:
+            raise BiaslibError(f"{option!r} is no option: {error}. Give one as gan.loss=r1.") from error
+    return dataclasses.replace(parts[""], gan=parts["gan"], encoder=parts["encoder"])
 
 
 @dataclass(frozen=True)
-class _FaceGenerator:
-    """A generator and its encoder, on the CPU, in evaluation mode."""
+class FaceGenerator:
+    """A `gan.Generator` of ours: a network and its encoder, in evaluation mode."""
 
-    generator: Generator
+    setup: GeneratorSetup
+    generator: GeneratorNetwork
     encoder: Encoder
     frames: np.ndarray  # (chunks, faces, size, size, 3) uint8: the same codes after every part of the training
     log: pd.DataFrame  # a row each part: images shown, level, alpha, and the mean losses of critic and generator
@@ -115,7 +159,19 @@ class _FaceGenerator:
     @property
     def size(self) -> int:
         """Height and width of its images, in pixels."""
-        return int(4 * 2 ** (len(self.generator.widths) - 1))
+        return self.setup.gan.size
+
+    def sample(self, n: int, seed: int) -> np.ndarray:
+        """(n, latent) normal numbers."""
+        return latent_codes(n, self.generator.latent, seed=seed)
+
+    def draw(self, codes: np.ndarray) -> np.ndarray:
+        """(N, size, size, 3) uint8."""
+        return draw(self.generator, codes)
+
+    def encode(self, images: np.ndarray) -> np.ndarray:
+        """(N, latent)."""
+        return encoded(self.encoder, images)
 
 
 @stored("face-generator")
@@ -124,16 +180,16 @@ def train(setup: GeneratorSetup) -> _State:
     return parallel.on_threads(setup.threads, _train, setup)
 
 
-def load(generator: str | GeneratorSetup) -> _FaceGenerator:
-    """A generator with its encoder: one that comes with the book, by its name, or one to be trained."""
-    if isinstance(generator, str):
-        return _read(generator)[0]
-    return _restored(generator, _trained(generator))
+def load(generator: str | GeneratorSetup) -> Any:
+    """A `gan.Generator`: one to be trained, of the book by its name, of a file that was grown, or `module:object`."""
+    if isinstance(generator, GeneratorSetup):
+        return _restored(generator, _trained(generator))
+    return opened(generator) if ":" in generator else _read(generator)[0]
 
 
 def setup_of(generator: str | GeneratorSetup) -> GeneratorSetup:
-    """Of a generator that comes with the book, by its name, or of one to be trained."""
-    return SETUPS[generator] if isinstance(generator, str) else generator
+    """Of a generator that was grown, by its name or its file, or of one to be trained."""
+    return load(generator).setup if isinstance(generator, str) else generator
 
 
 def record(name: str) -> dict[str, Any]:
@@ -146,55 +202,52 @@ def named_generators(retrain_images: int | None = None, *, seed: int = 0) -> dic
     if retrain_images is not None:
         return {"the one grown here": quick(retrain_images, seed=seed)}
     if not (names := _names()):
-        raise BiaslibError(
-            "The book's generators are missing from book/generators: restore them from git, or, on a page that has "
-            "this parameter, run with retrain=true."
-        )
+        raise BiaslibError("The book's generators are missing from book/generators: restore them from git.")
     return {f"generator {number}": name for number, name in enumerate(names, start=1)}
 
 
 def train_for_book(name: str) -> Path:
-    """Trains one of `SETUPS` and writes it to `book/generators`, at lower precision, with its record."""
+    """Trains one of `SETUPS` and writes it to `book/generators`."""
     if name not in SETUPS:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
-    setup, start = SETUPS[name], perf_counter()
-    state = _trained(setup)
-    record = {
-        "command": f"biaslib grow {name}",
-        "preset": name,
-        "experiment": dataclasses.asdict(setup),
-        "device": provenance.device(),
-        "date": provenance.now(),
-        "commit": provenance.commit(project.find().root),
-        "seconds": round(perf_counter() - start),
-    }
-    weights, file = _files(name)
-    with store.replacing(weights) as partial, store.replacing(file) as partial_record:
+    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": provenance.commit(project.find().root)}
+    return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
+
+
+def train_to(setup: GeneratorSetup, path: Path, **origin: Any) -> Path:
+    """Trains a generator and writes it at lower precision, and the record of its training in a JSON file beside it."""
+    if path.suffix != _ENDING:
+        raise BiaslibError(f"A generator is written to a file that ends in {_ENDING}, not to {path}.")
+    start, state = perf_counter(), _trained(setup)
+    record = origin | {"experiment": dataclasses.asdict(setup), "device": provenance.device()}
+    record |= {"date": provenance.now(), "seconds": round(perf_counter() - start)}
+    with store.replacing(path) as partial, store.replacing(path.with_suffix(".json")) as partial_record:
         safetensors.torch.save_file(_packed(state), partial)
         partial_record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return weights
+    return path
 
 
-def _read(name: str) -> tuple[_FaceGenerator, dict[str, Any]]:
-    """A generator of the book, and the record of its training."""
-    weights, file = _files(name)
-    if not weights.is_file():
+def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
+    """A generator of the book by its name, or of a file, and the record of its training."""
+    file = Path(name) if name.endswith(_ENDING) else _folder() / f"{name}{_ENDING}"
+    if not file.is_file():
         there = ", ".join(_names()) or "none"
         raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
-    if name not in SETUPS:
-        raise BiaslibError(f"{name} has no recipe in face_generators.SETUPS: it cannot be built.")
     try:
-        generator = _restored(SETUPS[name], _unpacked(safetensors.torch.load_file(weights)))
-        training = json.loads(file.read_text(encoding="utf-8"))
-        recorded_setup = training["experiment"]
-    except (OSError, RuntimeError, ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise BiaslibError(f"The generator {name} is damaged ({error}): restore book/generators from git.") from error
-    if recorded_setup != json.loads(json.dumps(dataclasses.asdict(SETUPS[name]))):
-        raise BiaslibError(
-            f"The generator {name} was grown by another recipe than face_generators.SETUPS has now: "
-            f"grow it again with `biaslib grow {name}`, or take the recipe back."
-        )
-    return generator, training
+        training = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        said = _tupled(training["experiment"])
+        gan, encoder = GanConfig(**said.pop("gan")), EncoderConfig(**said.pop("encoder"))
+        setup = GeneratorSetup(**said, gan=gan, encoder=encoder)
+        return _restored(setup, _unpacked(safetensors.torch.load_file(file))), training
+    except (OSError, RuntimeError, TypeError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise BiaslibError(f"The generator {name} is damaged ({error}): restore it, or grow it again.") from error
+
+
+def _tupled(value: Any) -> Any:
+    """Lists of JSON as the tuples that they were."""
+    if isinstance(value, dict):
+        return {name: _tupled(each) for name, each in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def _names() -> list[str]:
@@ -228,8 +281,8 @@ def _train(setup: GeneratorSetup) -> _State:
     }
 
 
-def _restored(setup: GeneratorSetup, state: _State) -> _FaceGenerator:
-    generator = Generator(latent=setup.gan.latent, widths=setup.gan.widths)
+def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
+    generator = GeneratorNetwork(latent=setup.gan.latent, widths=setup.gan.widths)
     encoder = Encoder(latent=setup.gan.latent, size=setup.gan.size, widths=setup.encoder.widths)
     for prefix, network in (("generator.", generator), ("encoder.", encoder)):
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
@@ -237,7 +290,7 @@ def _restored(setup: GeneratorSetup, state: _State) -> _FaceGenerator:
         models.placed(network).to(memory_format=torch.channels_last)  # convolutions read this memory order faster
     log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
     frames = state["frames"].to(torch.uint8).numpy()
-    return _FaceGenerator(generator, encoder, frames, log, state["latent_correlation"].numpy())
+    return FaceGenerator(setup, generator, encoder, frames, log, state["latent_correlation"].numpy())
 
 
 def _packed(state: _State) -> _State:
@@ -265,10 +318,6 @@ def _unpacked(packed: _State) -> _State:
         elif not name.startswith("scale."):
             state[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
     return state
-
-
-def _files(name: str) -> tuple[Path, Path]:
-    return _folder() / f"{name}.safetensors", _folder() / f"{name}.json"
 
 
 def _folder() -> Path:

@@ -14,12 +14,9 @@ from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError
-from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.counterfactuals import draw
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
-from biaslib.gan.encoder import encoded
 from biaslib.recipes import load, train
-from biaslib.statistics import Interval
-from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import Calls, fingerprint, stored
 from biaslib.worlds.faces import STRENGTH, Faces
 
@@ -107,7 +104,7 @@ class NuisanceRegressor:
 class CodeRequest:
     """All that codes and their labels depend on."""
 
-    generator: str | GeneratorSetup  # the name of one that comes with the book, or one to be trained
+    generator: str | GeneratorSetup  # as `face_generators.load` takes it
     classifiers: Sequence[Experiment]  # that label generated faces; encoded ones have labels of their own
     # "encoded": rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2);
     # "generated": faces of random codes with the classifiers' labels
@@ -125,6 +122,9 @@ class CodeRequest:
     def fingerprint(self) -> str:
         """Of the generator's weights and its encoder's: another training under the same name is another generator."""
         networks = face_generators.load(self.generator)
+        if not isinstance(networks, face_generators.FaceGenerator):  # somebody's own: by what it does
+            images = networks.draw(codes := networks.sample(16, 0))
+            return fingerprint.of_value([codes, images, networks.encode(images)])
         states = [network.state_dict() for network in (networks.generator, networks.encoder)]
         return fingerprint.of_value(
             [{name: tensor.cpu().numpy() for name, tensor in state.items()} for state in states]
@@ -178,24 +178,6 @@ def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogo
     return _AuditDirections(own, vectors, projected)
 
 
-def leaked(changes: np.ndarray, *, seed: int = 0) -> tuple[Interval, Interval, Interval]:
-    """How much directions change what they are named after, how much the others, and the second over the first.
-
-    `changes` (A, A, N): along the direction of attribute a, the change of each attribute b on N codes. Means over
-    attributes and pairs of the mean changes, absolute for the others; the ratio is NaN where the first is not positive.
-    """
-    if changes.ndim != 3 or changes.shape[0] != changes.shape[1] or len(changes) < 2:
-        raise BiaslibError(f"changes must be (A, A, N) of at least two attributes, not {changes.shape}.")
-    count = changes.shape[2]
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), 1000) / count
-    # the first column is the estimate itself
-    means = changes @ np.concatenate([np.full((1, count), 1 / count), drawn]).T
-    own = np.einsum("aar->ar", means).mean(axis=0)
-    others = np.abs(means)[~np.eye(len(changes), dtype=bool)].mean(axis=0)
-    share = np.divide(others, own, out=np.full_like(own, np.nan), where=own > 0)
-    return _over_codes(own, count), _over_codes(others, count), _over_codes(share, count)
-
-
 @stored("face-looks")
 def _regression(size: int, count: int) -> dict[str, np.ndarray]:
     from sklearn.linear_model import Ridge
@@ -218,20 +200,14 @@ def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
     if request.way == "encoded":
         table = Faces().factors(request.count, strength=STRENGTH, seed=_FACES_SEED + request.seed, detail=1.0)
         images = Faces().render(table, size=networks.size, regions=()).images
-        codes, labels = encoded(networks.encoder, images), table[list(Faces.attributes)].astype(bool)
+        codes, labels = networks.encode(images), table[list(Faces.attributes)].astype(bool)
     else:
-        codes = latent_codes(request.count, networks.generator.latent, seed=_CODES_SEED + request.seed)
-        images = draw(networks.generator, codes)
+        codes = networks.sample(request.count, _CODES_SEED + request.seed)
+        images = draw(networks, codes)
         classifiers = [load(classifier.recipe) for classifier in request.classifiers]
         labels = attribute_probabilities(classifiers, images) >= 0.5
     labels = pd.concat([labels, NuisanceRegressor(networks.size)(images) > 0], axis=1)
     return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
-
-
-def _over_codes(values: np.ndarray, count: int) -> Interval:
-    """The first value with the middle 95 % of the others, which are resamples; no ends where one is undefined."""
-    low, high = percentile_ends(values[1:]) if np.isfinite(values[1:]).all() else (np.nan, np.nan)
-    return Interval(float(values[0]), low, high, count)
 
 
 def _flat(images: np.ndarray) -> np.ndarray:

@@ -4,15 +4,17 @@ A *trial* shows an image and the same one moved along a direction, and asks whet
 or more. Ratings are rows of a plain table; drawn raters have names that no person can take.
 """
 
+import base64
 import functools
+import html
 import io
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock
 from PIL import Image
 
 from biaslib import store
@@ -24,7 +26,6 @@ _TRIAL: Final = ["moved", "asked", "pair"]
 _COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
 _ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
 _SYNTHETIC: Final = "synthetic"
-_SIDE: Final = 256  # of the pictures in the form, in pixels
 
 
 def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -> pd.DataFrame:
@@ -36,18 +37,6 @@ def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(rows, columns=_TRIAL).iloc[rng.permutation(len(rows))].reset_index(drop=True)
     return table.assign(swapped=rng.random(len(rows)) < 0.5)
-
-
-def read(path: Path | str) -> pd.DataFrame:
-    """The ratings in a CSV file; `answer` is -1, 0 or 1: the moved image has less, as much, or more, wherever shown."""
-    file, words = Path(path), dict.fromkeys(("rater", "moved", "asked"), str)
-    if not file.is_file():
-        raise BiaslibError(f"There is no file {file}: rate some pairs first, or give the right path.")
-    try:
-        table = pd.read_csv(file, dtype=words, keep_default_na=False, na_values=[""])
-    except (ValueError, UnicodeDecodeError) as error:
-        raise BiaslibError(f"{file.name} is no table of ratings: {error}") from error
-    return _checked(table, file.name)
 
 
 def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
@@ -128,78 +117,42 @@ def explained(changes: Sequence[Interval], *, attribute: Interval, target: Inter
     return "classifier" if -margin < target.low and target.high < margin else "unsure"
 
 
-class Session:
-    """One rater's way through a plan of `trials`, to go on with any day; raters may share the file of answers."""
+def form(plan: pd.DataFrame, pictures: Mapping[str, np.ndarray], path: Path | str) -> Path:
+    """Writes a page for raters, to be filled in on a screen or printed, and its key, which raters do not see.
 
-    def __init__(self, plan: pd.DataFrame, *, rater: str, path: Path | str) -> None:
-        if not rater.strip() or rater.startswith(_SYNTHETIC):
-            raise BiaslibError(f"A rater needs a name that does not begin with {_SYNTHETIC!r}, not {rater!r}.")
-        self.plan, self.rater, self.path = plan, rater, Path(path)
-        if not self._answered().isin(pd.MultiIndex.from_frame(plan[_TRIAL])).all():
-            raise BiaslibError(f"{self.path.name} holds {rater}'s answers to another plan: take another file or name.")
-
-    def left(self) -> pd.DataFrame:
-        """The trials that this rater has not answered, in the plan's order."""
-        return self.plan[~pd.MultiIndex.from_frame(self.plan[_TRIAL]).isin(self._answered())]
-
-    def answer(self, word: str) -> None:
-        """Writes the answer to the next trial, about the image on the right compared with the one on the left."""
-        if word not in _ANSWERS:
-            raise BiaslibError(f"An answer is {', '.join(_ANSWERS)}, not {word!r}.")
-        with FileLock(f"{self.path}.lock"):
-            row = self.left().head(1)
-            if row.empty:
-                raise BiaslibError(f"{self.rater} has answered all {len(self.plan)} trials.")
-            answer = np.where(row["swapped"], -_ANSWERS[word], _ANSWERS[word])
-            row = row.assign(rater=self.rater, answer=answer)[_COLUMNS]
-            table = pd.concat([self._table(), row], ignore_index=True)
-            with store.replacing(self.path) as partial:
-                table.to_csv(partial, index=False)
-
-    def _table(self) -> pd.DataFrame | None:
-        return read(self.path) if self.path.is_file() else None
-
-    def _answered(self) -> pd.MultiIndex:
-        table = self._table()
-        own = self.plan[:0] if table is None else table[table["rater"] == self.rater]
-        return pd.MultiIndex.from_frame(own[_TRIAL])
-
-
-def widget(session: Session, pictures: Mapping[str, np.ndarray]) -> Any:
-    """A form for a live notebook, an `ipywidgets.VBox`; pictures: what is moved -> (pairs, 2, H, W, 3) uint8."""
-    import ipywidgets as widgets  # takes a moment, and only a live notebook needs it
-
-    for moved, last in session.plan.groupby("moved")["pair"].max().items():
-        if moved not in pictures or last >= len(pictures[str(moved)]):
+    `plan` is made by `trials`; `pictures` are what is moved -> (pairs, 2, H, W, 3) uint8. The page needs no network and
+    saves a CSV file of `rater`, `trial` and `answer`; answers on paper are typed into such a file. The key, a CSV file
+    beside the page, says for `collected` what each trial was.
+    """
+    file, rows = Path(path), []
+    for number, trial in enumerate(plan.to_dict("records"), start=1):
+        moved, pair = trial["moved"], trial["pair"]
+        if moved not in pictures or pair >= len(pictures[moved]):
             raise BiaslibError(f"The plan asks about pairs along {moved} that are not among the pictures.")
-    left, right = (widgets.Image(format="png", width=_SIDE, height=_SIDE) for _ in range(2))
-    question, progress = widgets.HTML(), widgets.HTML()
-    buttons = [widgets.Button(description=word) for word in _ANSWERS]
-    faces, row = widgets.HBox([left, right]), widgets.HBox(buttons)
+        faces = [_image(face) for face in pictures[moved][pair]]
+        choices = [f'<label><input type="radio" name="{number}" value="{word}"> {word}</label>' for word in _ANSWERS]
+        asked = html.escape(str(trial["asked"]).replace("_", " "))
+        question = f"<p>Compared with face A, face B has … of this: <b>{asked}</b></p>"
+        parts = [*(reversed(faces) if trial["swapped"] else faces), question, *choices]
+        rows.append("\n".join([f"<fieldset><legend>{number}</legend>", *parts, "</fieldset>"]))
+    template = resources.files("biaslib.chapters").joinpath("rating.html").read_text(encoding="utf-8")
+    with store.replacing(file) as page, store.replacing(file.with_suffix(".key.csv")) as key:
+        page.write_text(template.replace("TRIALS", "\n".join(rows)), encoding="utf-8")
+        plan.assign(trial=range(1, len(plan) + 1)).to_csv(key, index=False)
+    return file
 
-    def show() -> None:
-        trials = session.left()
-        total = len(session.plan)
-        progress.value = f"{total - len(trials)} of {total} answered, kept in {session.path.name}"
-        if trials.empty:
-            question.value = "That was the last pair. Thank you."
-            faces.layout.display = row.layout.display = "none"
-            return
-        trial = trials.iloc[0]
-        before, after = pictures[trial["moved"]][trial["pair"]]
-        first, second = (after, before) if trial["swapped"] else (before, after)
-        left.value, right.value = _png(first), _png(second)
-        asked = str(trial["asked"]).replace("_", " ")
-        question.value = f"Compared with the face on the left, the one on the right has … of this: <b>{asked}</b>"
 
-    def clicked(button: Any) -> None:
-        session.answer(button.description)
-        show()
-
-    for button in buttons:
-        button.on_click(clicked)
-    show()
-    return widgets.VBox([faces, question, row, progress])
+def collected(answers: Sequence[Path | str], key: Path | str) -> pd.DataFrame:
+    """Ratings from raters' files and the key of their form; `answer`: the moved image has less (-1), as much, more."""
+    try:
+        parts = [pd.read_csv(file, dtype={"rater": str, "trial": int}) for file in answers]
+        table = pd.concat(parts).merge(pd.read_csv(key), on="trial", how="left")
+        said = table["answer"].map(_ANSWERS)
+    except (KeyError, OSError, ValueError) as error:
+        raise BiaslibError(f"The answers need rater, trial and answer, and the form's key: {error}.") from error
+    if table["rater"].str.startswith(_SYNTHETIC).any():
+        raise BiaslibError(f"A rater's name does not begin with {_SYNTHETIC!r}: give that rater another one.")
+    return _checked(table.assign(answer=np.where(table["swapped"].eq(True), -said, said)), "the table of answers")
 
 
 def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -217,8 +170,8 @@ def _leaves_zero(value: Interval) -> bool:
     return value.low > 0 or value.high < 0
 
 
-def _png(pixels: np.ndarray) -> bytes:
-    """Enlarged without new edges, so that nobody rates squares."""
+def _image(pixels: np.ndarray) -> str:
+    """As it is; a browser that enlarges it makes no new edges, so that nobody rates squares."""
     buffer = io.BytesIO()
-    Image.fromarray(pixels).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC).save(buffer, format="PNG")
-    return buffer.getvalue()
+    Image.fromarray(pixels).save(buffer, format="PNG")
+    return f'<img alt="a face" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'

@@ -1,5 +1,6 @@
-"""A generator of faces that grows, for counterfactuals along directions of its latent space (Denton et al. 2019)."""
+"""Generators of faces: what any of them has to be able to do, ours that grow, and walks (Denton et al. 2019)."""
 
-from biaslib.gan.networks import Critic, Generator
+from biaslib.gan.counterfactuals import Generator
+from biaslib.gan.networks import Critic, GeneratorNetwork
 
-__all__ = ["Critic", "Generator"]
+__all__ = ["Critic", "Generator", "GeneratorNetwork"]

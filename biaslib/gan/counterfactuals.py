@@ -1,18 +1,21 @@
 """Images drawn along directions of a latent space: what classifiers say of them, how far they are from real ones.
 
-A generator is in evaluation mode, codes are (N, latent), directions (A, latent) of length 1, and `predict` is a
-classifier: uint8 images (M, size, size, 3) -> scores (M,) or (M, T).
+Codes are (N, latent), directions (A, latent) of length 1, and `predict` is a classifier: uint8 images (M, size, size,
+3) -> scores (M,) or (M, T). A generator is one of ours, in evaluation mode, or any other `Generator`.
 """
 
+import importlib
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
 from biaslib import models
-from biaslib.errors import BiaslibError
-from biaslib.gan.networks import Generator
+from biaslib.errors import BiaslibError, reason
+from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import as_pixels
 
 _Predict = Callable[[np.ndarray], np.ndarray]
@@ -21,14 +24,57 @@ _BATCH: Final = 32  # more images at once leave a CPU's cache
 _WHOLE: Final = 16  # a batch of no multiple of it is rounded differently by another number of threads
 
 
+@runtime_checkable
+class Generator(Protocol):
+    """What draws images from codes: those of the book, a StyleGAN, a diffusion autoencoder, or your own."""
+
+    size: int  #: height and width of its images, in pixels
+
+    def sample(self, n: int, seed: int) -> np.ndarray:
+        """Codes (n, latent) of images that it draws well; the same for the same seed."""
+
+    def draw(self, codes: np.ndarray) -> np.ndarray:
+        """Images (N, size, size, 3) uint8 of codes (N, latent)."""
+
+    def encode(self, images: np.ndarray) -> np.ndarray:
+        """Codes (N, latent) of images, from which it draws something like them."""
+
+
+_Drawer = GeneratorNetwork | Generator
+
+
+def opened(name: str) -> Generator:
+    """A generator of your own, `module:object` or a function without arguments; importing it runs its maker's code.
+
+    A `BiaslibError` is raised where it cannot be imported from the working directory or is no `Generator`.
+    """
+    module, _, member = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), member)
+        found = found() if isinstance(found, type) or not isinstance(found, Generator) else found
+    except Exception as error:  # it is the user's own code
+        raise BiaslibError(f"{name} does not give a generator ({reason(error)}): give module:object.") from error
+    if not isinstance(found, Generator):
+        raise BiaslibError(f"{name} is no generator: it needs size, sample(n, seed), draw(codes) and encode(images).")
+    return found
+
+
 def latent_codes(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
     """Codes (count, latent) float32 from the normal distribution that generators are trained on."""
     return np.random.default_rng(seed).normal(size=(count, latent)).astype(np.float32)
 
 
 @torch.inference_mode()
-def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.ndarray:
+def draw(generator: _Drawer, codes: np.ndarray, *, batch: int = _BATCH) -> np.ndarray:
     """Images (N, size, size, 3) uint8 of codes (N, latent); a BiaslibError where these have another length."""
+    if not isinstance(generator, GeneratorNetwork):
+        images, wanted = np.asarray(generator.draw(codes)), (len(codes), generator.size, generator.size, 3)
+        if images.dtype != np.uint8 or images.shape != wanted:
+            found = f"{images.dtype} {images.shape} of {len(codes)} codes"
+            raise BiaslibError(f"The generator drew {found}: draw(codes) gives uint8 {wanted}.")
+        return images
     place = next(generator.parameters()).device
     parts = torch.from_numpy(np.ascontiguousarray(codes, np.float32)).split(batch)
     filled = [torch.cat([part, part[:1].expand(-len(part) % _WHOLE, -1)]) for part in parts]
@@ -36,15 +82,15 @@ def draw(generator: Generator, codes: np.ndarray, *, batch: int = _BATCH) -> np.
     return np.concatenate([images[: len(part)] for images, part in zip(drawn, parts, strict=True)])
 
 
-def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float]) -> np.ndarray:
+def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, steps: Sequence[float]) -> np.ndarray:
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
     They are (steps, N, size, size, 3) uint8. A step of 1 along a direction of length 1 turns a code of 128 normal
     numbers by about 5 degrees. Codes or a direction of another length than the generator's are a `BiaslibError`.
     """
-    if np.shape(direction) != (generator.latent,):
+    if np.shape(direction) != codes.shape[1:]:
         raise BiaslibError(
-            f"A direction for this generator has {generator.latent} numbers, not the shape {np.shape(direction)}."
+            f"A direction for these codes has {codes.shape[1]} numbers, not the shape {np.shape(direction)}."
         )
     moved = np.concatenate([codes + step * np.asarray(direction) for step in steps])
     images = draw(generator, moved)
@@ -52,7 +98,7 @@ def traversal(generator: Generator, codes: np.ndarray, direction: np.ndarray, st
 
 
 def scores_along(
-    predict: _Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
+    predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
 ) -> np.ndarray:
     """What classifiers say along each direction: (A, steps, N) or (A, steps, N, T) scores."""
     scores = []
@@ -64,7 +110,7 @@ def scores_along(
 
 
 def leakage(
-    predict: _Predict, generator: Generator, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
+    predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
     """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
 
@@ -76,7 +122,7 @@ def leakage(
 
 
 def consistency(
-    predict: _Predict, generator: Generator, codes: np.ndarray, *, between: int = 5, seed: int = 0
+    predict: _Predict, generator: _Drawer, codes: np.ndarray, *, between: int = 5, seed: int = 0
 ) -> np.ndarray:
     """Whether images between two of one class are of that class too (Denton et al. 2019, section 5).
 

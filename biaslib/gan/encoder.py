@@ -13,7 +13,7 @@ from tqdm import trange
 
 from biaslib import models
 from biaslib.errors import BiaslibError
-from biaslib.gan.networks import Generator, pixel_norm
+from biaslib.gan.networks import GeneratorNetwork, pixel_norm
 from biaslib.training.loop import resumed, save_checkpoint
 
 _CHECKPOINTS: Final = 20  # in a whole training
@@ -57,7 +57,7 @@ class Encoder(nn.Module):
         return pixel_norm(self.head(self.features(images)))
 
 
-def train_encoder(generator: Generator, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
+def train_encoder(generator: GeneratorNetwork, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
     """Trains an encoder on pairs of codes and the images drawn from them, by the distance between normalised codes.
 
     The generator, in evaluation mode, normalises its codes, so their lengths cannot be seen in an image. `checkpoint`
@@ -92,7 +92,7 @@ class _Run:
     step: int = 0
 
     @classmethod
-    def start(cls, generator: Generator, config: EncoderConfig, steps: int) -> "_Run":
+    def start(cls, generator: GeneratorNetwork, config: EncoderConfig, steps: int) -> "_Run":
         device, size = models.device(), 4 * 2 ** (len(generator.widths) - 1)
         torch.manual_seed(config.seed)
         encoder = Encoder(latent=generator.latent, size=size, widths=config.widths).to(device)
@@ -100,7 +100,7 @@ class _Run:
         rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=steps + 1)
         return cls(encoder, optimiser, rate, device)
 
-    def train_step(self, generator: Generator, batch: int) -> None:
+    def train_step(self, generator: GeneratorNetwork, batch: int) -> None:
         codes = torch.randn(batch, generator.latent)
         with torch.no_grad():
             images = generator(codes.to(next(generator.parameters()).device)).to(self.device)
@@ -132,7 +132,7 @@ def encoded(encoder: Encoder, pixels: np.ndarray) -> np.ndarray:
 
 
 @torch.inference_mode()
-def latent_correlation(encoder: Encoder, generator: Generator) -> np.ndarray:
+def latent_correlation(encoder: Encoder, generator: GeneratorNetwork) -> np.ndarray:
     """(latent,) correlations, over 1,000 new images, of each number of the code with what the encoder makes of it."""
     codes = torch.randn(1000, generator.latent, generator=torch.Generator().manual_seed(0))
     place = next(generator.parameters()).device

@@ -81,7 +81,7 @@ class _Layer(nn.Module):
         return pixel_norm(rectified) if self.even else rectified
 
 
-class Generator(nn.Module):
+class GeneratorNetwork(nn.Module):
     """Latent codes to images, at any of its levels: 4 x 4 pixels at level 0, twice as many at each next one.
 
     Codes have `latent` numbers, normalised to unit root mean square, as on a sphere; `widths` are the channels.

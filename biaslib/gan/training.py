@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from biaslib import models, store
 from biaslib.errors import BiaslibError
-from biaslib.gan.networks import Critic, Generator
+from biaslib.gan.networks import Critic, GeneratorNetwork
 from biaslib.store import fingerprint
 from biaslib.training.config import autocast
 from biaslib.training.loop import resumed, save_checkpoint
@@ -47,6 +47,7 @@ class GanConfig:
     learning_rate: float = 1e-3  #: of both optimisers
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
     average: float = 0.995  #: of the weights, what is left of the old mean a step
+    mirror: bool = False  #: whether half of the real images, drawn by lot, are shown mirrored
     chunks: int = 40  #: checkpoints, and rows of the log
     frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
     precision: str = "auto"  #: float32, bfloat16, or auto
@@ -90,7 +91,7 @@ class GanConfig:
 class _Grown:
     """A trained generator, in evaluation mode, on the device that it was trained on."""
 
-    generator: Generator  #: with averaged weights
+    generator: GeneratorNetwork  #: with averaged weights
     critic: Critic  #: as it ended
     frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
     log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
@@ -148,8 +149,8 @@ class _Run:
     """A training between two chunks: everything a checkpoint has to hold."""
 
     config: GanConfig
-    generator: Generator
-    averaged: Generator
+    generator: GeneratorNetwork
+    averaged: GeneratorNetwork
     critic: Critic
     optimisers: Sequence[torch.optim.Optimizer]
     device: torch.device
@@ -164,7 +165,7 @@ class _Run:
     def start(cls, config: GanConfig) -> "_Run":
         device = models.device()
         torch.manual_seed(config.seed)
-        generator = Generator(latent=config.latent, widths=config.widths).to(device)
+        generator = GeneratorNetwork(latent=config.latent, widths=config.widths).to(device)
         critic = Critic(widths=config.widths).to(device)
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
@@ -190,7 +191,11 @@ class _Run:
                 for group in optimiser.param_groups:
                     group["lr"] = config.learning_rate * self._share_of_rate()
             rows = np.sort(rng.choice(len(images), config.batch, replace=False))
-            losses.append(self._step(self._real(images[rows], level, alpha), level, alpha))
+            shown = images[rows]
+            if config.mirror:
+                turned = rng.random(config.batch) < 0.5
+                shown = np.where(turned[:, None, None, None], shown[:, :, ::-1], shown)
+            losses.append(self._step(self._real(shown, level, alpha), level, alpha))
         self.chunk += 1
         with torch.inference_mode():
             drawn = self.averaged(self.watched, level=level, alpha=alpha)

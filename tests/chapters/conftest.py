@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from biaslib.gan.networks import Generator
+from biaslib.gan.networks import GeneratorNetwork
 
 
 @pytest.fixture(scope="module")
 def generator():
     torch.manual_seed(0)
-    return Generator(latent=8, widths=(8, 8)).eval()
+    return GeneratorNetwork(latent=8, widths=(8, 8)).eval()

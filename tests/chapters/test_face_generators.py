@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +11,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from biaslib import store
+from biaslib import gan as gan_room
+from biaslib import recipes, store
 from biaslib.book import project
 from biaslib.chapters import face_generators
-from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, load, record
+from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, configured, load, record
 from biaslib.errors import BiaslibError
 from biaslib.gan import encoder
 from biaslib.gan import training as gan
@@ -106,6 +109,32 @@ def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator
     assert list((store.root() / "checkpoints").iterdir()) == []
 
 
+def test_a_training_killed_at_ten_random_moments_ends_with_the_same_weights(book, tmp_path, monkeypatch):
+    unbroken = face_generators.train.compute(TINY)
+    steps, moment = [], [0]
+
+    def counted(step):
+        def counting(*given):
+            steps.append(1)
+            if len(steps) == moment[0]:
+                raise Killed
+            return step(*given)
+
+        return counting
+
+    monkeypatch.setattr(gan._Run, "_step", counted(gan._Run._step))
+    monkeypatch.setattr(encoder._Run, "train_step", counted(encoder._Run.train_step))
+    # of the 16 steps of the generator and the 4 of the encoder
+    moments = [*np.random.default_rng(0).choice(np.arange(1, 17), 8, replace=False), 18, 20]
+    for number, moment[0] in enumerate(moments):
+        monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / f"store-{number}"))
+        steps.clear()
+        with pytest.raises(Killed):
+            face_generators.train.compute(TINY)
+        again = face_generators.train.compute(TINY)
+        assert all(torch.equal(again[name], unbroken[name]) for name in unbroken), moment[0]
+
+
 def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
     unbroken = face_generators.train.compute(TINY)
     for part in ("generator", "encoder"):
@@ -135,7 +164,7 @@ def test_the_books_generators_are_there_with_their_records_and_within_four_megab
 def test_the_generator_and_its_encoder_have_one_size():
     with pytest.raises(BiaslibError, match="draws 8 px, the encoder reads 16: give the encoder 1 widths"):
         replace(TINY, encoder=EncoderConfig(widths=(8, 8)))
-    with pytest.raises(BiaslibError, match="source must be generated or celeba"):
+    with pytest.raises(BiaslibError, match="source must be generated, celeba, celeba-cropped, not"):
         replace(TINY, source="photos")
 
 
@@ -153,12 +182,51 @@ def test_a_damaged_generator_is_named(book):
         load("tiny")
 
 
-def test_a_generator_of_an_edited_recipe_is_not_passed_off_as_it(book, monkeypatch):
-    face_generators.train_for_book("tiny")
-    edited = replace(TINY, gan=replace(TINY.gan, seed=5))
-    monkeypatch.setattr(face_generators, "SETUPS", {"tiny": edited})
-    with pytest.raises(BiaslibError, match=r"another recipe.*biaslib grow tiny"):
-        load("tiny")
+def test_a_generator_of_ones_own_is_a_file_that_says_how_it_was_grown(book, tmp_path):
+    setup = configured("generated", size=32, images=480, options=["images=40", "encoder.images=64", "gan.loss=wgan-gp"])
+    assert (setup.images, setup.gan.images, setup.encoder.images, setup.gan.loss) == (40, 480, 64, "wgan-gp")
+    file = face_generators.train_to(TINY, tmp_path / "deep" / "mine.safetensors")
+    found = load(str(file))
+    assert isinstance(found, gan_room.Generator)
+    assert found.setup == TINY == face_generators.setup_of(str(file))
+    codes = found.sample(5, 0)
+    assert found.draw(codes).shape == (5, 8, 8, 3)
+    assert found.encode(found.draw(codes)).shape == codes.shape
+    with pytest.raises(BiaslibError, match=r"ends in \.safetensors, not to .*mine\.pt"):
+        face_generators.train_to(TINY, tmp_path / "mine.pt")
+
+
+def test_a_set_up_is_as_the_recipe_of_its_size_but_for_its_options():
+    for size, recipe in (
+        (32, face_generators.quick),
+        (64, face_generators.of_celeba),
+        (128, face_generators.progressive),
+    ):
+        found = configured("celeba", size=size, images=48_000)
+        assert found == replace(recipe(48_000), source="celeba", images=162_770)
+    widths = configured("celeba", size=32, images=48_000, options=["gan.widths=(8, 8, 8, 8)", "threads=1"])
+    assert (widths.gan.widths, widths.threads) == ((8, 8, 8, 8), 1)
+    with pytest.raises(BiaslibError, match="size is 32, 64, 128 pixels, not 48"):
+        configured("celeba", size=48, images=48_000)
+
+
+@pytest.mark.parametrize("option", ["gan.speed=3", "critic.images=3", "gan.images=many", "gan", "gan.widths=3"])
+def test_what_is_no_option_is_said(option):
+    with pytest.raises(BiaslibError, match="is no option"):
+        configured("celeba", size=32, images=48_000, options=[option])
+
+
+@pytest.mark.slow
+def test_a_generator_killed_at_ten_random_moments_ends_with_the_same_weights(tmp_path):
+    program = "import sys, torch; from pathlib import Path; from tests.faults import kills, outcome\n"
+    program += "torch.set_num_threads(1); found = outcome.Outcomes()\n"
+    program += "kills.WORKS = [work for work in kills.WORKS if work.name == 'generator and encoder']\n"
+    program += "kills.campaign(Path(sys.argv[1]), found, kills=10, seed=0); print(*found.faults); print(found.total())"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stderr
+    faults, total = done.stdout.rstrip("\n").split("\n")[-2:]
+    assert faults == ""
+    assert int(total) >= 3
 
 
 def test_the_pictures_are_the_worlds():
@@ -172,6 +240,15 @@ def test_the_quick_recipe_is_half_as_long_for_its_encoder():
     assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
     assert (found.gan.seed, found.encoder.seed) == (3, 3)
     assert found.gan.penalty_every > 1
+
+
+def test_generators_of_photographs_see_cropped_and_mirrored_faces():
+    for found, size in ((face_generators.of_celeba(seed=3), 64), (face_generators.progressive(), 128)):
+        assert type(found.data) is recipes.CroppedCelebA
+        assert (found.gan.size, found.data.size, found.gan.average, found.gan.mirror) == (size, size, 0.999, True)
+    assert face_generators.of_celeba(1000).encoder.images == 500
+    assert (face_generators.of_celeba(seed=3).gan.seed, face_generators.of_celeba().gan.loss) == (3, "r1")
+    assert face_generators.progressive().gan.loss == "wgan-gp"
 
 
 def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):

@@ -19,7 +19,6 @@ from biaslib.chapters.latent import (
     attribute_probabilities,
     directions,
     labelled_codes,
-    leaked,
 )
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
@@ -96,43 +95,6 @@ def test_factors_that_noise_hides_are_left_out_and_regressors_refuse_other_sizes
         regressor(np.zeros((1, 16, 16, 3), np.uint8))
 
 
-def test_leakage_by_hand():
-    # two attributes, two codes: own changes .6 and .2, the other's .1 and -.3 on average
-    changes = np.array([[[0.5, 0.7], [0.1, 0.1]], [[-0.2, -0.4], [0.1, 0.3]]])
-    own, others, share = leaked(changes)
-    assert own.estimate == pytest.approx(0.4)
-    assert share.estimate == pytest.approx(0.5)
-    assert others.estimate == pytest.approx(0.2)
-    assert own.n == 2
-    assert 0.3 <= own.low <= own.high <= 0.5
-
-
-def test_opposite_changes_of_codes_do_not_leak_on_average():
-    rng = np.random.default_rng(0)
-    changes = 0.01 * rng.normal(size=(3, 3, 4000))
-    changes[np.arange(3), np.arange(3)] += 0.5
-    own, others, share = leaked(changes)
-    assert own.low > 0.49
-    # a step of half the length has the same share
-    assert leaked(changes / 2)[2].estimate == pytest.approx(share.estimate)
-    assert others.high < 0.001
-    # the order of the attributes means nothing
-    assert leaked(changes[::-1, ::-1])[1].estimate == pytest.approx(others.estimate)
-
-
-def test_directions_that_do_not_move_their_own_attribute_have_no_share():
-    changes = np.stack([[[0.0], [0.1]], [[0.1], [-0.1]]])
-    own, others, share = leaked(changes)
-    assert own.estimate < 0 < others.estimate
-    assert np.isnan(share.estimate)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 5), (2, 2)])
-def test_leakage_is_of_each_by_each(shape):
-    with pytest.raises(BiaslibError, match="at least two attributes"):
-        leaked(np.zeros(shape))
-
-
 def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
     names = ["stands", "not parted", "parted by one", "not judged", "hardly drawn", "no plane"]
     accuracy = pd.DataFrame({"a": [0.9, 0.6, 0.9, 0.9, 0.9, 0.9], "b": [0.8, 0.6, 0.7, 0.8, 0.8, np.nan]}, index=names)
@@ -206,3 +168,33 @@ def test_codes_of_another_training_of_a_generator_are_others():
     other = dataclasses.replace(TINY, gan=dataclasses.replace(TINY.gan, seed=1))
     asked = [CodeRequest(one, [], way="encoded", count=4) for one in (TINY, other)]
     assert asked[0].fingerprint() != asked[1].fingerprint()
+
+
+class Stripes:
+    """Somebody's own generator: the numbers of a code are the shades of the columns."""
+
+    size = 32
+
+    def sample(self, n, seed):
+        return np.random.default_rng(seed).uniform(0, 200, size=(n, 32)).astype(np.float32)
+
+    def draw(self, codes):
+        return np.broadcast_to(codes[:, None, :, None], (len(codes), 32, 32, 3)).astype(np.uint8)
+
+    def encode(self, images):
+        return images[:, 0, :, 0].astype(np.float32)
+
+
+own = Stripes()
+
+
+def test_codes_come_from_somebodys_own_generator_too():
+    name = f"{__name__}:own"
+    for way in ("encoded", "generated"):
+        codes, labels = labelled_codes(CodeRequest(name, [JUDGE], way=way, count=20, seed=3))
+        assert codes.shape == (20, 32)
+        assert len(labels) == 20
+    np.testing.assert_array_equal(codes, own.sample(20, 8_000_003))
+    requests = [CodeRequest(each, [], way="encoded", count=4) for each in (name, f"{__name__}:Stripes", TINY)]
+    first, again, ours = (request.fingerprint() for request in requests)
+    assert first == again != ours

@@ -1,6 +1,8 @@
-"""Ratings of pairs of images: plans, files, the statistic, drawn raters, the form."""
+"""Ratings of pairs of images: plans, files, the statistic, drawn raters, the form and what comes back."""
 
+import base64
 import io
+from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -10,13 +12,12 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 from biaslib.chapters.rating import (
     _COLUMNS,
-    Session,
+    collected,
+    form,
     krippendorff_alpha,
     perceived,
-    read,
     synthetic,
     trials,
-    widget,
 )
 from biaslib.errors import BiaslibError
 
@@ -135,97 +136,91 @@ def test_raters_who_only_lapse_answer_everything_equally_often():
     assert answers.value_counts(normalize=True).to_numpy() == pytest.approx(np.full(3, 1 / 3), abs=0.03)
 
 
-def test_drawn_raters_can_be_told_and_people_cannot_take_their_names(tmp_path):
-    drawn = synthetic(changes(0.0, 3), raters=2, seed=0)
-    assert drawn["rater"].str.startswith("synthetic").all()
-    with pytest.raises(BiaslibError, match="does not begin with 'synthetic'"):
-        Session(trials(QUESTIONS, pairs=1, seed=0), rater="synthetic-1", path=tmp_path / "ratings.csv")
-    with pytest.raises(BiaslibError, match="needs a name"):
-        Session(trials(QUESTIONS, pairs=1, seed=0), rater=" ", path=tmp_path / "ratings.csv")
+PAIRS = np.stack([np.stack([np.full((8, 8, 3), shade, np.uint8) for shade in (0, 200)])] * 6)
 
 
-def test_a_session_goes_on_where_it_was_left_and_shares_its_file(tmp_path):
-    plan, path = trials(QUESTIONS, pairs=2, seed=3), tmp_path / "ratings.csv"
-    first = Session(plan, rater="7", path=path)
-    first.answer("more")
-    Session(trials(QUESTIONS, pairs=2, seed=4), rater="8", path=path).answer("less")
-    again = Session(plan, rater="7", path=path)
-    assert again.left().index.tolist() == list(range(1, 6))
-    for _ in range(5):
-        again.answer("the same")
-    table = read(path)
-    assert table["rater"].tolist() == ["7", "8", *["7"] * 5]
-    assert [file.name for file in tmp_path.iterdir() if ".partial" in file.name] == []
-    with pytest.raises(BiaslibError, match="7 has answered all 6 trials"):
-        again.answer("more")
+class Page(HTMLParser):
+    """What a rater sees: of each trial the shade of either face, the question, and the answers to choose from."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.trials, self.words = [], []
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "fieldset":
+            self.trials.append({"shades": [], "answers": []})
+        elif tag == "img":
+            picture = Image.open(io.BytesIO(base64.b64decode(given["src"].partition(",")[2])))
+            self.trials[-1]["shades"].append(int(np.asarray(picture)[0, 0, 0]))
+        elif given.get("type") == "radio":
+            self.trials[-1]["answers"].append((given["name"], given["value"]))
+
+    def handle_data(self, words):
+        self.words.append(words)
 
 
-def test_an_answer_is_about_the_moved_image_wherever_it_was_shown(tmp_path):
-    plan, path = trials({"Eyeglasses": ("Smiling",)}, pairs=12, seed=0), tmp_path / "ratings.csv"
-    session = Session(plan, rater="1", path=path)
-    for swapped in plan["swapped"]:
-        session.answer("less" if swapped else "more")
+@pytest.fixture
+def printed(tmp_path):
+    """A plan, the form of it, and its key."""
+    plan = trials({"Wearing_Hat": ("Smiling",)}, pairs=6, seed=1)
+    return plan, form(plan, {"Wearing_Hat": PAIRS}, tmp_path / "form.html"), tmp_path / "form.key.csv"
+
+
+def answered(folder, name, *rows):
+    file = folder / f"{name}.csv"
+    pd.DataFrame(rows, columns=["rater", "trial", "answer"]).to_csv(file, index=False)
+    return file
+
+
+def test_the_form_shows_each_trial_on_its_sides_and_not_what_was_moved(printed):
+    plan, file, _ = printed
+    page = Page(file)
     assert plan["swapped"].nunique() == 2
-    assert read(path)["answer"].eq(1).all()
+    assert [trial["shades"] for trial in page.trials] == [[200, 0] if each else [0, 200] for each in plan["swapped"]]
+    assert page.trials[2]["answers"] == [("3", "less"), ("3", "the same"), ("3", "more")]
+    assert "Smiling" in page.words
+    text = file.read_text(encoding="utf-8")
+    assert "Wearing" not in text
+    assert "http" not in text
 
 
-def test_answers_to_another_plan_and_other_words_are_refused(tmp_path):
-    path = tmp_path / "ratings.csv"
-    session = Session(trials(QUESTIONS, pairs=1, seed=0), rater="1", path=path)
-    with pytest.raises(BiaslibError, match="less, the same, more, not 'maybe'"):
-        session.answer("maybe")
-    assert not path.exists()
-    session.answer("more")
-    with pytest.raises(BiaslibError, match="to another plan"):
-        Session(trials({"Bangs": ("Bangs",)}, pairs=1, seed=0), rater="1", path=path)
+def test_an_answer_is_about_the_moved_image_wherever_it_was_shown(printed):
+    plan, file, key = printed
+    words = ["less" if swapped else "more" for swapped in plan["swapped"]]
+    own = answered(file.parent, "a", *[("7", number, word) for number, word in enumerate(words, start=1)])
+    other = answered(file.parent, "b", ("8", 2, "the same"))
+    table = collected([own, other], key)
+    assert table["answer"].tolist() == [1] * 6 + [0]
+    assert table["rater"].tolist() == ["7"] * 6 + ["8"]
+    assert set(table["pair"][:6]) == set(range(6))
+    assert perceived(table).loc[("Wearing_Hat", "Smiling"), "change"].estimate == pytest.approx(6 / 7)
 
 
-BROKEN = {
-    "no column": ("rater,moved\n1,Bangs\n", "no column 'asked'"),
-    "an answer of 3": (",".join(_COLUMNS) + "\n1,a,b,0,True,3\n", "not -1, 0 or 1"),
-    "an empty cell": (",".join(_COLUMNS) + "\n1,a,b,,True,1\n", "empty cell"),
-    "answered twice": (",".join(_COLUMNS) + "\n1,a,b,0,True,1\n1,a,b,0,False,0\n", "two answers of 1"),
-    "nothing": ("", "no table of ratings"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_file_that_holds_no_ratings_is_refused(tmp_path, name):
-    content, message = BROKEN[name]
-    (tmp_path / "ratings.csv").write_text(content)
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("7", 1, "maybe"), "not -1, 0 or 1, or an empty cell"),
+        (("7", 99, "more"), "empty cell"),
+        (("synthetic-1", 1, "more"), "does not begin with 'synthetic'"),
+        (("7", 2, "more"), "two answers of 7"),
+    ],
+)
+def test_answers_that_are_none_are_refused(printed, row, message):
+    _, file, key = printed
     with pytest.raises(BiaslibError, match=message):
-        read(tmp_path / "ratings.csv")
+        collected([answered(file.parent, "a", ("7", 2, "more"), row)], key)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(BiaslibError, match=r"no file .*ratings\.csv"):
-        read(tmp_path / "ratings.csv")
-
-
-def pixels(value):
-    return np.full((2, 8, 8, 3), value, np.uint8)
-
-
-def shown(image):
-    return int(np.asarray(Image.open(io.BytesIO(image.value)))[0, 0, 0])
-
-
-def test_the_form_shows_each_trial_on_its_sides_and_keeps_every_click(tmp_path):
-    plan, path = trials({"Eyeglasses": ("Smiling",)}, pairs=6, seed=0), tmp_path / "ratings.csv"
-    pairs = np.stack([np.stack([pixels(0)[0], pixels(200)[0]])] * 6)
-    form = widget(Session(plan, rater="1", path=path), {"Eyeglasses": pairs})
-    faces, question, row, progress = form.children
-    for number, swapped in enumerate(plan["swapped"]):
-        assert [shown(image) for image in faces.children] == ([200, 0] if swapped else [0, 200])
-        assert "Smiling" in question.value
-        assert f"{number} of 6" in progress.value
-        row.children[2].click()
-    assert len(read(path)) == 6
-    assert "Thank you" in question.value
-    assert faces.layout.display == "none"
+def test_files_that_are_no_answers_are_named(printed, tmp_path):
+    *_, key = printed
+    (tmp_path / "other.csv").write_text("who,what\n1,more\n")
+    for files in ([tmp_path / "other.csv"], [tmp_path / "none.csv"], []):
+        with pytest.raises(BiaslibError, match="need rater, trial and answer, and the form's key"):
+            collected(files, key)
 
 
 def test_a_form_without_its_pictures_is_refused(tmp_path):
-    session = Session(trials(QUESTIONS, pairs=1, seed=0), rater="1", path=tmp_path / "ratings.csv")
     with pytest.raises(BiaslibError, match="pairs along nothing"):
-        widget(session, {"Eyeglasses": pixels(0)[None]})
+        form(trials(QUESTIONS, pairs=1, seed=0), {"Eyeglasses": PAIRS}, tmp_path / "form.html")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from biaslib import models
+from biaslib import gan, models
 from biaslib.chapters import face_generators
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import (
@@ -15,14 +15,16 @@ from biaslib.gan.counterfactuals import (
     frechet_distance,
     latent_codes,
     leakage,
+    opened,
     scores_along,
     traversal,
 )
-from biaslib.gan.networks import Generator
+from biaslib.gan.networks import GeneratorNetwork
+from biaslib.gan.training import as_pixels
 from biaslib.store import parallel
 
 
-class Painter(Generator):
+class Painter(GeneratorNetwork):
     """Two numbers of the code are the shades of the upper and the lower half."""
 
     def __init__(self):
@@ -88,7 +90,7 @@ def test_codes_are_normal_and_seeded():
 
 def test_batches_do_not_change_the_images():
     torch.manual_seed(0)
-    generator, codes = Generator(latent=8, widths=(8, 8)), latent_codes(10, 8)
+    generator, codes = GeneratorNetwork(latent=8, widths=(8, 8)), latent_codes(10, 8)
     whole, parts = draw(generator, codes).astype(int), draw(generator, codes, batch=3).astype(int)
     assert np.abs(whole - parts).max() <= 1
 
@@ -97,7 +99,7 @@ def test_what_does_not_fit_is_named(painter):
     with pytest.raises(BiaslibError, match=r"has 2 numbers, not the shape \(3,\)"):
         traversal(painter, CODES, np.ones(3), (1.0,))
     with pytest.raises(BiaslibError, match=r"Latent codes must be \(N, 8\)"):
-        draw(Generator(latent=8, widths=(8,)), CODES)
+        draw(GeneratorNetwork(latent=8, widths=(8,)), CODES)
     with pytest.raises(BiaslibError, match="Among 1 codes no two have the same answer"):
         consistency(lambda images: shades(images)[:, 0], painter, CODES[:1])
 
@@ -167,3 +169,49 @@ def test_features_are_what_the_last_layer_sees():
         logits = model(models.to_tensor(images)).numpy()
         head = model.get_submodule(model.pretrained_cfg["classifier"])
         np.testing.assert_allclose(head(torch.from_numpy(found)).numpy(), logits, atol=1e-5)
+
+
+class Shades:
+    """A generator that is none of ours."""
+
+    size = 4
+
+    def sample(self, n, seed):
+        return latent_codes(n, 2, seed=seed)
+
+    def draw(self, codes):
+        return as_pixels(Painter()(torch.from_numpy(np.asarray(codes, np.float32))))
+
+    def encode(self, images):
+        return (shades(images) * 2 - 1) * 4
+
+
+def test_any_generator_is_walked_through_as_ours_is(painter):
+    own, direction = opened(f"{__name__}:Shades"), np.array([0.6, 0.8])
+    assert isinstance(own, gan.Generator)
+    np.testing.assert_array_equal(draw(own, CODES), draw(painter, CODES))
+    np.testing.assert_array_equal(
+        traversal(own, CODES, direction, (-1, 2)), traversal(painter, CODES, direction, (-1, 2))
+    )
+    assert consistency(lambda images: shades(images)[:, 0], own, CODES).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (f"{__name__}:CODES", "does not give a generator"),
+        (f"{__name__}:missing", "does not give a generator"),
+        ("no.such.module:own", "does not give a generator"),
+        (f"{__name__}:dict", "is no generator: it needs size, sample"),
+    ],
+)
+def test_what_is_no_generator_is_named(name, message, monkeypatch):
+    monkeypatch.setitem(globals(), "dict", dict)
+    with pytest.raises(BiaslibError, match=message):
+        opened(name)
+
+
+def test_images_of_another_kind_are_refused(monkeypatch):
+    monkeypatch.setattr(Shades, "draw", lambda generator, codes: np.zeros((len(codes), 4, 4, 3)))
+    with pytest.raises(BiaslibError, match=r"drew float64 \(40, 4, 4, 3\) of 40 codes: draw\(codes\) gives uint8"):
+        draw(Shades(), CODES)

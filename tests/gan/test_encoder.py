@@ -6,13 +6,13 @@ import torch
 
 from biaslib.errors import BiaslibError
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
-from biaslib.gan.networks import Generator, pixel_norm
+from biaslib.gan.networks import GeneratorNetwork, pixel_norm
 from biaslib.gan.training import as_pixels
 
 QUICK = EncoderConfig(widths=(16,), images=4000, batch=50)
 
 
-class Painter(Generator):
+class Painter(GeneratorNetwork):
     """Two numbers of the code are the shades of the upper and the lower half."""
 
     def __init__(self):

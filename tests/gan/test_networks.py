@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import (
     Critic,
-    Generator,
+    GeneratorNetwork,
     _EqualizedConv,
     _EqualizedLinear,
     _with_minibatch_deviation,
@@ -60,14 +60,14 @@ def test_the_deviation_of_a_group_is_its_own():
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_sizes_double_at_every_level(level):
-    generator, critic = Generator(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
+    generator, critic = GeneratorNetwork(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
     images = generator(torch.randn(3, 10), level=level)
     assert images.shape == (3, 3, 4 * 2**level, 4 * 2**level)
     assert critic(images, level=level).shape == (3,)
 
 
 def test_fading_in_begins_with_the_smaller_network_and_ends_with_the_larger_one():
-    generator, critic = Generator(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
+    generator, critic = GeneratorNetwork(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
     codes, images = torch.randn(4, 10), torch.randn(4, 3, 16, 16)
     smaller = F.interpolate(generator(codes, level=1), scale_factor=2, mode="nearest")
     assert torch.equal(generator(codes, level=2, alpha=0.0), smaller)
@@ -79,12 +79,12 @@ def test_fading_in_begins_with_the_smaller_network_and_ends_with_the_larger_one(
 
 
 def test_only_the_direction_of_a_code_counts():
-    generator, codes = Generator(latent=10, widths=WIDTHS), torch.randn(2, 10)
+    generator, codes = GeneratorNetwork(latent=10, widths=WIDTHS), torch.randn(2, 10)
     torch.testing.assert_close(generator(codes), generator(3 * codes), rtol=1e-4, atol=1e-5)
 
 
 def test_what_does_not_fit_is_named():
-    generator, critic = Generator(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
+    generator, critic = GeneratorNetwork(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
     with pytest.raises(BiaslibError, match=r"Latent codes must be \(N, 10\) for this generator, not \(2, 12\)"):
         generator(torch.zeros(2, 12))
     with pytest.raises(BiaslibError, match="levels 0 to 2, not 3"):

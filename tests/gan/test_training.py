@@ -116,7 +116,7 @@ def test_the_result_is_the_average_and_the_frames_grow(squares):
     still = grow(squares, replace(TINY, average=1.0))
     torch.manual_seed(TINY.seed)
     torch.testing.assert_close(
-        weights(still.generator), weights(training.Generator(latent=8, widths=(8, 8))), rtol=0, atol=0
+        weights(still.generator), weights(training.GeneratorNetwork(latent=8, widths=(8, 8))), rtol=0, atol=0
     )
 
 
@@ -126,6 +126,19 @@ def test_it_learns_how_light_the_images_are(squares):
     torch.manual_seed(0)
     drawn = as_pixels(grow(dark, config).generator(torch.randn(50, 8)))
     assert abs(drawn.mean() - 40) < 25
+
+
+def test_half_of_the_faces_are_shown_mirrored(squares, monkeypatch):
+    seen = []
+    as_seen = training._Run._real
+    monkeypatch.setattr(training._Run, "_real", lambda run, *of: (seen.append(of[0]), as_seen(run, *of))[1])
+    sided = squares.copy()
+    sided[:, :, :4] = 0
+    for mirror in (False, True):
+        seen.clear()
+        grow(sided, replace(TINY, mirror=mirror))
+        left = np.concatenate(seen)[:, 0, 0, 0] == 0
+        assert left.all() if not mirror else 0.25 < left.mean() < 0.75
 
 
 def test_pixels_run_from_black_to_white():

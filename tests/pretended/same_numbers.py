@@ -10,7 +10,7 @@ from scipy.special import softmax
 from biaslib import attribution, metrics, models, recipes, training
 from biaslib.gan.counterfactuals import draw, features, latent_codes
 from biaslib.gan.encoder import Encoder, encoded, latent_correlation
-from biaslib.gan.networks import Generator
+from biaslib.gan.networks import GeneratorNetwork
 from tests import golden
 from tests.attribution.subjects import lively
 
@@ -93,7 +93,7 @@ def test_a_generators_walk_is_the_same(monkeypatch, sim):
     def walked(device):
         monkeypatch.setattr(models, "device", lambda: torch.device(device))
         torch.manual_seed(0)
-        generator = models.placed(Generator(latent=8, widths=(8, 8)))
+        generator = models.placed(GeneratorNetwork(latent=8, widths=(8, 8)))
         encoder = models.placed(Encoder(latent=8, size=8, widths=(8,)))
         drawn = draw(generator, latent_codes(20, 8))
         asked = models.placed(lively("small"))
