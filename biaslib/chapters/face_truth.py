@@ -1,5 +1,6 @@
 """What a generator's counterfactuals and concept vectors say of drawn faces, beside the truth of the same faces."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -13,14 +14,13 @@ from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.latent_audit import STEP, DirectionAudit, pixels_apart, smiles
 from biaslib.gan.counterfactuals import draw, traversal
-from biaslib.gan.directions import attribute_direction
 from biaslib.gan.encoder import encoded
 from biaslib.recipes import load
 from biaslib.store import Calls, stored
 from biaslib.worlds.faces import HAIR_COLOURS, Faces
 
-# faces that nothing else is fitted on or asked about
-_CONCEPT_SEED = 9_000_000
+_LAYER = 4  # how many of the small network's layers lie before a concept's maps
+_CONCEPT_SEED = 9_000_000  # faces that nothing else is fitted on or asked about
 
 
 def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
@@ -46,48 +46,63 @@ def face_by_face(audits: Sequence[DirectionAudit], evaluation: EvaluationFaces) 
 
 
 def tcav(model: nn.Module, images: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, eq. 2).
+    """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, section 3.3).
 
-    `vectors` (V, D) are in the flattened space of the model's last map, images (N, size, size, 3) uint8; the shares are
-    (V,) in [0, 1]. A slope of 0 is no rise.
+    `vectors` (V, D) are in the flattened space of `concept_maps`, images (N, size, size, 3) uint8; the shares are (V,)
+    in [0, 1]. A slope of 0 is no rise.
     """
-    features = _last_maps(model, images).requires_grad_()
-    answers = cast(Any, model).forward_head(features)[:, 0]
-    (slopes,) = torch.autograd.grad(answers.sum(), features)
+    network, maps = cast(Any, model), concept_maps(model, images).requires_grad_()
+    answers = network.forward_head(network.features[_LAYER:](maps))[:, 0]
+    (slopes,) = torch.autograd.grad(answers.sum(), maps)
     return (slopes.flatten(1).cpu().numpy() @ vectors.T > 0).mean(axis=0)
+
+
+@torch.no_grad()
+def concept_maps(model: nn.Module, images: np.ndarray) -> torch.Tensor:
+    """The maps (N, C, h, w) before the last layer of the small network: behind it, slopes are alike on all images."""
+    network, place = cast(Any, model), next(model.parameters()).device
+    parts = [models.to_tensor(images[start : start + 256], place, model=model) for start in range(0, len(images), 256)]
+    return torch.cat([network.features[:_LAYER](part) for part in parts]).float()
 
 
 def concepts(
     experiments: Sequence[Experiment], attributes: Sequence[str], *, images: int, random: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """TCAV of each model's answer to smiling faces: (M, A) of attributes, (M, random) of labels drawn by lot.
+    """TCAV of each model's answer to smiling faces: (M, A) of attributes, (M, random) of halves of faces by lot.
 
-    A concept's vector is that of `gan.directions.attribute_direction` with the maps of this many drawn faces as codes.
+    A concept's vector is the normal of the plane (ridge regression) between maps of the same drawn faces with the
+    attribute and without: no label that goes with it can mislead.
     """
     found = _concepts.many([(experiment, tuple(attributes), images, random) for experiment in experiments])
     return np.stack([arrays["concepts"] for arrays in found]), np.stack([arrays["random"] for arrays in found])
 
 
-@torch.no_grad()
-def _last_maps(model: nn.Module, images: np.ndarray) -> torch.Tensor:
-    place = next(model.parameters()).device
-    parts = [
-        cast(Any, model).forward_features(models.to_tensor(images[start : start + 256], place, model=model))
-        for start in range(0, len(images), 256)
-    ]
-    return torch.cat(parts).float()
+@functools.lru_cache(maxsize=8)
+def _rendered(images: int, size: int, attribute: str = "", value: bool = False) -> np.ndarray:
+    """Kept in memory for the next model."""
+    table = EvaluationFaces(images=images, detail=1.0, seed=_CONCEPT_SEED).factors()
+    edited = with_attribute(table, attribute, value) if attribute else table
+    return Faces().render(edited, size=size, regions=()).images
 
 
-@stored("face-concepts", passes=lambda _, attributes, images, random: (3 * images, 1))
+@stored("face-concepts", passes=lambda _, attributes, images, random: ((2 * len(attributes) + 4) * images, 1))
 def _concepts(experiment: Experiment, attributes: tuple[str, ...], images: int, random: int) -> dict[str, np.ndarray]:
-    model = load(experiment.recipe)
-    faces = EvaluationFaces(images=images, detail=1.0, seed=_CONCEPT_SEED).samples(size=experiment.size)
-    maps = _last_maps(model, faces.images).flatten(1).cpu().numpy()
-    lots = np.random.default_rng(_CONCEPT_SEED).random((images, random)) < 0.5
-    labels = faces.labels.assign(**{f"lot {number}": lots[:, number] for number in range(random)})
-    asked = [*attributes, *(f"lot {number}" for number in range(random))]
-    vectors = [attribute_direction(maps, labels, name, balanced_on=latent.BALANCED_ON).vector for name in asked]
-    found = tcav(model, faces.images[faces.labels["Smiling"].to_numpy(bool)], np.stack(vectors))
+    from sklearn.linear_model import RidgeClassifier
+
+    model, size = load(experiment.recipe), experiment.size
+
+    def normal(maps: np.ndarray, sides: np.ndarray) -> np.ndarray:
+        return np.ravel(RidgeClassifier().fit(maps, sides).coef_)
+
+    vectors = []
+    for name in attributes:
+        pair = [concept_maps(model, _rendered(images, size, name, value)).flatten(1) for value in (True, False)]
+        vectors.append(normal(torch.cat(pair).cpu().numpy(), np.arange(2 * images) < images))
+    faces, smiles = _rendered(images, size), EvaluationFaces(images=images, detail=1.0, seed=_CONCEPT_SEED).factors()
+    maps = concept_maps(model, faces).flatten(1).cpu().numpy()
+    lots = np.random.default_rng(_CONCEPT_SEED).random((random, images))
+    vectors += [normal(maps, lot < np.median(lot)) for lot in lots]
+    found = tcav(model, faces[smiles["Smiling"].to_numpy(bool)], np.stack(vectors))
     return {"concepts": found[: len(attributes)], "random": found[len(attributes) :]}
 
 
