@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -106,7 +106,9 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class CelebA:
-    """Faces of CelebA."""
+    """Faces of CelebA, each picture resized as a whole."""
+
+    loaded_as: ClassVar = "celeba"  #: by `datasets.load`
 
     size: int  #: height and width in pixels
     images: int | None = None  #: the first so many, or all there are
@@ -131,7 +133,17 @@ class CelebA:
             if multiprocessing.parent_process() is not None:
                 # what `datasets.load` warns of was said before the worker was started
                 warnings.simplefilter("ignore", datasets.DatasetWarning)
-            return datasets.load("celeba", self.split, size=self.size)
+            return datasets.load(self.loaded_as, self.split, size=self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CroppedCelebA(CelebA):
+    """Faces of CelebA, the square of each face alone, of 128 pixels in the official pictures (Karras et al. 2018)."""
+
+    loaded_as: ClassVar = "celeba-cropped"
+
+
+CELEBA: Final = {kind.loaded_as: kind for kind in (CelebA, CroppedCelebA)}  # by the names of `datasets.load`
 
 
 @dataclass(frozen=True, kw_only=True)

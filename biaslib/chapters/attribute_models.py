@@ -17,7 +17,7 @@ from biaslib.metrics import attention_iou, causal_effect, normalized_average_pre
 from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.localisation import upsample_maps
 from biaslib.mitigation.resampling import Subset
-from biaslib.recipes import CelebA, Drawn, Recipe, Setup, load, load_many, train
+from biaslib.recipes import CELEBA, CelebA, Drawn, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
 from biaslib.statistics import crossed_interval, interval
 from biaslib.store import Calls, fingerprint, stored
@@ -25,7 +25,7 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
 
 # of each source of faces: the protected attribute, and all attributes
-_SOURCES = {"generated": ("Clan", Faces.attributes), "celeba": ("Male", celeba.ATTRIBUTES)}
+_SOURCES = {"generated": ("Clan", Faces.attributes), **dict.fromkeys(CELEBA, ("Male", celeba.ATTRIBUTES))}
 COIN = "Coin"  # an output that can know nothing: it is trained on a label drawn by lot
 # forms of a map before it is scored: enlarged to the picture or not, shifted to minimum 0 or not
 FORMS = {
@@ -40,7 +40,7 @@ FORMS = {
 class Experiment(Setup):
     """One model and the faces it is trained on; the defaults are those of the book's quick runs."""
 
-    source: str = "generated"  # or "celeba"
+    source: str = "generated"  # or "celeba" or "celeba-cropped", as `datasets.load` has them
     attributes: tuple[str, ...] = ()  # that the model tells, one output each; (): all that the source has
     images: int = 6000  # for training, before any are left out; of CelebA's as many as there are, at most
     size: int = 64  # of the faces, in pixels
@@ -67,7 +67,7 @@ class Experiment(Setup):
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         if self.source not in _SOURCES:
-            raise BiaslibError(f"source must be {' or '.join(_SOURCES)}, not {self.source!r}.")
+            raise BiaslibError(f"source must be {', '.join(_SOURCES)}, not {self.source!r}.")
         if self.coin and self.source != "generated":
             raise BiaslibError(f"coin is a label of generated faces, not of {self.source}'s.")
         known = _SOURCES[self.source][1]
@@ -103,8 +103,8 @@ class Experiment(Setup):
     @property
     def data(self) -> Drawn | CelebA:
         """The faces, before any are left out."""
-        if self.source == "celeba":
-            return CelebA(size=self.size, images=self.images)
+        if self.source in CELEBA:
+            return CELEBA[self.source](size=self.size, images=self.images)
         # what is as usual is not named, so that the dial's models are these
         options = (("confounder", False),) * (not self.confounder) + (("detail", self.detail),) * bool(self.detail)
         kind = _WithCoin if self.coin else Drawn
@@ -139,7 +139,7 @@ def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
 class EvaluationFaces:
     """The faces that models are asked about."""
 
-    source: str = "generated"  # or "celeba" (the test split) or "celebamask-pairs" (faces with masks, of any split)
+    source: str = "generated"  # or CelebA's two (the test split) or "celebamask-pairs" (faces with masks, of any split)
     images: int = 1000  # of photographs as many as there are, at most
     confounder: bool = True  # of the generated world: whether eye shadow ties Blond_Hair to the clan
     detail: float = 0.0  # of the generated world

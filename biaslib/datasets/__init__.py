@@ -22,7 +22,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     damaged one (which, and where from).
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba"; "celebamask" (CelebAMask-HQ),
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" to
+            the square of each face; "celebamask" (CelebAMask-HQ),
             or "celebamask-pairs" where there are only images with a label map each; "mnist"; "pets" (Oxford-IIIT
             Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's); "cub" and "places365", of which Waterbirds is made.
         split: "train", "val" (not of mnist) or "test".

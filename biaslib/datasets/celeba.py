@@ -1,11 +1,13 @@
 """CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
@@ -49,11 +51,12 @@ _A_FOLDER = 2000  # images in each numbered folder of masks
 _VALIDATION = 0.15  # of the training pairs, by their names
 
 
-def _load(split: str, *, size: int, root: Path) -> Samples:
+def _load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
-    Pictures are resized as a whole, so that faces come out a fifth too wide. Returns the split's pictures that are in
-    the folder, in the official order; the 40 attributes as annotated; no masks.
+    Pictures are resized as a whole, so that faces come out a fifth too wide, or cropped: the square of `_square`, which
+    has 128 pixels a side in the official pictures. Returns the split's pictures that are in the folder, in the official
+    order; the 40 attributes as annotated; no masks.
 
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms; how many pictures of the
@@ -69,8 +72,21 @@ def _load(split: str, *, size: int, root: Path) -> Samples:
     if not files:
         dataset.require(folder / _name(rows[0]))
     pictures.warn_of_a_part(dataset, len(files), len(rows), folder, split)
-    images = pictures.photos(dataset, list(files.values()), size=size)
+    named, shape = list(files.values()), (len(files), size, size, 3)
+    if cropped:
+        images = pictures.once(dataset, "square", named, _square, size, shape=shape, dtype=np.uint8)
+    else:
+        images = pictures.photos(dataset, named, size=size)
     return Samples(images=images, labels=table.iloc[list(files)].reset_index(drop=True))
+
+
+def _square(dataset: registry.Dataset, file: str, size: int) -> np.ndarray:
+    """The square around (89, 121) of 178 x 218 pixels, 128 a side, of a copy of any size (Karras et al. 2018, code)."""
+    picture = pictures.read_picture(dataset, file, "RGB")
+    scale = picture.width / 178
+    left, top, side = int(scale * (89 - 64)), int(scale * (121 - 64)), round(scale * 128)
+    face = picture.crop((left, top, left + side, top + side))
+    return np.asarray(face.resize((size, size), Image.Resampling.BILINEAR))
 
 
 def _load_hq(split: str, *, size: int, root: Path) -> Samples:
@@ -233,6 +249,7 @@ def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) ->
 
 LOADERS: dict[str, Callable[..., Samples]] = {
     "celeba": _load,
+    "celeba-cropped": functools.partial(_load, cropped=True),
     "celebamask": _load_hq,
     "celebamask-pairs": _load_hq_pairs,
 }

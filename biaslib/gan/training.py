@@ -47,6 +47,7 @@ class GanConfig:
     learning_rate: float = 1e-3  #: of both optimisers
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
     average: float = 0.995  #: of the weights, what is left of the old mean a step
+    mirror: bool = False  #: whether half of the real images, drawn by lot, are shown mirrored
     chunks: int = 40  #: checkpoints, and rows of the log
     frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
     precision: str = "auto"  #: float32, bfloat16, or auto
@@ -190,7 +191,11 @@ class _Run:
                 for group in optimiser.param_groups:
                     group["lr"] = config.learning_rate * self._share_of_rate()
             rows = np.sort(rng.choice(len(images), config.batch, replace=False))
-            losses.append(self._step(self._real(images[rows], level, alpha), level, alpha))
+            shown = images[rows]
+            if config.mirror:
+                turned = rng.random(config.batch) < 0.5
+                shown = np.where(turned[:, None, None, None], shown[:, :, ::-1], shown)
+            losses.append(self._step(self._real(shown, level, alpha), level, alpha))
         self.chunk += 1
         with torch.inference_mode():
             drawn = self.averaged(self.watched, level=level, alpha=alpha)

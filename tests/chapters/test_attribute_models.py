@@ -120,7 +120,7 @@ def test_photographs_are_part_of_what_a_model_is_kept_by(celeba, tmp_path, monke
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"source": "people"}, "source must be generated or celeba, not 'people'"),
+        ({"source": "people"}, "source must be generated, celeba, celeba-cropped, not 'people'"),
         ({"attributes": ("Clan", "Male")}, "generated has no attribute Male: it has Clan"),
         ({"only": ("Beard", True)}, "generated has no attribute Beard"),
         ({"correlation": ("Beard", 0.1)}, "generated has no attribute Beard"),

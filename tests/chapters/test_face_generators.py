@@ -9,7 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from biaslib import store
+from biaslib import recipes, store
 from biaslib.book import project
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, load, record
@@ -135,7 +135,7 @@ def test_the_books_generators_are_there_with_their_records_and_within_four_megab
 def test_the_generator_and_its_encoder_have_one_size():
     with pytest.raises(BiaslibError, match="draws 8 px, the encoder reads 16: give the encoder 1 widths"):
         replace(TINY, encoder=EncoderConfig(widths=(8, 8)))
-    with pytest.raises(BiaslibError, match="source must be generated or celeba"):
+    with pytest.raises(BiaslibError, match="source must be generated, celeba, celeba-cropped, not"):
         replace(TINY, source="photos")
 
 
@@ -172,6 +172,15 @@ def test_the_quick_recipe_is_half_as_long_for_its_encoder():
     assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
     assert (found.gan.seed, found.encoder.seed) == (3, 3)
     assert found.gan.penalty_every > 1
+
+
+def test_generators_of_photographs_see_cropped_and_mirrored_faces():
+    for found, size in ((face_generators.of_celeba(seed=3), 64), (face_generators.progressive(), 128)):
+        assert type(found.data) is recipes.CroppedCelebA
+        assert (found.gan.size, found.data.size, found.gan.average, found.gan.mirror) == (size, size, 0.999, True)
+    assert face_generators.of_celeba(1000).encoder.images == 500
+    assert (face_generators.of_celeba(seed=3).gan.seed, face_generators.of_celeba().gan.loss) == (3, "r1")
+    assert face_generators.progressive().gan.loss == "wgan-gp"
 
 
 def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from biaslib import datasets
 from biaslib.datasets import registry
@@ -34,6 +35,23 @@ def test_each_picture_comes_with_its_own_labels(faces):
         assert loaded.labels.equals(table.iloc[rows].reset_index(drop=True))
         assert loaded.images[:, 8, 8, 0].tolist() == pytest.approx([20 * row for row in rows], abs=4)
         assert loaded.masks == {}
+
+
+@quiet
+@pytest.mark.parametrize(("width", "height"), [(178, 218), (89, 109)])
+def test_the_square_of_a_face_is_cut_out_at_its_own_pixels(faces, width, height):
+    root, _ = faces
+    rows, columns = np.mgrid[:height, :width]
+    picture = np.stack([rows, columns, 0 * rows], axis=2).astype(np.uint8)
+    Image.fromarray(picture).save(root / "celeba/img_align_celeba/000001.png")
+    (root / "celeba/img_align_celeba/000001.png").rename(root / "celeba/img_align_celeba/000001.jpg")
+    side = round(128 * width / 178)
+    cut = datasets.load("celeba-cropped", "train", size=side, root=root)
+    top, left = (121 - 64) * width // 178, (89 - 64) * width // 178
+    np.testing.assert_array_equal(cut.images[0], picture[top : top + side, left : left + side])
+    assert cut.labels.equals(datasets.load("celeba", "train", size=8, root=root).labels)
+    half = datasets.load("celeba-cropped", "train", size=side // 2, root=root).images[0]
+    assert half[0, 0].tolist() == pytest.approx([top + 0.5, left + 0.5, 0], abs=1)
 
 
 def test_it_warns_of_its_labels_once_and_of_missing_pictures(faces):

@@ -128,6 +128,19 @@ def test_it_learns_how_light_the_images_are(squares):
     assert abs(drawn.mean() - 40) < 25
 
 
+def test_half_of_the_faces_are_shown_mirrored(squares, monkeypatch):
+    seen = []
+    as_seen = training._Run._real
+    monkeypatch.setattr(training._Run, "_real", lambda run, *of: (seen.append(of[0]), as_seen(run, *of))[1])
+    sided = squares.copy()
+    sided[:, :, :4] = 0
+    for mirror in (False, True):
+        seen.clear()
+        grow(sided, replace(TINY, mirror=mirror))
+        left = np.concatenate(seen)[:, 0, 0, 0] == 0
+        assert left.all() if not mirror else 0.25 < left.mean() < 0.75
+
+
 def test_pixels_run_from_black_to_white():
     images = torch.tensor([-1.0, 0.0, 1.0, 2.0]).reshape(1, 1, 2, 2).expand(1, 3, 2, 2)
     np.testing.assert_array_equal(as_pixels(images)[0, :, :, 0], [[0, 128], [255, 255]])
