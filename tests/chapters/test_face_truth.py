@@ -70,13 +70,14 @@ class _Known(Classifier):
         return [0, 1]
 
 
+@pytest.mark.filterwarnings("ignore:numpy.core is deprecated")  # captum reads its own files so
 def test_tcav_is_captums(tmp_path):
     torch.manual_seed(0)
     model = models.build("small", 1).eval()
     images = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
     maps = face_truth.concept_maps(model, images)
     layer = "features.3"
-    vectors = np.random.default_rng(1).normal(size=(6, maps[0].numel())).astype(np.float32)
+    vectors = np.random.default_rng(1).normal(size=(4, maps[0].numel())).astype(np.float32)
     ours = face_truth.tcav(model, images, vectors)
     inputs = models.to_tensor(images, torch.device("cpu"), model=model)
     pair = [Concept(number, str(number), DataLoader(inputs, batch_size=5)) for number in range(2)]
