@@ -215,11 +215,6 @@ def generated_verdicts(
     return verdicts(change, error, random.shape[1], margin=margin)
 
 
-def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
-    """What `verdicts` notices four times in five, by chance's standard error from so many random directions in all."""
-    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(0.8, draws))
-
-
 @stored(
     "face-sensitivity",
     passes=lambda audit: (

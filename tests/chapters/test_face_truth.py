@@ -16,7 +16,7 @@ from biaslib.gan.counterfactuals import draw, traversal
 from biaslib.gan.encoder import encoded
 from biaslib.metrics import causal_effect
 from biaslib.worlds.faces import HAIR_COLOURS, Faces
-from tests.chapters.test_latent_audit import AUDIT, MODELS, TINY
+from tests.chapters.test_latent_audit import AUDIT, TINY
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -35,7 +35,7 @@ def test_another_colour_of_hair_gives_way():
 
 
 def test_a_face_is_held_against_its_own_counterfactual():
-    (found,) = face_truth.face_by_face([AUDIT], EVALUATION)
+    found = face_truth.face_by_face(AUDIT, EVALUATION)
     table, predict = EVALUATION.factors(), smiles(AUDIT)
     assert found["exact"].shape == found["generated"].shape == (2, 2, 12)
     effect = causal_effect(predict, Faces(), table, cue="Eyeglasses", size=16)
@@ -43,7 +43,6 @@ def test_a_face_is_held_against_its_own_counterfactual():
     networks, faces = face_generators.load(TINY), Faces().render(table, size=16).images
     codes = encoded(networks.encoder, faces)
     again = draw(networks.generator, codes)
-    np.testing.assert_allclose(found["scores"], [predict(faces), predict(again)], atol=1e-6)
     np.testing.assert_allclose(found["pixels"][:, 0], pixels_apart(again, faces))
     from biaslib.chapters.latent import audit_directions
 
@@ -77,7 +76,7 @@ def test_tcav_is_captums(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
     maps = face_truth.concept_maps(model, images)
     layer = "features.3"
-    vectors = np.random.default_rng(1).normal(size=(4, maps[0].numel())).astype(np.float32)
+    vectors = np.random.default_rng(1).normal(size=(4, maps.shape[1])).astype(np.float32)
     ours = face_truth.tcav(model, images, vectors)
     inputs = models.to_tensor(images, torch.device("cpu"), model=model)
     pair = [Concept(number, str(number), DataLoader(inputs, batch_size=5)) for number in range(2)]
@@ -89,10 +88,3 @@ def test_tcav_is_captums(tmp_path):
         assert float(theirs["0-1"][layer]["sign_count"][0]) == pytest.approx(share)
     np.testing.assert_allclose(face_truth.tcav(model, images, -vectors), 1 - ours)
     assert 0 < ours.mean() < 1
-
-
-def test_concepts_are_asked_of_every_model():
-    concepts, random = face_truth.concepts(MODELS, AUDIT.attributes, images=20, random=3)
-    assert concepts.shape == (2, 2)
-    assert random.shape == (2, 3)
-    assert ((concepts >= 0) & (concepts <= 1)).all()

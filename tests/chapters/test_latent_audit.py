@@ -17,7 +17,6 @@ from biaslib.chapters.latent_audit import (
     direction_audits,
     exact_verdicts,
     generated_verdicts,
-    minimum_detectable_change,
     pixels_apart,
     target_classifiers,
     verdicts,
@@ -128,17 +127,6 @@ def test_one_rule_corrects_over_attributes_and_asks_for_the_margin():
         [False, True, False],
     ]
     assert not verdicts(change, error, 24, margin=0.5).accused.any()
-
-
-def test_a_change_of_the_smallest_visible_size_is_seen_four_times_in_five():
-    rng = np.random.default_rng(1)
-    true, size = minimum_detectable_change(0.1, 40, 6), 6
-    change = rng.normal(0, 0.1, (2000, size))
-    change[:, 0] += true
-    chance = np.sqrt(np.square(rng.normal(0, 0.1, (2000, 40))).mean(axis=1, keepdims=True))
-    assert 0.76 < verdicts(change, chance, 40, margin=0.0).accused[:, 0].mean() < 0.84
-    assert minimum_detectable_change(0.2, 40, size) == pytest.approx(2 * true)
-    assert minimum_detectable_change(0.1, 40, 1) < true
 
 
 def test_where_nothing_differs_five_in_a_hundred_classifiers_are_accused():
