@@ -99,12 +99,9 @@ class DirectionAudit:
     fitted: int = 4000  # codes that directions are fitted on
     codes: int = 200  # at which the classifiers are asked
     random: int = 12  # directions without a meaning, the control, each walked at two lengths
-    steps: tuple[float, ...] = STEPS  # how far along each direction; with `STEP` and its negative
     seed: int = 0  # of all codes and directions
 
     def __post_init__(self) -> None:
-        if not {STEP, -STEP} <= set(self.steps):
-            raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
         if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
             raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
         setup = face_generators.SETUPS.get(self.generator) if isinstance(self.generator, str) else self.generator
@@ -134,8 +131,7 @@ class _DirectionAuditResult:
     along: np.ndarray  # (M, A, S, N) the same along each attribute's direction
     random: np.ndarray  # (M, R, S, N) along each random direction
     matched: np.ndarray  # (M, R, S, N) the same, each so long that it changes pictures as much as the attributes' do
-    # attribute or unlabelled factor -> (A, N) its change from `-STEP` to `STEP` along each attribute's direction:
-    # differences of probabilities, of factors in standard deviations
+    # attribute -> (A, N) change of its probability from `-STEP` to `STEP` along each attribute's direction
     judged: dict[str, np.ndarray]
     # of the linear classifier behind each direction, on other codes: a row an attribute, with `low`, `high` and `n`
     accuracy: pd.DataFrame
@@ -149,11 +145,10 @@ class _DirectionAuditResult:
 
         Along the attributes' directions, or those of a control, "random" or "matched".
         """
-        steps = self.audit.steps
-        if not {step, -step} <= set(steps):
-            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in steps)}.")
+        if step not in STEPS:
+            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in STEPS)}.")
         scores = {"": self.along, "random": self.random, "matched": self.matched}[control][rows]
-        return np.asarray(scores[:, :, steps.index(step)] - scores[:, :, steps.index(-step)])
+        return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])
 
 
 def planned(audits: Sequence[DirectionAudit]) -> list[Calls]:
@@ -218,47 +213,41 @@ def generated_verdicts(
 @stored(
     "face-sensitivity",
     passes=lambda audit: (
-        audit.codes * (len(audit.attributes) + audit.random) * len(audit.steps),
-        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(audit.steps),
+        audit.codes * (len(audit.attributes) + 2 * audit.random) * len(STEPS),
+        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(STEPS),
     ),
 )
 def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
-    networks = face_generators.load(audit.generator)
-    generator, factors_of = networks.generator, latent.NuisanceRegressor(networks.size)
+    generator = face_generators.load(audit.generator).generator
     judges = [load(model.recipe) for model in audit.attribute_classifiers]
     predict = smiles(audit)
     directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)
-    vectors = directions.vectors
     drawn = random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed)
     controls = project_out(drawn, directions.named)
     start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
-    ends = [audit.steps.index(step) for step in (-STEP, STEP)]
     judged: list[pd.DataFrame] = []
-
-    def judge(images: np.ndarray) -> pd.DataFrame:
-        probabilities = latent.attribute_probabilities(judges, images)
-        return probabilities.join(factors_of(images)).astype(np.float32)
 
     def walked(several: np.ndarray, *, judging: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """(models, directions, steps, codes) scores; (directions,) changes of a pixel."""
         along, pixels = [], []
         for direction in several:
-            images = traversal(generator, start, direction, audit.steps)
+            images = traversal(generator, start, direction, STEPS)
             along.append(np.stack([predict(faces) for faces in images], axis=1))
-            low, high = (images[end] for end in ends)
-            pixels.append(pixels_apart(high, low))
+            ends = images[[STEPS.index(STEP), STEPS.index(-STEP)]]
+            pixels.append(pixels_apart(*ends))
             if judging:
-                judged.append(judge(high) - judge(low))
+                high, low = (latent.attribute_probabilities(judges, faces) for faces in ends)
+                judged.append((high - low).astype(np.float32))
         return np.stack(along, axis=1), np.array(pixels)
 
-    scores, pixels = walked(vectors, judging=True)
+    scores, pixels = walked(directions.vectors, judging=True)
     random, random_pixels = walked(controls)
     matched, matched_pixels = walked(controls * (pixels.mean() / random_pixels)[:, None])
     accuracy = [direction.accuracy for direction in directions.fitted.values()]
     return {
         "before": predict(draw(generator, start)), "along": scores, "random": random, "matched": matched,
         "accuracy": np.array([[value.estimate, value.low, value.high, value.n] for value in accuracy]),
-        "vectors": vectors, "controls": controls,
+        "vectors": directions.vectors, "controls": controls,
         "pixels along": pixels, "pixels random": random_pixels, "pixels matched": matched_pixels,
         **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
     }  # fmt: skip
