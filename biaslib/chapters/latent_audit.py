@@ -3,10 +3,10 @@
 After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,14 @@ from scipy.special import expit
 
 from biaslib import training
 from biaslib.chapters import face_generators, latent
-from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
+from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.recipes import load, train
-from biaslib.statistics import holm
 from biaslib.store import Calls, stored
-from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
 CLEAN: Final = "tied to nothing"
@@ -97,18 +95,13 @@ class DirectionAudit:
     target_classifiers: tuple[Experiment, ...]  # under audit, of one output each
     attribute_classifiers: tuple[Experiment, ...]  # models of all attributes, which say what else a direction changes
     attributes: tuple[str, ...]  # along whose directions faces are moved
-    way: str = "encoded"  # what directions are fitted on, see `latent.CodeRequest`
     orthogonal: bool = True  # see `latent.audit_directions`; random directions are treated alike
     fitted: int = 4000  # codes that directions are fitted on
     codes: int = 200  # at which the classifiers are asked
-    random: int = 12  # directions without a meaning, the control
-    steps: tuple[float, ...] = STEPS  # how far along each direction; with `STEP` and its negative
+    random: int = 12  # directions without a meaning, the control, each walked at two lengths
     seed: int = 0  # of all codes and directions
 
     def __post_init__(self) -> None:
-        _ = self.request  # says what is wrong with the way and the codes
-        if not {STEP, -STEP} <= set(self.steps):
-            raise BiaslibError(f"steps must hold {-STEP:g} and {STEP:g}, between which verdicts are given.")
         if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
             raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
         setup = face_generators.SETUPS.get(self.generator) if isinstance(self.generator, str) else self.generator
@@ -122,7 +115,7 @@ class DirectionAudit:
     @property
     def request(self) -> CodeRequest:
         """For the codes that directions are fitted on."""
-        return CodeRequest(self.generator, self.attribute_classifiers, self.way, self.fitted, self.seed)
+        return CodeRequest(self.generator, (), "encoded", self.fitted, self.seed)
 
     def fingerprint(self) -> str:
         """Of the generator's weights, which its name does not say."""
@@ -137,21 +130,25 @@ class _DirectionAuditResult:
     before: np.ndarray  # (M, N) probabilities of a smile on the faces as drawn
     along: np.ndarray  # (M, A, S, N) the same along each attribute's direction
     random: np.ndarray  # (M, R, S, N) along each random direction
-    # attribute or unlabelled factor -> (A, N) its change from `-STEP` to `STEP` along each attribute's direction:
-    # differences of probabilities, of factors in standard deviations
+    matched: np.ndarray  # (M, R, S, N) the same, each so long that it changes pictures as much as the attributes' do
+    # attribute -> (A, N) change of its probability from `-STEP` to `STEP` along each attribute's direction
     judged: dict[str, np.ndarray]
     # of the linear classifier behind each direction, on other codes: a row an attribute, with `low`, `high` and `n`
     accuracy: pd.DataFrame
     vectors: np.ndarray  # (A, latent), of length 1
     controls: np.ndarray  # (R, latent), the random directions, of length 1
+    # mean absolute change of a pixel from `-STEP` to `STEP`, in [0, 255], of all three sets of directions
+    pixels: dict[str, np.ndarray]
 
-    def change(self, rows: slice, *, random: bool = False, step: float = STEP) -> np.ndarray:
-        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step."""
-        steps = self.audit.steps
-        if not {step, -step} <= set(steps):
-            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in steps)}.")
-        scores = (self.random if random else self.along)[rows]
-        return scores[:, :, steps.index(step)] - scores[:, :, steps.index(-step)]
+    def change(self, rows: slice, *, control: str = "", step: float = STEP) -> np.ndarray:
+        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step.
+
+        Along the attributes' directions, or those of a control, "random" or "matched".
+        """
+        if step not in STEPS:
+            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in STEPS)}.")
+        scores = {"": self.along, "random": self.random, "matched": self.matched}[control][rows]
+        return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])
 
 
 def planned(audits: Sequence[DirectionAudit]) -> list[Calls]:
@@ -166,127 +163,114 @@ def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditRe
     return [_result(audit, arrays) for audit, arrays in zip(audits, planned(audits)[0].results(), strict=True)]
 
 
-def compare_with_random(changes: np.ndarray, random: np.ndarray) -> pd.DataFrame:
-    """Whether directions change answers, `changes` (G, A) of G generators, more than `random` ones do, (G, R).
+class Verdicts(NamedTuple):
+    """Of M classifiers, each by itself, about A attributes."""
 
-    A random direction and its opposite are equally likely, so that the changes have mean 0 over random directions;
-    their root mean square is what chance gives: Student's t with G R degrees of freedom. A row a direction: `change`
-    (mean over generators), `chance` (its standard deviation by chance), `t`, `p` two-sided, `p_holm`.
+    change: np.ndarray  #: (M, A) of the score
+    half: np.ndarray  #: (M, A) half the width of the intervals that hold all A changes of a classifier with 95 %
+    accused: np.ndarray  #: (M, A) bool: 0 is outside the interval, and the change is at least the margin
+
+
+def verdicts(change: np.ndarray, error: np.ndarray, freedom: int, *, margin: float) -> Verdicts:
+    """One rule for every kind of evidence: Student's t with Bonferroni's correction over the attributes.
+
+    `change` (M, A) with its standard `error` where an attribute does nothing, (M, A) or (M, 1), estimated with so many
+    degrees of `freedom`; `margin` is the least change that counts. NaN is never accused.
     """
-    if len(changes) != len(random) or random.size == 0:
-        raise BiaslibError(
-            f"changes {changes.shape} and random {random.shape} must have the same generators, and some."
-        )
-    mean = changes.mean(axis=0)
-    chance = np.sqrt(np.square(random).mean() / len(random))
-    t = mean / chance if chance > 0 else np.full(len(mean), np.nan)
-    p = 2 * scipy.stats.t.sf(np.abs(t), random.size)
-    return pd.DataFrame({"change": mean, "chance": chance, "t": t, "p": p, "p_holm": holm(p)})
+    half = np.broadcast_to(scipy.stats.t.isf(0.025 / change.shape[1], freedom) * error, change.shape)
+    return Verdicts(change, half, (np.abs(change) > half) & (np.abs(change) >= margin))
 
 
-def changes(results: Sequence[_DirectionAuditResult], rows: slice, attribute: str) -> np.ndarray:
-    """(models, codes of all generators): what `change` gives along one attribute's direction."""
-    at = results[0].audit.attributes.index(attribute)
-    return np.concatenate([result.change(rows)[:, at] for result in results], axis=1)
+def exact_verdicts(effects: np.ndarray, *, margin: float) -> Verdicts:
+    """By exact effects (M, A, N) of attributes on N faces: the only error is the choice of the faces."""
+    error = effects.std(axis=2, ddof=1) / np.sqrt(effects.shape[2])
+    return verdicts(effects.mean(axis=2), error, effects.shape[2] - 1, margin=margin)
 
 
-def accusations(
-    results: Sequence[_DirectionAuditResult], rows: slice, *, step: float = STEP, margin: float
-) -> pd.DataFrame:
-    """`compare_with_random`, a row an attribute, with `accused`: beyond chance, corrected, and at least the margin."""
-    own, random = (
-        np.stack([result.change(rows, random=chance, step=step).mean(axis=(0, 2)) for result in results])
-        for chance in (False, True)
+def generated_verdicts(
+    results: Sequence[_DirectionAuditResult],
+    rows: slice,
+    *,
+    control: str = "matched",
+    step: float = STEP,
+    margin: float,
+) -> Verdicts:
+    """By the mean change of one or several generators' faces; the error is what random directions change.
+
+    A random direction and its opposite are equally likely, so that their changes have mean 0; the root mean square of
+    each classifier's own ones is its error, with as many degrees of freedom as there are random directions.
+    """
+    change = np.mean([result.change(rows, step=step).mean(axis=2) for result in results], axis=0)
+    random = np.concatenate(
+        [result.change(rows, control=control, step=step).mean(axis=2) for result in results], axis=1
     )
-    table = compare_with_random(own, random).set_axis(list(results[0].audit.attributes))
-    return table.assign(accused=(table["p_holm"] < 0.05) & (table["change"].abs() >= margin))
-
-
-def minimum_detectable_change(chance: float, draws: int, directions: int) -> float:
-    """What `compare_with_random` notices four times in five of as many directions, with `draws` random ones in all."""
-    return chance * float(scipy.stats.t.isf(0.025 / directions, draws) + scipy.stats.t.ppf(0.8, draws))
-
-
-def change_components(judged: pd.DataFrame, effects: Mapping[str, float], total: pd.Series) -> pd.DataFrame:
-    """What the total change along each direction is made of, were answers the sum of what attributes do.
-
-    A row a direction: `exact` (its attribute's own effect), `own` (that effect times how much of the attribute came, of
-    `judged`), `target` (leakage into `TARGET`), `leaked` (into all other columns), `rest`, `total`, their sum.
-    """
-    if missing := [name for name in judged.columns if name not in effects]:
-        raise BiaslibError(f"No exact effect is given for {', '.join(missing)}.")
-    products = judged * pd.Series({name: effects[name] for name in judged.columns})
-    explained = products.to_numpy().sum(axis=1)
-    own = [products.loc[name, name] for name in judged.index]
-    table = judged[[]].assign(exact=[effects[name] for name in judged.index], own=own, target=products.get(TARGET, 0.0))
-    table["leaked"] = explained - table["own"] - table["target"]
-    return table.assign(rest=total[judged.index] - explained, total=total[judged.index])
-
-
-def slopes(experiments: Sequence[Experiment], evaluation: EvaluationFaces, factors: Sequence[str]) -> pd.DataFrame:
-    """The exact effect of one standard deviation of factors that are shares: a row a model, a column a factor."""
-    train.many([experiment.recipe for experiment in experiments])
-    results = _slope.many([(tuple(experiments), evaluation, name) for name in factors])
-    return pd.DataFrame(dict(zip(factors, results, strict=True)))
+    if not random.shape[1]:
+        raise BiaslibError("An audit without random directions has no control: give random >= 1.")
+    error = np.sqrt(np.square(random).mean(axis=1, keepdims=True) / len(results))
+    return verdicts(change, error, random.shape[1], margin=margin)
 
 
 @stored(
     "face-sensitivity",
     passes=lambda audit: (
-        audit.codes * (len(audit.attributes) + audit.random) * len(audit.steps),
-        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(audit.steps),
+        audit.codes * (len(audit.attributes) + 2 * audit.random) * len(STEPS),
+        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(STEPS),
     ),
 )
 def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
-    networks = face_generators.load(audit.generator)
-    generator, factors_of = networks.generator, latent.NuisanceRegressor(networks.size)
-    targets, judges = (
-        [load(model.recipe) for model in several] for several in (audit.target_classifiers, audit.attribute_classifiers)
-    )
+    generator = face_generators.load(audit.generator).generator
+    judges = [load(model.recipe) for model in audit.attribute_classifiers]
+    predict = smiles(audit)
     directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)
-    vectors = directions.vectors
     drawn = random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed)
     controls = project_out(drawn, directions.named)
-
-    def predict(images: np.ndarray) -> np.ndarray:
-        return np.stack([expit(training.predict(model, images)[:, 0]) for model in targets]).astype(np.float32)
-
-    def judge(images: np.ndarray) -> pd.DataFrame:
-        probabilities = latent.attribute_probabilities(judges, images)
-        return probabilities.join(factors_of(images)).astype(np.float32)
-
     start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
-    along, judged = [], []
-    for number, direction in enumerate(np.concatenate([vectors, controls])):
-        images = traversal(generator, start, direction, audit.steps)
-        along.append(np.stack([predict(faces) for faces in images], axis=1))
-        if number < len(vectors):
-            low, high = (judge(images[audit.steps.index(step)]) for step in (-STEP, STEP))
-            judged.append(high - low)
-    scores = np.stack(along, axis=1)  # (models, directions, steps, codes)
+    judged: list[pd.DataFrame] = []
+
+    def walked(several: np.ndarray, *, judging: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """(models, directions, steps, codes) scores; (directions,) changes of a pixel."""
+        along, pixels = [], []
+        for direction in several:
+            images = traversal(generator, start, direction, STEPS)
+            along.append(np.stack([predict(faces) for faces in images], axis=1))
+            ends = images[[STEPS.index(STEP), STEPS.index(-STEP)]]
+            pixels.append(pixels_apart(*ends))
+            if judging:
+                high, low = (latent.attribute_probabilities(judges, faces) for faces in ends)
+                judged.append((high - low).astype(np.float32))
+        return np.stack(along, axis=1), np.array(pixels)
+
+    scores, pixels = walked(directions.vectors, judging=True)
+    random, random_pixels = walked(controls)
+    matched, matched_pixels = walked(controls * (pixels.mean() / random_pixels)[:, None])
     accuracy = [direction.accuracy for direction in directions.fitted.values()]
     return {
-        "before": predict(draw(generator, start)),
-        "along": scores[:, : len(vectors)], "random": scores[:, len(vectors) :],
+        "before": predict(draw(generator, start)), "along": scores, "random": random, "matched": matched,
         "accuracy": np.array([[value.estimate, value.low, value.high, value.n] for value in accuracy]),
-        "vectors": vectors, "controls": controls,
+        "vectors": directions.vectors, "controls": controls,
+        "pixels along": pixels, "pixels random": random_pixels, "pixels matched": matched_pixels,
         **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
     }  # fmt: skip
 
 
+def smiles(audit: DirectionAudit) -> Callable[[np.ndarray], np.ndarray]:
+    """Images (N, size, size, 3) -> (models, N) probabilities of a smile by the classifiers under audit."""
+    targets = [load(model.recipe) for model in audit.target_classifiers]
+    return lambda images: np.stack([expit(training.predict(model, images)[:, 0]) for model in targets]).astype(
+        np.float32
+    )
+
+
+def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean absolute difference of the pixels of uint8 images, in [0, 255]."""
+    return float(np.abs(first.astype(np.int16) - second).mean())
+
+
 def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionAuditResult:
-    judged = {name.removeprefix("judged "): values for name, values in arrays.items() if name.startswith("judged ")}
+    judged, pixels = (
+        {name.removeprefix(part): values for name, values in arrays.items() if name.startswith(part)}
+        for part in ("judged ", "pixels ")
+    )
     accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(audit.attributes))
-    same = {name: values for name, values in arrays.items() if name != "accuracy" and not name.startswith("judged ")}
-    return _DirectionAuditResult(audit, judged=judged, accuracy=accuracy, **same)
-
-
-@stored("face-slopes", passes=lambda models, evaluation, name: (2 * evaluation.images, len(models)))
-def _slope(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, name: str) -> np.ndarray:
-    networks, table = [load(experiment.recipe) for experiment in experiments], evaluation.factors()
-    quartiles, means = table[name].quantile([0.25, 0.75]), []
-    for value in quartiles:
-        edited = table.assign(**{name: value}).astype(table.dtypes)
-        images = Faces().render(edited, size=experiments[0].size, regions=()).images
-        means.append(np.array([expit(training.predict(model, images)[:, 0]).mean() for model in networks]))
-    return np.asarray((means[1] - means[0]) / (np.diff(quartiles) / table[name].std(ddof=0)))
+    same = {name: values for name, values in arrays.items() if " " not in name and name != "accuracy"}
+    return _DirectionAuditResult(audit, judged=judged, pixels=pixels, accuracy=accuracy, **same)

@@ -13,13 +13,20 @@ from biaslib.metrics.precision import (
     set_average_precision,
 )
 from biaslib.metrics.predictability import PredictabilityAmplification, predictability_amplification
-from biaslib.metrics.sensitivity import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
+from biaslib.metrics.sensitivity import (
+    absolute_score_change,
+    causal_effect,
+    classification_sensitivity,
+    flip_rates,
+    score_sensitivity,
+)
 
 __all__ = [
     "Amplification",
     "Labels",
     "MeanPrecision",
     "PredictabilityAmplification",
+    "absolute_score_change",
     "aopc",
     "attention_iou",
     "bias_amplification",

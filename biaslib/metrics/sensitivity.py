@@ -82,6 +82,22 @@ def score_sensitivity(before: Array, after: Array) -> Any:
     return like(_nanmean(second - first), before)
 
 
+def absolute_score_change(before: Array, after: Array) -> Any:
+    r"""How far a change of the images moves the scores on average, whichever way (Denton et al. 2019, footnote 1).
+
+    $$\mathbb{E}_z\big[|f(G(z + d)) - f(G(z))|\big]$$
+
+    Changes to either side cancel in `score_sensitivity`, not here. Arguments, NaN and errors are as there; the result
+    is (...), at least 0 and at least the absolute value of that sensitivity.
+
+    Example:
+        >>> float(absolute_score_change(np.array([0.25, 0.75]), np.array([0.5, 0.5])))
+        0.25
+    """
+    first, second = _pairs(before, after)
+    return like(_nanmean(np.abs(second - first)), before)
+
+
 def classification_sensitivity(before: Array, after: Array, *, threshold: float = 0.5) -> Any:
     r"""How much larger the share of positive answers is after a change of the images (Denton et al. 2019, eq. 6).
 

@@ -48,11 +48,9 @@ def test_docstrings_cite_what_the_paper_has():
 
 def test_the_page_on_manipulating_says_what_the_record_moved():
     run = recorded.get("real_sensitivity", "real")["values"]["run"]
-    asked_and_left = {"Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "5_o_Clock_Shadow", "Goatee"}
-    assert set(run["left_out"]) == asked_and_left
     page = text("book/manipulating.md")
     assert "on photographs also make-up and beards" not in page
-    assert "make-up and beards were left out" in page
+    assert ("make-up and beards were left out" in page) == bool(run["left_out"])
 
 
 def test_no_page_says_that_weights_are_not_kept():
@@ -60,24 +58,16 @@ def test_no_page_says_that_weights_are_not_kept():
     assert "of photographs are not kept" not in text("notebooks/real_sensitivity.md")
 
 
-def test_what_balancing_needs_is_not_all_eight_kinds():
+def test_all_attributes_of_the_papers_table_are_asked_for_on_photographs():
     page = text("notebooks/real_sensitivity.md")
-    assert "under another name; the number is" not in page
-    assert "since their direction would be that of" not in page
-    assert "That is a rule of this page" in page
-    assert "since a beard is annotated on one side only" not in page
-    assert "*No Beard* cannot be moved" not in page
-
-
-def test_the_page_on_photographs_says_which_of_the_papers_attributes_it_lacks():
-    page = text("notebooks/real_sensitivity.md")
+    published = (ROOT / "data" / "published" / "denton-table-1.csv").read_text(encoding="utf-8")
+    named = {line.partition("=")[0] for line in published.splitlines()[2:]} - {"Male"}
+    assert all(f"{name} " in page for name in named)
     assert "Fig. 5 (top) of the paper, made again" not in page
-    assert "paper_moved=" in page
-    assert "paper_rows=" in page
 
 
-def test_a_generator_is_shown_all_photographs_there_are():
-    assert "to_grow(len(everyone))" in text("notebooks/real_sensitivity.md")
+def test_judges_of_photographs_learn_from_faces_that_nothing_else_is_trained_on():
+    assert 'data=replace(judge.data, split="val")' in text("notebooks/real_sensitivity.md")
 
 
 def test_a_verdict_asks_first_whether_there_is_a_change():
@@ -93,21 +83,6 @@ def test_the_paper_proposes_to_ask_people_and_did_not():
     assert "So the paper asks people" not in text("notebooks/perception.md")
 
 
-def test_the_share_recovered_of_hair_is_said_to_be_of_another_change():
-    page = text("notebooks/counterfactual_truth.md")
-    assert "the share recovered of black hair compares two different changes" in page
-    assert "mixture" in recorded.get("counterfactual_truth", "standard")["note"]
-
-
-def test_the_result_of_comparing_ways_is_told():
-    page = text("notebooks/counterfactual_truth.md")
-    assert "{glue:text}`ways_say`" in page
-    rows = recorded.get("counterfactual_truth", "standard")["values"]["ways"].set_index("directions fitted on")
-    strong = rows["recovered, tied to eyeglasses (0.9)"].map(lambda value: value["estimate"])
-    # the page's own way recovers half of what the paper's does
-    assert strong["encoded faces, freed"] < 0.6 * strong["encoded faces, as fitted (the paper)"]
-
-
 def test_nothing_is_claimed_of_faces_near_the_boundary_that_is_not_computed():
     page = text("notebooks/sensitivity.md")
     assert "Faces whose score is already near one half move more" not in page
@@ -116,7 +91,6 @@ def test_nothing_is_claimed_of_faces_near_the_boundary_that_is_not_computed():
 
 def test_reproduction_says_what_is_compared_and_what_differs():
     page = text("book/reproduction.md")
-    assert "exact counterfactuals of the same faces" not in page
     assert "the same recipe in narrower networks" not in page
     assert "R1" in page
 

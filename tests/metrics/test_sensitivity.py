@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics import causal_effect, classification_sensitivity, flip_rates, score_sensitivity
+from biaslib.metrics import (
+    absolute_score_change,
+    causal_effect,
+    classification_sensitivity,
+    flip_rates,
+    score_sensitivity,
+)
 from biaslib.samples import Samples
 from biaslib.worlds.base import World
 
@@ -148,6 +154,17 @@ def test_classification_sensitivity_is_what_the_flips_leave() -> None:
     negative = (before < 0.5).mean(axis=1)
     up, down = flip_rates(before, after)
     np.testing.assert_allclose(classification_sensitivity(before, after), negative * up - (1 - negative) * down)
+
+
+def test_an_absolute_change_does_not_cancel() -> None:
+    before, after = np.array([0.2, 0.4, 0.6, np.nan]), np.array([0.6, 0.4, 0.2, 0.9])
+    assert absolute_score_change(before, after) == pytest.approx(0.8 / 3)
+    assert score_sensitivity(before, after) == pytest.approx(0)
+    rng = np.random.default_rng(2)
+    scores = rng.random((2, 4, 300))
+    assert (absolute_score_change(*scores) >= np.abs(score_sensitivity(*scores))).all()
+    np.testing.assert_allclose(absolute_score_change(*scores), absolute_score_change(*scores[::-1]))
+    assert np.isnan(absolute_score_change(np.zeros(0), np.zeros(0)))
 
 
 def test_no_change_and_a_change_back() -> None:
