@@ -68,6 +68,7 @@ class _Corners(_Shown):
 class DigitSetup(_Shown, Setup):
     """One model and the data it is trained and tested on."""
 
+    architecture: str = "lenet5"
     test_images: int = 1200
     epochs: int = 8
     batch: int = 64
@@ -84,9 +85,9 @@ class DigitSetup(_Shown, Setup):
     def recipe(self) -> Recipe:
         """LeNet-5, one binary loss for the corners and the group alike, SGD with momentum 0.9 as in the paper."""
         config = TrainingConfig(
-            architecture="lenet5", outputs=len(_OUTPUTS), loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
-            learning_rate=self.learning_rate, schedule="cosine", epochs=self.epochs, batch=self.batch, augmentation=(),
-            precision="float32", seed=self.seed,
+            architecture=self.architecture, outputs=len(_OUTPUTS), loss="binary", balanced=False, optimiser="sgd",
+            momentum=0.9, learning_rate=self.learning_rate, schedule="cosine", epochs=self.epochs, batch=self.batch,
+            augmentation=(), precision="float32", seed=self.seed,
         )  # fmt: skip
         return Recipe(data=self.data("train"), targets=_OUTPUTS, training=config)
 

@@ -29,8 +29,9 @@ def build(
     `torch.manual_seed` first where a run has to repeat.
 
     Args:
-        architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" for
-            digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm knows (`pinned`).
+        architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" and
+            "lenet5_unpadded" for digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm
+            knows (`pinned`).
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary (`.safetensors`, or a
             torch file without code in it) or of a folder with one. A last layer that differs stays as initialised.

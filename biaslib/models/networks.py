@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
 
 from biaslib.errors import BiaslibError
 
-# of pixels in [0, 1]: every network here sees them less this mean, divided by this deviation
+# of pixels in [0, 1]: every network here but LeNet-5 sees them less this mean, divided by this deviation
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 
@@ -17,7 +17,7 @@ IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 class _Split(nn.Module):
     """A network with the two methods of a timm model that this package uses: `features`, averaged, then `fc`."""
 
-    pretrained_cfg: Final = {"classifier": "fc"}  # timm's name for: where the last layer is
+    pretrained_cfg: ClassVar[dict[str, Any]] = {"classifier": "fc"}  # timm's name for: where the last layer is
     features: nn.Module
     fc: nn.Module
 
@@ -46,20 +46,27 @@ class _SmallCNN(_Split):
 
 
 class _LeNet5(_Split):
-    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress."""
+    """LeNet-5 (LeCun et al. 1998) for pictures of 28 pixels, of which it sees the grey, in today's usual dress.
 
-    def __init__(self, outputs: int) -> None:
+    The original takes pictures of 32 pixels, hence a padding of 2. Without it a pixel in a corner is seen by one place
+    of the first map; so is the network that Zhao, Andrews and Xiang (2023) released. Pixels are scaled as there.
+    """
+
+    pretrained_cfg: ClassVar[dict[str, Any]] = {"classifier": "fc", "mean": (0.1307,) * 3, "std": (0.3081,) * 3}
+
+    def __init__(self, outputs: int, *, padding: int) -> None:
         super().__init__()
+        side = 4 + padding // 2  # of the last map after pooling
         self.features = nn.Sequential(
-            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()
+            nn.Conv2d(1, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()
         )
         self.hidden = nn.Sequential(
-            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * side**2, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()
         )
         self.fc = nn.Linear(84, outputs)
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10)."""
+        """(N, 3, 28, 28) -> the last map (N, 16, 10, 10), or 8 x 8 without padding."""
         if images.shape[2:] != (28, 28):
             raise BiaslibError(
                 f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
@@ -99,7 +106,8 @@ OURS: Final[dict[str, Callable[[int], nn.Module]]] = {
     "small": _SmallCNN,
     "small_mobilenet": _small_mobilenet,
     "small_efficientnet": _small_efficientnet,
-    "lenet5": _LeNet5,
+    "lenet5": partial(_LeNet5, padding=2),
+    "lenet5_unpadded": partial(_LeNet5, padding=0),
     "mobilenetv1_025": partial(_mobilenetv1, width=0.25),
     "mobilenetv1_075": partial(_mobilenetv1, width=0.75),
 }

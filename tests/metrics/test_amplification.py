@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from bias_amplification.metrics.CoOccurMetrics import MDBA
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -494,3 +495,22 @@ def test_dealt_one_by_one_each_attribute_keeps_its_rates_where_no_two_images_hav
 def test_predictions_of_another_length_are_refused():
     with pytest.raises(BiaslibError, match="3 predictions for 4 test images"):
         permutation_baseline(_labels(0, 4), _labels(0, 3), rng=np.random.default_rng(0))
+
+
+def test_group_to_attribute_is_that_of_the_package_once_its_total_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MDBA of bias-amplification 0.2.1 divides by a sum over its one column, so that every share it compares is 1."""
+    rng = np.random.default_rng(0)
+    groups, attributes = rng.integers(0, 2, 300), rng.random((300, 4)) < 0.5
+    said = attributes ^ (rng.random((300, 4)) < 0.1 + 0.2 * groups[:, None])
+    members, true, predicted = (
+        torch.tensor(values, dtype=torch.float32) for values in (np.eye(2)[groups], attributes, said)
+    )
+    assert MDBA().computeBiasAmp(members, true, predicted)[0] == 0
+    monkeypatch.setattr(MDBA, "computeTgivenA", lambda _, group, sets: group.T @ sets / group.sum(0)[:, None])
+    mean, variance = MDBA().computeBiasAmp(members, true, predicted)
+    labels = Labels(attributes, groups)
+    ours = bias_amplification(labels, labels, Labels(said, groups), kind="group_to_attribute")
+    assert float(mean) == pytest.approx(ours.mean, abs=1e-7)
+    cells = ours.table(None)
+    signed = np.where(cells["positive"], cells["d"], -cells["d"])
+    assert float(variance) == pytest.approx(signed.var(ddof=1), abs=1e-7)

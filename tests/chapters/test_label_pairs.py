@@ -1,0 +1,64 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib.chapters import label_pairs
+from biaslib.errors import BiaslibError
+from biaslib.metrics import Labels
+
+NAMES = ("cup", "fork", "tie")
+
+
+def _drawn(pair: float, n: int = 4000) -> Labels:
+    """Groups that a cup, a fork and a tie each make likelier, and cup and fork together by `pair` more, in log odds."""
+    rng = np.random.default_rng(3)
+    attributes = rng.random((n, 3)) < (0.3, 0.3, 0.2)
+    cup, fork, tie = attributes.T
+    odds = -1.0 + 0.8 * cup + 0.8 * fork - 0.5 * tie + pair * (cup & fork)
+    return Labels(attributes, (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(int), NAMES)
+
+
+def _of(labels: Labels) -> tuple[dict[tuple[str, str], tuple[float, float]], pd.DataFrame]:
+    tables = label_pairs.compute(labels, draws=20)
+    rows = tables["counts"].itertuples(index=False)
+    return {(row.source, row.what): (row.value, row.high) for row in rows}, tables["pairs"].set_index("second")
+
+
+def test_shares_are_those_counted_by_hand():
+    labels = _drawn(0.0)
+    counts, pairs = _of(labels)
+    cup, fork, _ = labels.attributes.T
+    row = pairs[pairs["first"] == "cup"].loc["fork"]
+    assert row["images"] == (cup & fork).sum()
+    assert row["before"] == pytest.approx(labels.groups[cup & fork].mean())
+    assert row["first_share"] == pytest.approx(labels.groups[cup].mean(), abs=1e-6)
+    assert row["before_low"] < row["before"] < row["before_high"]
+    assert row["after_low"] < row["after"] < row["after_high"]
+    assert counts["labels", "largest single"][1] <= 0.025
+    assert counts["labels", "rows"][0] > len(labels)
+
+
+def test_singles_alone_make_a_pair_change_sides():
+    """Each object leans to group 0, as most images do; both together lean to group 1 with no tie of the pair."""
+    counts, pairs = _of(_drawn(0.0))
+    assert pairs[pairs["first"] == "cup"].loc["fork", "sign_change"]
+    assert counts["labels", "sign changes"][0] <= counts["singles alone", "sign changes"][1]
+    assert counts["groups permuted", "sign changes"] == (0, 0)
+    assert pairs["p"].min() > 0.05
+
+
+def test_a_tie_of_a_pair_stays_after_balancing_and_is_seen():
+    counts, pairs = _of(_drawn(-2.5))
+    assert counts["labels", "uneven pairs"][0] >= 1 > counts["singles alone", "uneven pairs"][0]
+    tied = pairs[pairs["first"] == "cup"].loc["fork"]
+    assert tied["p"] < 0.001
+    assert tied["after"] < tied["expected"] - 0.1
+    assert pairs.drop("fork")["p"].min() > 0.05
+
+
+def test_what_cannot_be_measured_is_refused():
+    labels = _drawn(0.0)
+    with pytest.raises(BiaslibError, match="no pair of attributes has 9999 images"):
+        label_pairs.compute(labels, at_least=9999)
+    with pytest.raises(BiaslibError, match="between two groups"):
+        label_pairs.compute(Labels(labels.attributes, labels.groups + 1, NAMES))
