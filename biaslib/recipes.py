@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -111,6 +111,7 @@ class CelebA:
     size: int  #: height and width in pixels
     images: int | None = None  #: the first so many, or all there are
     split: str = "train"  #: or "val" or "test"
+    _name: ClassVar[str] = "celeba"  # as `datasets.load` knows it
 
     def table(self) -> pd.DataFrame:
         """All attributes as annotated."""
@@ -131,7 +132,7 @@ class CelebA:
             if multiprocessing.parent_process() is not None:
                 # what `datasets.load` warns of was said before the worker was started
                 warnings.simplefilter("ignore", datasets.DatasetWarning)
-            return datasets.load("celeba", self.split, size=self.size)
+            return datasets.load(self._name, self.split, size=self.size)
 
 
 @dataclass(frozen=True, kw_only=True)
