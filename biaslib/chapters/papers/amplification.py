@@ -178,12 +178,14 @@ def _of_one_model(
     """
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     rows = (_group_of(train, grouping) >= 0, keep, keep)
-    three = [_labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)]
-    cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
+    shown, true, said = (
+        _labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)
+    )
+    cells = bias_amplification(shown, true, said, kind="undirected", max_size=1).table(None)
     cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
-    permuted = permutation_baseline(*three[1:], rng=np.random.default_rng(seed), together=False)
-    perfect, baseline = (_measured(*three[:2], said)["value"] for said in (three[1], permuted))
-    values = _measured(*three).assign(perfect=perfect, baseline=baseline)
+    permuted = permutation_baseline(true, said, rng=np.random.default_rng(seed), together=False)
+    perfect, baseline = (_measured(shown, true, each)["value"] for each in (true, permuted))
+    values = _measured(shown, true, said).assign(perfect=perfect, baseline=baseline)
     return values, cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
 
 
