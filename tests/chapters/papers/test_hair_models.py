@@ -13,7 +13,6 @@ from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, _HairFac
 from biaslib.chapters.scene_models import outcomes
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification, calibrated_thresholds, mean_average_precision
-from biaslib.mitigation.resampling import imbalance
 from biaslib.recipes import CelebA
 from biaslib.store import parallel
 from tests import layouts
@@ -122,11 +121,21 @@ def test_methods_are_measured_on_faces_as_on_scenes(hair):
     assert quality["map", "Original"] == pytest.approx(mean_average_precision(truth[:, :23], scores[:, :23]).mean)
 
 
-def test_a_balanced_test_set_is_drawn_again_by_the_same_rule(hair):
-    setup = replace(QUICK_HAIR, eps=0.1)
-    decided = mitigation._decisions(Setting(method="Oversampling", original=setup, balanced=True))
-    assert len(decided.test) == len(decided.predicted) == len(decided.scores) > 88
-    assert imbalance(decided.test.attributes, decided.test.groups).max() <= 0.1
+def test_a_balanced_test_set_is_drawn_again_by_the_same_rule(hair, monkeypatch):
+    plain = mitigation._decisions(Setting(method="Oversampling", original=QUICK_HAIR))
+    asked = []
+
+    def drawn_again(attributes, groups, *, eps, seed):
+        asked.append((attributes.shape, len(groups), eps, seed))
+        return np.array([3, 3, 0])
+
+    monkeypatch.setattr(mitigation, "oversample", drawn_again)
+    balanced = mitigation._decisions(Setting(method="Oversampling", original=QUICK_HAIR, balanced=True))
+    assert asked == [((88, 23), 88, QUICK_HAIR.eps, QUICK_HAIR.seed)]
+    for before, after in ((plain.test, balanced.test), (plain.predicted, balanced.predicted)):
+        np.testing.assert_array_equal(after.attributes, before.attributes[[3, 3, 0]])
+        np.testing.assert_array_equal(after.groups, before.groups[[3, 3, 0]])
+    np.testing.assert_array_equal(balanced.scores, plain.scores[[3, 3, 0]])
 
 
 @pytest.fixture
