@@ -105,7 +105,8 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        return real_amplification._hair_answers.compute(real_amplification._HairSetup(epochs=1, size=16, batch=16))
+        found = scene_models._answers.compute(real_amplification.HairSetup(epochs=1, size=16, batch=16))
+        return {name: found[name] for name in ("train", "validation", "test", "validation_logits", "test_logits")}
 
 
 def scenes(training: Any) -> Values:

@@ -348,3 +348,27 @@ def places365(root: Path, *, each: int = 20) -> None:
         for i in range(each):
             colour = (10, 10, 100 + 5 * i) if kind[0] in "ol" else (10, 100 + 5 * i, 10)
             picture(root / f"places365/data_large/{kind}/{i:08d}.jpg", size=(50, 40), colour=colour, inset=0)
+
+
+def coco_photos(root: Path, *, n: int = 60) -> None:
+    """COCO 2014's annotations and photographs: people with objects; every tenth image's captions name no gender."""
+    from biaslib.datasets.coco_imsitu import PAPER_OBJECTS
+
+    categories = [{"id": i, "name": name.replace("_", " ")} for i, name in enumerate(("person", *PAPER_OBJECTS))]
+    for part, first in (("train2014", 0), ("val2014", n)):
+        images, boxes, captions = [], [], []
+        for i in range(first, first + n):
+            name = f"COCO_{part}_{i:012d}.jpg"
+            who = "person" if i % 10 == 0 else ("man", "woman")[i % 2]
+            images.append({"id": i, "file_name": name})
+            there = [0, *(1 + (i + k * k) % len(PAPER_OBJECTS) for k in range(12))]
+            boxes += [{"image_id": i, "category_id": number} for number in there]
+            captions += [{"image_id": i, "caption": text} for text in ("People and things.", f"A {who} with a cup.")]
+            picture(root / "coco" / part / name, size=(32, 24), colour=((200, 0, 0), (0, 0, 200))[i % 2])
+        for kind, content in (
+            ("instances", {"images": images, "annotations": boxes, "categories": categories}),
+            ("captions", {"images": images, "annotations": captions}),
+        ):
+            path = root / "coco" / "annotations" / f"{kind}_{part}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content), encoding="utf-8")

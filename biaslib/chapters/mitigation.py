@@ -1,14 +1,14 @@
-"""Mitigation methods side by side in the world of scenes: what each predicts, and what the metrics give for it."""
+"""Mitigation methods side by side on one set-up: what each predicts, and what the metrics give for it."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import f1_score
 
 from biaslib.chapters import scene_models
-from biaslib.chapters.scene_models import Outcome, SceneSetup, Training, outcomes
+from biaslib.chapters.scene_models import JointSetup, Outcome, Training, outcomes
 from biaslib.metrics import (
     Labels,
     bias_amplification,
@@ -17,8 +17,9 @@ from biaslib.metrics import (
     set_average_precision,
 )
 from biaslib.metrics.amplification import Kind
+from biaslib.mitigation.resampling import oversample
 from biaslib.store import Calls, stored
-from biaslib.worlds.scenes import OBJECTS
+from biaslib.training.objectives import Joint
 
 # method -> how its model is trained, and the rule that reads a domain-independent one
 METHODS: Final[dict[str, tuple[Training, str]]] = {
@@ -36,10 +37,16 @@ RULES: Final[dict[str, tuple[Training, str]]] = {
     "sum of probabilities": ("domain_independent", "sum_of_probabilities"),
     "sum of logits": ("domain_independent", "sum_of_logits"),
 }
-# one by one as Zhao et al. 2017, all sets as Zhao et al. 2023
-_MEASURES: Final[dict[str, dict[str, Any]]] = {
-    "singles, signed": {"max_size": 1, "absolute": False},
-    "all sets, sizes": {},
+# one by one as Zhao et al. 2017, sets as Zhao et al. 2023: all of M, or the whole label sets of the released code
+_MEASURES: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "all": {"singles, signed": {"max_size": 1, "absolute": False}, "all sets, sizes": {}},
+    "observed": {
+        "singles, signed": {"max_size": 1, "absolute": False},
+        "singles, sizes": {"max_size": 1},
+        "label sets, sizes": {"sets": "observed"},
+        "label sets of 2 and more, signed": {"sets": "observed", "min_size": 2, "absolute": False},
+        **{f"sets of {size}, sizes": {"min_size": size, "max_size": size} for size in (2, 3, 4)},
+    },
 }
 
 
@@ -48,10 +55,12 @@ class Setting:
     """One method on one model's seed and data."""
 
     method: str  # of `METHODS` or `RULES`
-    original: SceneSetup  # without mitigation, with the same seed and data
-    draws: int = 3  # of unrelated errors
+    original: JointSetup  # without mitigation, with the same seed and data
+    draws: int = 3  # of the permutation baseline
+    sets: Literal["all", "observed"] = "all"  # what is measured
+    balanced: bool = False  # test images drawn again as oversampling draws those for training
 
-    def experiment(self) -> SceneSetup:
+    def experiment(self) -> JointSetup:
         """That of the model which the method reads."""
         return replace(self.original, training=(METHODS | RULES)[self.method][0])
 
@@ -61,31 +70,38 @@ class _Decisions:
     """What a method predicts for the test images."""
 
     outcome: Outcome  # of the model it reads
-    predicted: Labels  # objects and makers
-    scores: np.ndarray  # (N, 15) of the objects; RBA changes decisions, so these are the original model's
+    test: Labels
+    predicted: Labels  # attributes and groups
+    scores: np.ndarray  # (N, A) of the attributes; RBA changes decisions, so these are the original model's
     met: float  # share of RBA's constraints that hold; NaN for other methods
 
 
 def _decisions(setting: Setting) -> _Decisions:
     """The method's predictions.
 
-    Adversarial and domain-independent models do not predict the maker: it is the original model's answer, but for the
-    method "DomInd", which is told the true maker and repeats it (the paper's reading of the conditional rule).
+    Adversarial and domain-independent models do not predict the group: it is the original model's answer, but for the
+    method "DomInd", which is told the true group and repeats it (the paper's reading of the conditional rule).
     """
     outcome, original = outcomes([setting.experiment(), setting.original])
     rule = (METHODS | RULES)[setting.method][1] or "conditional"
+    met = np.nan
     if setting.method == "RBA":
         changed = outcome.constrained()
-        labels = Labels(changed.attributes, changed.groups, OBJECTS)
-        return _Decisions(outcome, labels, outcome.object_scores()[1], float(changed.met.mean()))
-    read, makers = outcome, None  # the outcome as the rule sees it
-    if setting.method == "DomInd":
-        makers = outcome.test.groups
-    elif outcome.setup.training in ("adversarial", "domain_independent"):
-        makers = original.maker_scores().argmax(axis=1)
-        read = _with_predicted_makers(outcome, original)
-    labels = read.predicted(groups=makers, rule=rule)
-    return _Decisions(outcome, labels, read.object_scores(rule=rule)[1], np.nan)
+        labels, scores = Labels(changed.attributes, changed.groups, outcome.test.names), outcome.object_scores()[1]
+        met = float(changed.met.mean())
+    else:
+        read, groups = outcome, None  # the outcome as the rule sees it
+        if setting.method == "DomInd":
+            groups = outcome.test.groups
+        elif outcome.setup.training in ("adversarial", "domain_independent"):
+            groups = original.maker_scores().argmax(axis=1)
+            read = _with_predicted_makers(outcome, original)
+        labels, scores = read.predicted(groups=groups, rule=rule), read.object_scores(rule=rule)[1]
+    test, setup = outcome.test, outcome.setup
+    rows = np.arange(len(test))
+    if setting.balanced:
+        rows = oversample(test.attributes, test.groups, eps=setup.eps, seed=setup.seed)
+    return _Decisions(outcome, test.take(rows), labels.take(rows), scores[rows], met)
 
 
 def planned(settings: list[Setting]) -> list[Calls]:
@@ -97,17 +113,20 @@ def planned(settings: list[Setting]) -> list[Calls]:
 def measured(settings: list[Setting]) -> pd.DataFrame:
     """Everything that is measured of each method and model, through the store.
 
-    Columns method, makers and seed, and one row a setting, kind, measure and reference ("own": the labels of the rows
-    that the model was trained on; "original": those before any resampling) with amplification x 100: value, unrelated
-    (the mean over draws of independent errors) and no_errors (of the test labels themselves), both with "own" only and
-    not for `RULES`; n_sets, never (sets that are never predicted). And rows of the kind "quality": map and map_sets
-    (mAP*; NaN for RBA, which changes no scores, mAP* also for `RULES`), f1 (mean over objects), probe, adversary, met,
-    all in [0, 1], and images (number of training rows).
+    Columns method, makers (number of groups), balanced and seed, and one row a setting, kind, measure and reference
+    ("own": the labels of the rows that the model was trained on; "original": those before any resampling) with
+    amplification x 100: value, variance (of the changes in percent), unrelated (the mean over draws of the permutation
+    baseline) and no_errors (of the test labels themselves), both with "own" only and not for `RULES`; n_sets, never
+    (sets that are never predicted). And rows of the kind "quality": map and map_sets (mAP*; NaN for RBA, which changes
+    no scores, mAP* also for `RULES`), map_groups (over the groups' columns, too, for models that predict them), f1
+    (mean over attributes), probe, adversary, met, all in [0, 1], and images (number of training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
     tables = [
-        table.assign(method=setting.method, makers=setting.original.groups, seed=setting.original.seed)
+        table.assign(
+            method=setting.method, makers=setting.original.groups, balanced=setting.balanced, seed=setting.original.seed
+        )
         for setting, table in zip(settings, planned(settings)[-1].results(), strict=True)
     ]
     return pd.concat(tables, ignore_index=True)
@@ -116,14 +135,15 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
 def cells(setting: Setting) -> pd.DataFrame:
     """The undirected change of every set, from the original training labels: the counted cells of `table(None)`."""
     decided = _decisions(setting)
-    table = bias_amplification(decided.outcome.original, decided.outcome.test, decided.predicted).table(None)
+    given = decided.outcome.original, decided.test, decided.predicted
+    table = bias_amplification(*given, sets=setting.sets).table(None)
     return table[table["positive"]].assign(method=setting.method, seed=setting.original.seed)
 
 
-@stored("scenes-mitigation")
+@stored("mitigation")
 def _measured(setting: Setting) -> pd.DataFrame:
     decided = _decisions(setting)
-    outcome, test = decided.outcome, decided.outcome.test
+    outcome, test = decided.outcome, decided.test
     seeds = [[outcome.setup.seed, draw] for draw in range(setting.draws)]
     errors = [
         permutation_baseline(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
@@ -131,7 +151,7 @@ def _measured(setting: Setting) -> pd.DataFrame:
     rows: list[tuple] = []
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
         for kind in get_args(Kind):
-            for measure, options in _MEASURES.items():
+            for measure, options in _MEASURES[setting.sets].items():
                 value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
                 unrelated, no_errors = np.nan, np.nan
                 if reference == "own" and setting.method in METHODS:
@@ -139,14 +159,20 @@ def _measured(setting: Setting) -> pd.DataFrame:
                     unrelated = 100 * float(np.mean(drawn))
                     no_errors = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
                 counts = value.n_sets, value.n_never_predicted
-                rows.append((kind, measure, reference, 100 * value.mean, unrelated, no_errors, *counts))
+                spread = 100**2 * value.variance
+                rows.append((kind, measure, reference, 100 * value.mean, spread, unrelated, no_errors, *counts))
         if len(outcome.train) == len(outcome.original):  # nothing was resampled: the same once more
-            rows += [(*row[:2], "original", row[3], np.nan, np.nan, *row[6:]) for row in rows]
+            rows += [(*row[:2], "original", *row[3:5], np.nan, np.nan, *row[7:]) for row in rows]
             break
     ranked, sets = setting.method != "RBA", setting.method in METHODS
     truth, trained = test.attributes, outcome.original.attributes
+    columns = truth, decided.scores  # with those of the groups, where there are such
+    if isinstance(outcome.setup.objective(), Joint) and len(outcome.test) == len(test):
+        every = np.eye(outcome.setup.groups, dtype=bool)[test.groups]
+        columns = np.column_stack([truth, every]), np.column_stack([decided.scores, outcome.maker_scores()])
     quality = {
         "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
+        "map_groups": mean_average_precision(*columns).mean if ranked and columns[0] is not truth else np.nan,
         "map_sets": set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
         "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
         "probe": outcome.probe,
@@ -154,15 +180,16 @@ def _measured(setting: Setting) -> pd.DataFrame:
         "met": decided.met,
         "images": float(len(outcome.train)),
     }
-    rows += [("quality", name, "own", value, np.nan, np.nan, 0, 0) for name, value in quality.items()]
-    columns = ["kind", "measure", "reference", "value", "unrelated", "no_errors", "n_sets", "never"]
-    return pd.DataFrame(rows, columns=columns)
+    rows += [("quality", name, "own", value, np.nan, np.nan, np.nan, 0, 0) for name, value in quality.items()]
+    names = ["kind", "measure", "reference", "value", "variance", "unrelated", "no_errors", "n_sets", "never"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
-    """As if the makers that the original model predicts were the true ones: all that the conditional rule sees."""
+    """As if the groups that the original model predicts were the true ones: all that the conditional rule sees."""
+    width = len(outcome.setup.attributes)
     validation, test = (
-        replace(labels, groups=logits[:, len(OBJECTS) :].argmax(axis=1))
+        replace(labels, groups=logits[:, width:].argmax(axis=1))
         for labels, logits in ((outcome.validation, original.validation_logits), (outcome.test, original.test_logits))
     )
     return replace(outcome, validation=validation, test=test)

@@ -1,9 +1,13 @@
-"""Joint classifiers of objects and maker in the world of scenes, with and without mitigation, through the store."""
+"""Joint classifiers of attributes and a group, with and without mitigation, through the store.
+
+`JointSetup` is what they have alike, whatever the images; `SceneSetup` is that of the world of scenes. Others are in
+`papers.amplification`.
+"""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -20,7 +24,7 @@ from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.objectives import AdversarialLoss
 from biaslib.mitigation.resampling import Resampled
-from biaslib.recipes import CRITERION, Drawn, Recipe, Setup, load, train
+from biaslib.recipes import CRITERION, Data, Drawn, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
@@ -31,83 +35,112 @@ Training = Literal["original", "oversampling", "data_repair", "adversarial", "do
 _Split = Literal["train", "validation", "test"]
 _Arrays = dict[str, np.ndarray]
 
-_WIDTH = len(OBJECTS)
-
 
 @dataclass(frozen=True, kw_only=True)
-class SceneSetup(Setup):
-    """One model and the data it is trained and tested on."""
+class JointSetup(Setup):
+    """One model; a subclass says which images it is trained and tested on."""
+
+    attributes: ClassVar[tuple[str, ...]]  # names of their labels
+    group: ClassVar[str]  # name of the group's label
+    further: ClassVar[dict[str, Any]] = {}  # what else its training configuration says
 
     # as it is ("original"), with training images drawn again or left out, or with another objective
     training: Training = "original"
-    groups: int = 2  # number of makers, 2 or 3
-    strength: float = 0.5  # the dial of the cue and of all other associations, in [0, 1]
-    images: int = 3000  # for training, before any resampling
-    validation_images: int = 1000  # for the thresholds
-    test_images: int = 2000
+    groups: int = 2  # number of groups
     size: int = 64  # of the pictures, in pixels
-    seed: int = 0  # of the data, the initial weights and the order
-    epochs: int = 10  # over as many images as `images`; resampled sets get as many steps as the original one
+    seed: int = 0  # of the initial weights and the order
+    epochs: int = 10  # over as many images as there are; resampled sets get as many steps as the original one
     batch: int = 64
     architecture: str = "small"
     weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
     optimiser: str = "adamw"
     learning_rate: float = 4e-3
-    eps: float = 0.025  # how balanced oversampling makes every single object
+    eps: float = 0.025  # how balanced oversampling makes every single attribute
     adversary_weight: float = 0.2  # of the reversed gradient
 
+    def data(self, split: _Split) -> Data:
+        """The images of a split, before any resampling."""
+        raise NotImplementedError
+
+    @property
+    def shown(self) -> int:
+        """About how many images a model is shown after its training."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def recipe(self) -> Recipe:
+        """For about as many steps whatever the number of training rows."""
+        rows, epochs, data, objective = None, self.epochs, self.data("train"), self.objective()
+        if self.training in ("oversampling", "data_repair"):
+            eps = self.eps if self.training == "oversampling" else None
+            rows = Resampled(attributes=self.attributes, group=self.group, eps=eps, seed=self.seed)
+            table = data.table()
+            epochs = max(1, round(epochs * len(table) / len(rows.chosen(table))))
+        config = TrainingConfig(
+            architecture=self.architecture, outputs=objective.outputs, weights=self.weights, epochs=epochs,
+            batch=self.batch, optimiser=self.optimiser, learning_rate=self.learning_rate, seed=self.seed,
+            **self.further,
+        )  # fmt: skip
+        targets = (*self.attributes, self.group)
+        return Recipe(data=data, targets=targets, training=config, objective=objective, rows=rows)
+
+    def objective(self) -> Objective:
+        """Attributes and group at once, or what the mitigation method trains for."""
+        match self.training:
+            case "adversarial":
+                return Adversarial(attributes=len(self.attributes), groups=self.groups, weight=self.adversary_weight)
+            case "domain_independent":
+                return DomainIndependent(attributes=len(self.attributes), groups=self.groups)
+            case _:
+                return Joint(attributes=len(self.attributes), groups=self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneSetup(JointSetup):
+    """One model of objects and maker in the world of scenes, and the pictures it is trained and tested on."""
+
+    attributes = OBJECTS
+    group = Scenes.target
+    further: ClassVar[dict[str, Any]] = {"augmentation": ()}
+
+    strength: float = 0.5  # the dial of the cue and of all other associations, in [0, 1]
+    images: int = 3000  # for training, before any resampling
+    validation_images: int = 1000  # for the thresholds
+    test_images: int = 2000
+
     def data(self, split: _Split) -> Drawn:
-        """The pictures of a split, before any resampling."""
+        """The pictures of a split, before any resampling; the seed is theirs, too."""
         n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
         seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
         # two makers are not named, so that the dial's models are these
         makers = (("groups", self.groups),) if self.groups != 2 else ()
         return Drawn(world="scenes", images=n, strength=self.strength, seed=seed, size=self.size, made_with=makers)
 
-    @functools.cached_property
-    def recipe(self) -> Recipe:
-        """For about as many steps whatever the number of training rows."""
-        rows, data, objective = None, self.data("train"), self.objective()
-        if self.training in ("oversampling", "data_repair"):
-            eps = self.eps if self.training == "oversampling" else None
-            rows = Resampled(attributes=OBJECTS, group=Scenes.target, eps=eps, seed=self.seed)
-        n = self.images if rows is None else len(rows.chosen(data.table()))
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=objective.outputs, weights=self.weights,
-            epochs=max(1, round(self.epochs * self.images / n)), batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, augmentation=(), seed=self.seed,
-        )  # fmt: skip
-        return Recipe(data=data, targets=(*OBJECTS, Scenes.target), training=config, objective=objective, rows=rows)
-
-    def objective(self) -> Objective:
-        """Objects and maker at once, or what the mitigation method trains for."""
-        match self.training:
-            case "adversarial":
-                return Adversarial(attributes=_WIDTH, groups=self.groups, weight=self.adversary_weight)
-            case "domain_independent":
-                return DomainIndependent(attributes=_WIDTH, groups=self.groups)
-            case _:
-                return Joint(attributes=_WIDTH, groups=self.groups)
+    @property
+    def shown(self) -> int:
+        """Those of all splits."""
+        return self.images + self.validation_images + self.test_images
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a model was shown and what it says; its logits are in the order of its objective."""
 
-    setup: SceneSetup
+    setup: JointSetup
     original: Labels  # of the training images before any resampling
     train: Labels  # of the training rows it was given
     validation: Labels
     test: Labels
     validation_logits: np.ndarray
     test_logits: np.ndarray
-    probe: float  # accuracy, on test images, of a fresh linear classifier of the maker on the averaged last map
+    probe: float  # accuracy, on test images, of a fresh linear classifier of the group on the averaged last map
     adversary: float  # the same of the adversary that the model was trained against; NaN where there was none
 
     def object_scores(self, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
-        """Scores (N, 15) of the objects in validation and test; the rule is for domain-independent models only."""
+        """Scores (N, A) of the attributes in validation and test; the rule is for domain-independent models only."""
+        width = len(self.setup.attributes)
         if self.setup.training != "domain_independent":
-            return self.validation_logits[:, :_WIDTH], self.test_logits[:, :_WIDTH]
+            return self.validation_logits[:, :width], self.test_logits[:, :width]
         parts = ((self.validation_logits, self.validation), (self.test_logits, self.test))
         validation, test = (
             domain_scores(logits, rule, n_groups=self.setup.groups, groups=labels.groups) for logits, labels in parts
@@ -115,42 +148,42 @@ class Outcome:
         return validation, test
 
     def maker_scores(self) -> np.ndarray:
-        """(N, G) log-probabilities of the makers of the test images."""
+        """(N, G) log-probabilities of the groups of the test images."""
         if not isinstance(self.setup.objective(), Joint):
-            raise BiaslibError(f"{self.setup.training} training does not predict the maker: give it from elsewhere.")
-        scores: np.ndarray = log_softmax(self.test_logits[:, _WIDTH:].astype(float), axis=1)
+            raise BiaslibError(f"{self.setup.training} training does not predict the group: give it from elsewhere.")
+        scores: np.ndarray = log_softmax(self.test_logits[:, len(self.setup.attributes) :].astype(float), axis=1)
         return scores
 
     def predicted(self, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
-        """What it says of the test images: objects at calibrated thresholds, and the likeliest maker or `groups`."""
+        """What it says of the test images: attributes at calibrated thresholds, the likeliest group or `groups`."""
         groups = self.maker_scores().argmax(axis=1) if groups is None else groups
-        return Labels(self._above_thresholds(rule) > 0, groups, OBJECTS)
+        return Labels(self._above_thresholds(rule) > 0, groups, self.setup.attributes)
 
     def constrained(self, *, margin: float = 0.05) -> Constrained:
         """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
         return corpus_constraints(self._above_thresholds("conditional"), self.maker_scores(), self.train, margin=margin)
 
     def _above_thresholds(self, rule: str) -> np.ndarray:
-        """(N, 15) scores of the objects in test less the thresholds that are calibrated on validation."""
+        """(N, A) scores of the attributes in test less the thresholds that are calibrated on validation."""
         validation, test = self.object_scores(rule=rule)
         return np.asarray(test - calibrated_thresholds(self.validation.attributes, validation))
 
 
-def planned(setups: Sequence[SceneSetup], sizes: Sequence[float] = ()) -> list[Calls]:
+def planned(setups: Sequence[JointSetup], sizes: Sequence[float] = ()) -> list[Calls]:
     """What `outcomes` asks of the store, and then `at_sizes` of these sizes."""
     return [_answers.calls(setups), _resized_logits.calls([(setup, float(size)) for setup in setups for size in sizes])]
 
 
-def outcomes(setups: Sequence[SceneSetup]) -> list[Outcome]:
+def outcomes(setups: Sequence[JointSetup]) -> list[Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
     return [_outcome(setup, arrays) for setup, arrays in zip(setups, planned(setups)[0].results(), strict=True)]
 
 
-@stored("scenes", passes=lambda setup: (setup.images + setup.validation_images + setup.test_images, 1.5))
-def _answers(setup: SceneSetup) -> _Arrays:
-    """Labels (N, 16), the maker last, of each split, the rows trained on, logits, and accuracies of the maker."""
-    recipe, names = setup.recipe, [*OBJECTS, Scenes.target]
+@stored("joint", passes=lambda setup: (setup.shown, 1.5))
+def _answers(setup: JointSetup) -> _Arrays:
+    """Labels (N, A + 1), the group last, of each split, the rows trained on, logits, and accuracies of the group."""
+    recipe, names = setup.recipe, [*setup.attributes, setup.group]
     model = load(recipe)
     train_set, validation, test = samples = [setup.data(split).samples() for split in get_args(_Split)]
     fooled = isinstance(recipe.objective, Adversarial)
@@ -159,8 +192,8 @@ def _answers(setup: SceneSetup) -> _Arrays:
         "rows": np.arange(len(train_set)) if recipe.rows is None else recipe.rows.chosen(recipe.data.table()),
         "validation_logits": training.predict(model, validation.images),
         "test_logits": training.predict(model, test.images),
-        "probe": np.array(_probe(model, train_set, test)),
-        "adversary": np.array(_adversary_accuracy(recipe, model, test) if fooled else np.nan),
+        "probe": np.array(_probe(model, train_set, test, setup.group)),
+        "adversary": np.array(_adversary_accuracy(recipe, model, test, setup.group) if fooled else np.nan),
     }
 
 
@@ -179,30 +212,30 @@ def _resized_logits(setup: SceneSetup, robot_size: float) -> np.ndarray:
     return training.predict(load(setup.recipe), pictures.images)
 
 
-def _probe(model: nn.Module, train: Samples, test: Samples) -> float:
-    """How well the maker can still be read from the averaged last map."""
+def _probe(model: nn.Module, train: Samples, test: Samples, group: str) -> float:
+    """How well the group can still be read from the averaged last map."""
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    probe.fit(features(model, train.images), train.labels["maker"])
-    return float(probe.score(features(model, test.images), test.labels["maker"]))
+    probe.fit(features(model, train.images), train.labels[group])
+    return float(probe.score(features(model, test.images), test.labels[group]))
 
 
 @torch.inference_mode()
-def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples) -> float:
+def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples, group: str) -> float:
     seen = torch.from_numpy(features(model, test.images))
     state = {name.removeprefix(CRITERION): value for name, value in train(recipe).items() if CRITERION in name}
     weights, hidden = state["class_weight"], Adversarial.hidden
     criterion = AdversarialLoss(seen.shape[1], len(weights), weight=0.0, hidden=hidden, class_weight=weights)
     criterion.load_state_dict(state)
     guesses = criterion.eval().adversary(seen).argmax(1).numpy()
-    return float((guesses == test.labels["maker"]).mean())
+    return float((guesses == test.labels[group]).mean())
 
 
-def _outcome(setup: SceneSetup, arrays: _Arrays) -> Outcome:
+def _outcome(setup: JointSetup, arrays: _Arrays) -> Outcome:
     shown = {name: arrays[name] for name in ("train", "validation", "test")}
     shown |= {"original": shown["train"], "train": shown["train"][arrays["rows"]]}
     return Outcome(
         setup=setup,
-        **{name: Labels(rows[:, :_WIDTH], rows[:, _WIDTH], OBJECTS) for name, rows in shown.items()},
+        **{name: Labels(rows[:, :-1], rows[:, -1], setup.attributes) for name, rows in shown.items()},
         validation_logits=arrays["validation_logits"],
         test_logits=arrays["test_logits"],
         probe=float(arrays["probe"]),

@@ -11,7 +11,7 @@ from biaslib.samples import Samples
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
-_LOADERS = {**celeba.LOADERS, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
+_LOADERS = {**celeba.LOADERS, "coco": coco_imsitu.load, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
@@ -22,10 +22,10 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     damaged one (which, and where from).
 
     Args:
-        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" to
-            the square of each face; "celebamask" (CelebAMask-HQ),
-            or "celebamask-pairs" where there are only images with a label map each; "mnist"; "pets" (Oxford-IIIT
-            Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's); "cub" and "places365", of which Waterbirds is made.
+        name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" for the square
+            of each face; "celebamask" (CelebAMask-HQ), or "celebamask-pairs" where there are only images with a label
+            map each; "coco" (2014); "mnist"; "pets" (Oxford-IIIT Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's);
+            "cub" and "places365", of which Waterbirds is made.
         split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.

@@ -1,6 +1,6 @@
-"""What others released for COCO and imSitu, in the folder coco-imsitu.
+"""What others released for COCO and imSitu, in the folder coco-imsitu; and COCO's photographs, in the folder coco.
 
-These are the labels of Wang et al. (2019), what six captioners say of COCO's images, and the ratios of Zhao et al.
+The former are the labels of Wang et al. (2019), what six captioners say of COCO's images, and the ratios of Zhao et al.
 (2017) before and after constraints. COCO's gender was read off the captions of crowd workers, who wrote what they
 perceived; imSitu's is how annotators word who does what its verb says. Every function raises a `BiaslibError` for a
 missing or a damaged file, and for a split, a captioner or an image that is not there.
@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from biaslib.datasets import registry
+from biaslib.datasets import pictures, registry
 from biaslib.errors import BiaslibError
+from biaslib.samples import Samples
 
 # Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
 # or both halves of the method that is proposed (confusion, confident), of which equalizer is the whole
@@ -85,6 +86,39 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     labels = pd.DataFrame(table == 1, columns=names, index=index)
     labels.insert(0, "group", gender[:, 1])
     return labels
+
+
+def load(split: str, *, size: int, root: Path) -> Samples:
+    """COCO 2014 in its official layout, coco/annotations, coco/train2014 and coco/val2014.
+
+    Images whose captions name one gender (`captioned_gender` of all of them together): those of train2014, and of
+    val2014 the two halves by their names ("val" and "test"). Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0
+    man, 1 woman). Photographs are resized as a whole. Missing or damaged files are a `BiaslibError`.
+    """
+    pictures.check_split("COCO", split)
+    dataset = registry.get("coco")
+    registry.warn(dataset)
+    part = "train2014" if split == "train" else "val2014"
+    captions, instances = (
+        dataset.require(root / "coco" / "annotations" / f"{kind}_{part}.json") for kind in ("captions", "instances")
+    )
+    try:
+        said = pd.DataFrame(json.loads(captions.read_text(encoding="utf-8"))["annotations"])
+        there = json.loads(instances.read_text(encoding="utf-8"))
+        files = pd.Series({image["id"]: image["file_name"] for image in there["images"]})
+        names = {each["id"]: each["name"].replace(" ", "_") for each in there["categories"]}
+        seen = pd.DataFrame(there["annotations"])
+        texts = said.groupby("image_id")["caption"].agg(" ".join)
+        has = pd.crosstab(seen["image_id"], seen["category_id"].map(names)) > 0
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise dataset.damaged(captions, f"with {instances.name} it is not COCO's annotations: {error!r}") from error
+    labels = has.reindex(index=files.index, columns=list(PAPER_OBJECTS), fill_value=False)
+    labels["group"] = pd.Series(captioned_gender(texts), index=texts.index).reindex(files.index, fill_value=-1)
+    halves = {"val": 0.5, "test": 0.5}
+    ours = np.array([split == "train" or pictures.part(name, halves) == split for name in files])
+    labels = labels[ours & (labels["group"] >= 0)]
+    paths = [dataset.require(root / "coco" / part / name) for name in files[labels.index]]
+    return Samples(images=pictures.photos(dataset, paths, size=size), labels=labels.reset_index(drop=True))
 
 
 def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:

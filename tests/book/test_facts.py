@@ -89,7 +89,7 @@ def test_a_missing_fact_is_said(file, sentence):
 
 
 def test_set_sizes_go_as_the_page_says_of_its_record():
-    assert "group → attributes falls ({glue:text}`recorded_ga`), and attributes → group rises" in text_of(
+    assert "group → attributes falls by {glue:text}`size_ga`; the paper says that it rises." in text_of(
         "notebooks/drivers.md"
     )
     numbers = recorded.get("drivers", "standard")["values"]["numbers"]

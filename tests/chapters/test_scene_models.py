@@ -101,5 +101,5 @@ def test_resampled_sets_get_about_as_many_steps():
 
 def test_what_a_model_does_not_predict_is_said():
     one = outcome(training="adversarial")
-    with pytest.raises(BiaslibError, match="adversarial training does not predict the maker"):
+    with pytest.raises(BiaslibError, match="adversarial training does not predict the group"):
         one.predicted()

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from biaslib import datasets
 from biaslib.datasets import coco_imsitu
 from biaslib.errors import BiaslibError
 from tests import layouts
@@ -168,3 +169,31 @@ def test_no_word_means_two_of_the_papers_objects():
 def test_no_objects_is_an_error():
     with pytest.raises(BiaslibError, match="no object to look for"):
         coco_imsitu.captioned_objects(["a dog"], [])
+
+
+def test_photographs_whose_captions_name_one_gender_come_with_their_objects(tmp_path):
+    layouts.coco_photos(tmp_path)
+    train = datasets.load("coco", "train", size=16, root=tmp_path)
+    assert len(train) == 54  # of 60, as every tenth image's captions name nobody's gender
+    assert train.labels.columns.tolist() == [*coco_imsitu.PAPER_OBJECTS, "group"]
+    third = train.labels.iloc[2]  # image 3, by the rule of the layout
+    assert third["group"] == 1
+    numbers = {(3 + k * k) % 51 for k in range(12)}
+    assert {i for i, name in enumerate(coco_imsitu.PAPER_OBJECTS) if third[name]} == numbers
+    red, blue = (train.images[train.labels["group"] == group][:, 8, 8].mean(axis=0) for group in (0, 1))
+    assert red[0] > 150 > red[2]
+    assert blue[2] > 150 > blue[0]
+    halves = [datasets.load("coco", split, size=16, root=tmp_path) for split in ("val", "test")]
+    assert sum(map(len, halves)) == 54
+    assert min(map(len, halves)) > 10
+
+
+def test_cocos_missing_and_damaged_files_are_one_sentence(tmp_path):
+    with pytest.raises(BiaslibError, match=r"captions_train2014\.json is missing: it belongs to COCO 2014"):
+        datasets.load("coco", "train", size=16, root=tmp_path)
+    with pytest.raises(BiaslibError, match="splits train, val, test, not 'dev'"):
+        datasets.load("coco", "dev", size=16, root=tmp_path)
+    layouts.coco_photos(tmp_path)
+    (tmp_path / "coco" / "annotations" / "captions_train2014.json").write_text('{"annotations": [{"id": 1}]}')
+    with pytest.raises(BiaslibError, match=r"captions_train2014\.json is damaged"):
+        datasets.load("coco", "train", size=16, root=tmp_path)

@@ -61,7 +61,10 @@ def test_no_page_says_that_weights_are_not_kept():
 def test_all_attributes_of_the_papers_table_are_asked_for_on_photographs():
     page = text("notebooks/real_sensitivity.md")
     published = (ROOT / "data" / "published" / "denton-table-1.csv").read_text(encoding="utf-8")
-    named = {line.partition("=")[0] for line in published.splitlines()[2:]} - {"Male", "Young"}  # the record is of the time when Young was refused
+    named = {line.partition("=")[0] for line in published.splitlines()[2:]} - {
+        "Male",
+        "Young",
+    }  # the record is of the time when Young was refused
     assert all(f"{name} " in page for name in named)
     assert "Fig. 5 (top) of the paper, made again" not in page
 

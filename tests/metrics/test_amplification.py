@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import torch
 from bias_amplification.metrics.CoOccurMetrics import MDBA
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification, counting, permutation_baseline
@@ -490,6 +492,44 @@ def test_dealt_one_by_one_each_attribute_keeps_its_rates_where_no_two_images_hav
     for truth, said, anew in zip(attributes.T, predicted.attributes.T, dealt.attributes.T, strict=True):
         assert anew[truth].sum() == said[truth].sum()
         assert anew[~truth].sum() == said[~truth].sum()
+
+
+def _crowded(seed, n):
+    """Drawn labels, and predictions with more errors where more is there, none of which depends on the group."""
+    rng = np.random.default_rng(seed)
+    attributes = rng.random((n, 10)) < 0.4
+    groups = rng.integers(0, 2, n)
+    crowd = (attributes.sum(axis=1) - 4.0) / 2
+    wrong = rng.random(attributes.shape) < expit(np.where(attributes, -1.5, -2.0) + 0.5 * crowd[:, None])
+    mistaken = rng.random(n) < expit(-1.5 + 0.7 * crowd)
+    return Labels(attributes, groups), Labels(attributes ^ wrong, np.where(mistaken, 1 - groups, groups))
+
+
+def test_crowded_images_keep_their_errors():
+    test, predicted = _crowded(0, 4000)
+    permuted = permutation_baseline(test, predicted, rng=np.random.default_rng(0), together=False)
+    full = test.attributes.sum(axis=1) >= 6
+    before, after = ((each.groups != test.groups)[full].mean() for each in (predicted, permuted))
+    assert before > (predicted.groups != test.groups).mean() + 0.1
+    assert after == pytest.approx(before, abs=0.05)
+
+
+@pytest.mark.slow
+def test_the_baseline_covers_models_that_cannot_amplify_as_often_as_it_says():
+    redraws, draws = 100, 39  # the smallest and the largest of 39 values are the ends of 95 %
+    ways = {(kind, least, most): {"kind": kind, "min_size": least, "max_size": most}
+            for kind in KINDS for least, most in ((1, 1), (2, 3), (4, None))}  # fmt: skip
+    covered = dict.fromkeys(ways, 0)
+    for redraw in range(redraws):
+        train = _crowded(2 * redraw, 1200)[0]
+        test, predicted = _crowded(2 * redraw + 1, 800)
+        rng = np.random.default_rng(redraw)
+        permuted = [permutation_baseline(test, predicted, rng=rng, together=False) for _ in range(draws)]
+        for way, options in ways.items():
+            own, *others = (bias_amplification(train, test, said, **options).mean for said in (predicted, *permuted))
+            covered[way] += min(others) < own < max(others)
+    low, high = scipy.stats.binom.ppf([0.025 / len(ways), 1 - 0.025 / len(ways)], redraws, 0.95)
+    assert {way: n for way, n in covered.items() if not low <= n <= high} == {}
 
 
 def test_predictions_of_another_length_are_refused():

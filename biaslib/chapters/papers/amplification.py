@@ -7,26 +7,22 @@ here; what was released for COCO and imSitu is in `papers.scenes`.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
-import scipy.special
 import scipy.stats
 
-from biaslib import training
 from biaslib.chapters import page
 from biaslib.chapters.papers import scenes
-from biaslib.datasets import published, registry
-from biaslib.metrics import calibrated_thresholds, mean_average_precision
+from biaslib.chapters.scene_models import JointSetup
+from biaslib.datasets import coco_imsitu, published, registry
 from biaslib.metrics.amplification import Kind, bias_amplification
-from biaslib.metrics.labels import Labels
-from biaslib.recipes import CelebA, Recipe, Setup, load, train
+from biaslib.metrics.labels import Labels, permutation_baseline
+from biaslib.recipes import CelebA
 from biaslib.samples import Samples
 from biaslib.statistics import holm, interval
-from biaslib.store import Calls, parallel, stored
-from biaslib.training import TrainingConfig
-from biaslib.training.objectives import Joint
+from biaslib.store import parallel
 
 _Grouping = Literal["hair", "Male"]
 
@@ -39,7 +35,6 @@ _HAIR_ATTRIBUTES = (
     "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
     "Young",
 )  # fmt: skip
-_WIDTH = len(_HAIR_ATTRIBUTES)
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
 # what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
@@ -54,34 +49,44 @@ _MEASURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _HairSetup(Setup):
+class HairSetup(JointSetup):
     """A joint model of 23 attributes and hair colour, of the faces for which one of three hair colours is annotated."""
 
-    size: int = 64  # of the faces, in pixels
-    epochs: int = 20
-    batch: int = 64
-    architecture: str = "small"
-    weights: str | None = None  # "imagenet", or a file or folder, from the folder of all data sets on
-    optimiser: str = "adamw"
-    learning_rate: float = 4e-3
-    seed: int = 0
+    attributes = _HAIR_ATTRIBUTES
+    group = "hair"
+    further: ClassVar[dict[str, Any]] = {"precision": "float32"}  # mirrored at random, as in the paper
+
+    groups: int = len(_HAIR)
+
+    def data(self, split: str) -> CelebA:
+        """The faces of a split with one hair colour."""
+        return _HairFaces(size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
-    def recipe(self) -> Recipe:
-        """As the notebooks' small models are trained; mirrored at random, as in the paper."""
-        objective = Joint(attributes=_WIDTH, groups=len(_HAIR))
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=objective.outputs, weights=self.weights, epochs=self.epochs,
-            batch=self.batch, optimiser=self.optimiser, learning_rate=self.learning_rate, precision="float32",
-            seed=self.seed,
-        )  # fmt: skip
-        targets = (*_HAIR_ATTRIBUTES, "hair")
-        return Recipe(data=_HairFaces(size=self.size), targets=targets, training=config, objective=objective)
+    def shown(self) -> int:
+        """Those of all splits, of any hair colour."""
+        return 202_599
 
-    def fingerprint(self) -> str:
-        """As that of every set-up, with the faces that the model is asked about."""
-        asked = (CelebA(size=self.size, split=split).fingerprint() for split in ("val", "test"))
-        return super().fingerprint() + "".join(asked)
+
+@dataclass(frozen=True, kw_only=True)
+class CocoSetup(JointSetup):
+    """A joint model of 51 objects and the gender that captions word, of COCO's photographs where a user has them."""
+
+    attributes = coco_imsitu.PAPER_OBJECTS
+    group = "group"
+
+    def data(self, split: str) -> CelebA:
+        """The photographs of a split whose captions name one gender."""
+        return _CocoPeople(size=self.size, split={"validation": "val"}.get(split, split))
+
+    @property
+    def shown(self) -> int:
+        """About a third of all photographs."""
+        return 40_000
+
+
+class _CocoPeople(CelebA):
+    loaded_as = "coco"
 
 
 class _HairFaces(CelebA):
@@ -101,17 +106,6 @@ class _HairFaces(CelebA):
         return table.assign(hair=_hair_colour(table))[[*_HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
 
 
-@dataclass(frozen=True)
-class _HairOutcome:
-    """What a joint model was shown and what it says; the groups are hair colours."""
-
-    train: Labels
-    test: Labels
-    predicted: Labels  # of the test images
-    logits: np.ndarray  # (N, 26) of the test images, of the 23 attributes and the three groups
-    n_validation: int  # images, by which the attributes' thresholds are chosen
-
-
 def missing() -> list[str]:
     """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
     return registry.missing(
@@ -124,7 +118,7 @@ def missing() -> list[str]:
 
 
 def missing_faces() -> list[str]:
-    """What `compute_trained` needs and does not find, as `missing` says it."""
+    """What `HairSetup` needs and does not find, as `missing` says it."""
     return registry.missing("celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba")
 
 
@@ -132,8 +126,9 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
     """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.tables`.
 
     * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value (mean
-      over models), low, high, models, perfect (the value of predictions without an error), p (t test of the models'
-      values against `perfect`, Holm-corrected over this table), n_sets and n_never_predicted (means over models);
+      over models), low, high, models; perfect and baseline, the means of the values that predictions without an error
+      and permuted predictions have on each model's own images; beyond, with its ends, and p (value less baseline, model
+      by model: t test, Holm-corrected over this table); n_sets and n_never_predicted (means over models);
     * `faces_single`: the undirected change of each single attribute and each group it goes with in training: grouping,
       attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
     * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
@@ -141,35 +136,6 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
     * `wording`, `captioners`, `ratios` and `constraints`: see `papers.scenes`.
     """
     tables = _faces(models, seed) | scenes.tables(folds=folds, seed=seed)
-    return {name: table.round(_DIGITS) for name, table in tables.items()}
-
-
-def planned(*, models: int = 6, epochs: int = 20, seed: int = 0, **training: Any) -> Calls:
-    """What `compute_trained` asks of the store, beside the models."""
-    return _hair_answers.calls([_HairSetup(epochs=epochs, seed=seed + model, **training) for model in range(models)])
-
-
-def compute_trained(*, models: int = 6, epochs: int = 20, seed: int = 0, **training: Any) -> dict[str, pd.DataFrame]:
-    """Every table about joint classifiers of CelebA's faces, which are trained where the store lacks them.
-
-    The models differ in their seed; `seed` is that of the first one; `training` is what else `_HairSetup` takes.
-
-    * `joint`: one row for each kind, sets and sign as in `faces` of `compute`, p Holm-corrected over it;
-    * `joint_quality`: what ("mAP"), value, low, high, models: the mAP over the attributes and the three hair colours,
-      which the released code averages together, in [0, 1];
-    * `joint_images`: split, images.
-    """
-    outcomes = _hair_outcomes(planned(models=models, epochs=epochs, seed=seed, **training))
-    train, test = outcomes[0].train, outcomes[0].test
-    predictions = (test, *(outcome.predicted for outcome in outcomes))
-    perfect, *rows = _side_by_side(_measured, [(train, test, predicted) for predicted in predictions])
-    joint = _over_models(rows, perfect, seed)
-    counts = {"train": len(train), "validation": outcomes[0].n_validation, "test": len(test)}
-    tables = {
-        "joint": joint.assign(p=holm(joint["p"])),
-        "joint_quality": _quality(outcomes, seed),
-        "joint_images": pd.DataFrame(counts.items(), columns=["split", "images"]),
-    }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
@@ -204,15 +170,23 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 
 
 def _of_one_model(
-    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping
+    train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping, seed: list[int]
 ) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images."""
+    """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images.
+
+    Beside its values stand, on the same images, those of predictions without an error, and of one permutation.
+    """
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     rows = (_group_of(train, grouping) >= 0, keep, keep)
-    three = [_labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)]
-    cells = bias_amplification(*three, kind="undirected", max_size=1).table(None)
+    shown, true, said = (
+        _labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)
+    )
+    cells = bias_amplification(shown, true, said, kind="undirected", max_size=1).table(None)
     cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
-    return _measured(*three), cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
+    permuted = permutation_baseline(true, said, rng=np.random.default_rng(seed), together=False)
+    perfect, baseline = (_measured(shown, true, each)["value"] for each in (true, permuted))
+    values = _measured(shown, true, said).assign(perfect=perfect, baseline=baseline)
+    return values, cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
 
 
 def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
@@ -221,16 +195,15 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
     values, single, images = [], [], []
     for grouping in get_args(_Grouping):
-        jobs = [(train, test, model, grouping) for model in (test, *predictions)]
-        (perfect, _, n_test), *measured = _side_by_side(_of_one_model, jobs)
-        rows, cells, n_kept = zip(*measured, strict=True)
-        values.append(_over_models(rows, perfect, seed).assign(grouping=grouping))
+        jobs = [(train, test, model, grouping, [seed, number]) for number, model in enumerate(predictions)]
+        rows, cells, n_kept = zip(*_side_by_side(_of_one_model, jobs), strict=True)
+        values.append(_over_models(rows, seed).assign(grouping=grouping))
         by_cell = pd.concat(cells).groupby(["attribute", "group"])
         changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
         table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
         table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
         single.append(table.reset_index().assign(grouping=grouping))
-        n_train = int((_group_of(train, grouping) >= 0).sum())
+        n_train, n_test = (int((_group_of(each, grouping) >= 0).sum()) for each in (train, test))
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
@@ -242,51 +215,19 @@ def _side_by_side(function: Callable[..., Any], jobs: Sequence[tuple]) -> list[A
         return [future.result() for future in [executor.submit(function, *job) for job in jobs]]
 
 
-def _over_models(rows: Sequence[pd.DataFrame], perfect: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The rows of `_measured` of several models as `compute` says of `faces`; p is not corrected."""
-    table = perfect[["kind", "sets", "sign", "value"]].rename(columns={"value": "perfect"})
-    values = np.stack([model["value"].to_numpy() for model in rows])  # (models, measures)
-    spans: list[Any] = [interval(column, seed=seed) for column in values.T]
-    table = page.unpacked(table.assign(value=spans)).drop(columns="n").assign(models=len(rows))
-    for name in ("n_sets", "n_never_predicted"):
-        table[name] = np.mean([model[name] for model in rows], axis=0)
+def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:
+    """The values of several models as `compute` says of `faces`; p is not corrected."""
+    table = rows[0][["kind", "sets", "sign"]].assign(models=len(rows))
+    of = {name: np.stack([model[name].to_numpy(float) for model in rows]) for name in rows[0].columns[3:]}
+    for name in ("perfect", "baseline", "n_sets", "n_never_predicted"):
+        table[name] = of[name].mean(axis=0)
+    beyond = of["value"] - of["baseline"]
+    for name, values in (("value", of["value"]), ("beyond", beyond)):
+        spans: list[Any] = [interval(column, seed=seed) for column in values.T]
+        table[name] = spans
+    table = page.ends(table).rename(columns={"value_low": "low", "value_high": "high"})
     with warnings.catch_warnings():
         # scipy warns where models agree to the last digits, or there is one: p is then 0 or NaN
         warnings.simplefilter("ignore", RuntimeWarning)
-        table["p"] = scipy.stats.ttest_1samp(values - table["perfect"].to_numpy(), 0.0).pvalue
+        table["p"] = scipy.stats.ttest_1samp(beyond, 0.0).pvalue
     return table
-
-
-def _quality(outcomes: Sequence[_HairOutcome], seed: int) -> pd.DataFrame:
-    test, means = outcomes[0].test, []
-    truth = np.column_stack([test.attributes, np.eye(len(_HAIR))[test.groups]])
-    for logits in (model.logits for model in outcomes):
-        scores = np.column_stack([logits[:, :_WIDTH], scipy.special.softmax(logits[:, _WIDTH:], axis=1)])
-        means.append(mean_average_precision(truth, scores).mean)
-    value = interval(means, seed=seed, bounds=(0, 1))
-    return page.unpacked([{"what": "mAP", "value": value}]).rename(columns={"n": "models"})
-
-
-def _hair_outcomes(asked: Calls) -> list[_HairOutcome]:
-    """What the models predict, in this order: attributes at validation thresholds, and the likeliest group."""
-    train.many([setup.recipe for setup in asked.keys])
-    outcomes = []
-    for arrays in asked.results():
-        validation, logits = arrays["validation"], arrays["test_logits"]
-        thresholds = calibrated_thresholds(validation[:, :_WIDTH], arrays["validation_logits"][:, :_WIDTH])
-        predicted = Labels(logits[:, :_WIDTH] > thresholds, logits[:, _WIDTH:].argmax(axis=1), _HAIR_ATTRIBUTES)
-        shown, test = (Labels(arrays[k][:, :_WIDTH], arrays[k][:, _WIDTH], _HAIR_ATTRIBUTES) for k in ("train", "test"))
-        outcomes.append(_HairOutcome(shown, test, predicted, logits, len(validation)))
-    return outcomes
-
-
-@stored("faces", passes=lambda _: (39_829, 1))  # of validation and test, less those of other hair colours
-def _hair_answers(setup: _HairSetup) -> dict[str, np.ndarray]:
-    """Labels (N, 24), the group last, of `train`, `validation` and `test`, and logits (N, 26) of the latter two."""
-    model, arrays = load(setup.recipe), {}
-    for name, split in (("train", "train"), ("validation", "val"), ("test", "test")):
-        faces = _HairFaces(size=setup.size, split=split)
-        arrays[name] = faces.table().to_numpy(np.int8)
-        if name != "train":
-            arrays[f"{name}_logits"] = training.predict(model, faces.samples().images)
-    return arrays

@@ -66,7 +66,8 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
     is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group jackknife
-    with so many folds, Student's t); p is Holm-corrected over all rows but the plain captioner's.
+    with so many folds, Student's t; the sets are those of all images in every fold); p is Holm-corrected over all rows
+    but the plain captioner's.
     """
     truth, captioned = _labels_and_words()
     common = np.all([words["group"] >= 0 for words in captioned.values()], axis=0)
@@ -82,8 +83,9 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
             for measure, options in _MEASURES.items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
                 parts = [(labels.take(fold != k), predicted.take(fold != k)) for k in range(folds)]
-                left_out = [bias_amplification(part, part, words, kind=kind, **options).mean for part, words in parts]
-                values = np.array([whole.mean, *left_out])
+                left_out = [bias_amplification(part, part, words, kind=kind, **options) for part, words in parts]
+                # a set that the part lacks has no change there, and stays in the divisor
+                values = np.array([each.mean * each.n_sets / whole.n_sets for each in (whole, *left_out)])
                 gain = plain.setdefault((kind, measure), values) - values
                 own, _ = _jackknife(values[0], values[1:], len(labels))
                 less, p = _jackknife(gain[0], gain[1:], len(labels))

@@ -51,18 +51,28 @@ def test_the_group_is_no_attribute_of_itself():
 
 def test_predictions_without_an_error_amplify_nothing_but_chance():
     train, test = drawn(150, 0), drawn(40, 1)
-    rows, _, kept = amplification._of_one_model(train, test, test, "hair")
+    rows, _, kept = amplification._of_one_model(train, test, test, "hair", [0])
     values = rows.set_index(["kind", "sets", "sign"])["value"]
     assert kept == 40
     assert (values[["group_to_attribute", "attribute_to_group"]] == 0).all()
     assert values["undirected", "all", "absolute"] > 0.1  # few images in most sets
-    same, _, _ = amplification._of_one_model(test, test, test, "Male")
+    np.testing.assert_array_equal(rows[["perfect", "baseline"]], rows[["value", "value"]])  # nothing to permute
+    same, _, _ = amplification._of_one_model(test, test, test, "Male", [0])
     assert (same["value"] == 0).all()
+
+
+def test_errors_that_follow_the_group_are_beyond_the_baseline_of_the_same_images():
+    train, test = drawn(900, 0), drawn(600, 1)
+    predicted = test.assign(Smiling=test["Smiling"] | test["Blond_Hair"])
+    rows, _, _ = amplification._of_one_model(train, test, predicted, "hair", [0])
+    found = rows.set_index(["kind", "sets", "sign"]).loc[("group_to_attribute", "single", "signed")]
+    assert found["perfect"] == 0
+    assert found["baseline"] < 0.001 < 0.005 < found["value"]
 
 
 def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
     train, test, predicted = drawn(200, 0), drawn(50, 1), drawn(50, 2)
-    rows, _, _ = amplification._of_one_model(train, test, predicted, "Male")
+    rows, _, _ = amplification._of_one_model(train, test, predicted, "Male", [0])
     found = rows.set_index(["kind", "sets", "sign"])
     three = [amplification._labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
     whole = {tuple(row) for row in three[0].attributes}  # whole label sets of training faces
@@ -99,7 +109,7 @@ def test_pages_read_the_released_values_and_type_none(page):
 
 
 def test_changes_of_single_attributes_add_up_to_the_single_metric():
-    rows, cells, _ = amplification._of_one_model(drawn(200, 0), drawn(80, 1), drawn(80, 2), "hair")
+    rows, cells, _ = amplification._of_one_model(drawn(200, 0), drawn(80, 1), drawn(80, 2), "hair", [0])
     single = rows.set_index(["kind", "sets", "sign"])["value"]["undirected", "single", "signed"]
     assert cells["d"].sum() / 23 == pytest.approx(single)
 

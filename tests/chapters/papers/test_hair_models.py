@@ -3,14 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.special
 
+from biaslib.chapters import mitigation, scene_models
+from biaslib.chapters.mitigation import METHODS, Setting
 from biaslib.chapters.papers import amplification
 from biaslib.chapters.papers.amplification import _HAIR as HAIR
 from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
-from biaslib.chapters.papers.amplification import _hair_outcomes, _HairFaces, _HairSetup
+from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, _HairFaces
+from biaslib.chapters.scene_models import outcomes
 from biaslib.errors import BiaslibError
-from biaslib.metrics import calibrated_thresholds, mean_average_precision
+from biaslib.metrics import Labels, bias_amplification, calibrated_thresholds, mean_average_precision
 from biaslib.recipes import CelebA
 from biaslib.store import parallel
 from tests import layouts
@@ -20,20 +22,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning"),
 ]
 
-QUICK_HAIR = _HairSetup(epochs=1, size=16, batch=16)
-
-
-def outcomes(setups):
-    return _hair_outcomes(amplification._hair_answers.calls(setups))
+QUICK_HAIR = HairSetup(epochs=1, size=16, batch=16, eps=0.2)
 
 
 @pytest.fixture(scope="module")
 def hair_colours(tmp_path_factory):
-    """90 pictures whose colour is the hair's; three of them have two hair colours, three have none."""
+    """270 pictures whose colour is the hair's; three of them have two hair colours, three have none."""
     root = tmp_path_factory.mktemp("faces")
     rng = np.random.default_rng(0)
-    hair = rng.integers(3, size=90)
-    table = pd.DataFrame({name: rng.random(90) < 0.4 for name in HAIR_ATTRIBUTES})
+    hair = rng.integers(3, size=270)
+    table = pd.DataFrame({name: rng.random(270) < 0.4 for name in HAIR_ATTRIBUTES})
     for colour, name in enumerate(HAIR):
         table[name] = hair == colour
     table.loc[:2, list(HAIR)] = [True, True, False]
@@ -54,8 +52,8 @@ def hair(hair_colours, monkeypatch):
 def test_only_faces_with_one_hair_colour_are_used(hair):
     data = _HairFaces(size=16)
     samples, labels = data.samples(), data.table().to_numpy()
-    assert len(samples) == len(labels) == 28  # of 30, as each split has one of the three with two and one with none
-    assert labels.shape == (28, 24)
+    assert len(samples) == len(labels) == 88  # of 90, as each split has one of the three with two and one with none
+    assert labels.shape == (88, 24)
     everyone = CelebA(size=16).samples()
     one_colour = everyone.take(np.flatnonzero(everyone.labels[list(HAIR)].sum(axis=1) == 1))
     np.testing.assert_array_equal(samples.images, one_colour.images)
@@ -66,18 +64,18 @@ def test_only_faces_with_one_hair_colour_are_used(hair):
 
 def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest_group(hair):
     first, other = outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
-    assert (len(first.train), first.n_validation, len(first.test)) == (28, 28, 28)
-    np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 23:].argmax(axis=1))
+    assert (len(first.train), len(first.validation), len(first.test)) == (88, 88, 88)
+    said = first.predicted()
+    np.testing.assert_array_equal(said.groups, first.test_logits[:, 23:].argmax(axis=1))
     np.testing.assert_array_equal(first.test.groups, _HairFaces(size=16, split="test").table()["hair"])
-    assert (first.logits != other.logits).any()
-    stored = amplification._hair_answers.compute(QUICK_HAIR)
-    expected = calibrated_thresholds(stored["validation"][:, :23], stored["validation_logits"][:, :23])
-    np.testing.assert_array_equal(first.predicted.attributes, first.logits[:, :23] > expected)
+    assert (first.test_logits != other.test_logits).any()
+    expected = calibrated_thresholds(first.validation.attributes, first.validation_logits[:, :23])
+    np.testing.assert_array_equal(said.attributes, first.test_logits[:, :23] > expected)
 
 
 def test_what_can_be_seen_is_learnt(hair):
     (found,) = outcomes([replace(QUICK_HAIR, epochs=25, batch=8)])
-    assert np.mean(found.predicted.groups == found.test.groups) > 0.9
+    assert np.mean(found.predicted().groups == found.test.groups) > 0.9
 
 
 def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair, monkeypatch):
@@ -87,7 +85,7 @@ def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair
         raise AssertionError("trained again")
 
     monkeypatch.setattr(parallel, "workers", refuse)
-    np.testing.assert_array_equal(outcomes([QUICK_HAIR])[0].logits, before.logits)
+    np.testing.assert_array_equal(outcomes([QUICK_HAIR])[0].test_logits, before.test_logits)
     path = hair / "celeba" / "img_align_celeba" / "000010.jpg"
     picture = path.read_bytes()
     path.unlink()
@@ -103,28 +101,53 @@ def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
         outcomes([QUICK_HAIR])
 
 
-def test_the_tables_of_amplification(hair, monkeypatch):
-    monkeypatch.setattr(amplification, "_HairSetup", lambda **options: replace(QUICK_HAIR, **options))
-    tables = amplification.compute_trained(models=2, epochs=1)
-    joint = tables["joint"].set_index(["kind", "sets", "sign"])
-    assert len(joint) == 15
-    assert (joint["models"] == 2).all()
-    assert joint.loc[joint["n_sets"] == 0, "value"].isna().all()  # few drawn faces share a whole label set
-    joint = joint[joint["n_sets"] > 0]
-    assert len(joint) >= 9
-    assert (joint.loc[["group_to_attribute", "attribute_to_group"], "perfect"] == 0).all()
-    assert joint.loc[("undirected", "all", "absolute"), "perfect"] > 0
-    assert (joint["low"] <= joint["value"]).all()
-    quality = tables["joint_quality"].set_index("what")
-    assert quality.index.tolist() == ["mAP"]
-    assert quality["value"].between(0, 1).all()
-    models = outcomes([QUICK_HAIR, replace(QUICK_HAIR, seed=1)])
-    precision = [
-        mean_average_precision(
-            np.column_stack([model.test.attributes, np.eye(3)[model.test.groups]]),
-            np.column_stack([model.logits[:, :23], scipy.special.softmax(model.logits[:, 23:], axis=1)]),
-        ).mean
-        for model in models
-    ]  # over the hair colours too, as the released code has it
-    assert quality.loc["mAP", "value"] == pytest.approx(np.mean(precision), abs=1e-6)
-    assert tables["joint_images"]["images"].tolist() == [28, 28, 28]
+def test_methods_are_measured_on_faces_as_on_scenes(hair):
+    settings = [Setting(method=method, original=QUICK_HAIR, draws=1, sets="observed") for method in METHODS]
+    settings.append(replace(settings[list(METHODS).index("Oversampling")], balanced=True))
+    table = mitigation.measured(settings)
+    assert set(table["method"]) == set(METHODS)
+    amplified = table[table.kind != "quality"]
+    assert (amplified["variance"].dropna() >= 0).all()
+    own = amplified[(amplified.method == "Original") & (amplified.reference == "own")].set_index(["kind", "measure"])
+    (outcome,) = outcomes([QUICK_HAIR])
+    whole = bias_amplification(outcome.train, outcome.test, outcome.predicted(), sets="observed")
+    row = own.loc[("undirected", "label sets, sizes")]
+    np.testing.assert_array_equal((row["value"], row["variance"]), (100 * whole.mean, 1e4 * whole.variance))
+    quality = table[(table.kind == "quality") & ~table.balanced].set_index(["measure", "method"])["value"]
+    truth = np.column_stack([outcome.test.attributes, np.eye(3)[outcome.test.groups]])
+    scores = np.column_stack([outcome.test_logits[:, :23], outcome.maker_scores()])
+    expected = mean_average_precision(truth, scores).mean  # over the hair colours too, as the released code has it
+    assert quality["map_groups", "Original"] == pytest.approx(expected)
+    assert quality["map", "Original"] == pytest.approx(mean_average_precision(truth[:, :23], scores[:, :23]).mean)
+
+
+def test_a_balanced_test_set_is_drawn_again_by_the_same_rule(hair, monkeypatch):
+    plain = mitigation._decisions(Setting(method="Oversampling", original=QUICK_HAIR))
+    asked = []
+
+    def drawn_again(attributes, groups, *, eps, seed):
+        asked.append((attributes.shape, len(groups), eps, seed))
+        return np.array([3, 3, 0])
+
+    monkeypatch.setattr(mitigation, "oversample", drawn_again)
+    balanced = mitigation._decisions(Setting(method="Oversampling", original=QUICK_HAIR, balanced=True))
+    assert asked == [((88, 23), 88, QUICK_HAIR.eps, QUICK_HAIR.seed)]
+    for before, after in ((plain.test, balanced.test), (plain.predicted, balanced.predicted)):
+        np.testing.assert_array_equal(after.attributes, before.attributes[[3, 3, 0]])
+        np.testing.assert_array_equal(after.groups, before.groups[[3, 3, 0]])
+    np.testing.assert_array_equal(balanced.scores, plain.scores[[3, 3, 0]])
+
+
+@pytest.fixture
+def coco(tmp_path, monkeypatch):
+    layouts.coco_photos(tmp_path)
+    monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_photographs_of_coco_go_the_same_way(coco, monkeypatch):
+    setup = CocoSetup(epochs=1, size=16, batch=16)
+    assert set(setup.data("train").table().columns) == {*setup.attributes, "group"}
+    found = scene_models._outcome(setup, scene_models._answers.compute(setup))
+    assert found.test_logits.shape == (len(found.test), len(setup.attributes) + 2)
+    assert isinstance(found.predicted(), Labels)
