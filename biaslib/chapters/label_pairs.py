@@ -118,14 +118,14 @@ def _sign_changes(balanced: _Balanced, first: np.ndarray, second: np.ndarray) ->
 
 
 def _counted(every: list[_Balanced], first: np.ndarray, second: np.ndarray, beyond: float) -> list[dict[str, Any]]:
-    values = {
-        "rows": [each.rows for each in every],
-        "largest single": [each.largest for each in every],
-        "uneven pairs": [(np.abs(each.after - 0.5) > beyond).sum() for each in every],
-        "sign changes": [_sign_changes(each, first, second).sum() for each in every],
+    drawn = {
+        "rows": np.array([each.rows for each in every]),
+        "largest single": np.array([each.largest for each in every]),
+        "uneven pairs": np.array([(np.abs(each.after - 0.5) > beyond).sum() for each in every]),
+        "sign changes": np.array([_sign_changes(each, first, second).sum() for each in every]),
     }
-    rows = []
-    for what, drawn in values.items():
-        low, high = np.quantile(drawn, (0.025, 0.975))
-        rows.append({"what": what, "value": float(np.mean(drawn)), "low": float(low), "high": float(high)})
-    return rows
+    ends = {what: np.quantile(values, (0.025, 0.975)) for what, values in drawn.items()}
+    return [
+        {"what": what, "value": float(values.mean()), "low": float(ends[what][0]), "high": float(ends[what][1])}
+        for what, values in drawn.items()
+    ]
