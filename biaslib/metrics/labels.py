@@ -10,6 +10,8 @@ import pandas as pd
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import to_numpy
 
+_CROWDS = 8  # strata of about as many images, by how many attributes they truly have
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:
@@ -54,20 +56,27 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     image together, so which errors go with which is kept.
 
     Where there are many attributes, hardly two images have exactly the same ones, and nothing could change places. Then
-    permute each attribute for itself (`together=False`) among the images that agree in it: every attribute keeps its
-    rates of misses and false alarms, and errors about different attributes become independent, too.
+    permute each attribute for itself (`together=False`) among the images that agree in it and have about as many true
+    attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
+    misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
+    absolute changes of large sets are compared with errors of emptier images, and a model whose errors do not depend on
+    the group is often called one that amplifies. Otherwise errors about different attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
     if len(predicted) != len(test):
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
     if together:
+        crowded = np.zeros(len(test), np.intp)
         patterns = np.unique(test.attributes, axis=0, return_inverse=True)[1].ravel()
         attributes = predicted.attributes[_permuted_within(patterns, rng)]
     else:
+        present = test.attributes.sum(axis=1)
+        crowded = np.searchsorted(np.quantile(present, np.arange(1, _CROWDS) / _CROWDS), present)
         pairs = zip(test.attributes.T, predicted.attributes.T, strict=True)
-        attributes = np.column_stack([column[_permuted_within(true, rng)] for true, column in pairs])
-    return Labels(attributes, predicted.groups[_permuted_within(test.groups, rng)], predicted.names)
+        attributes = np.column_stack([said[_permuted_within(true * _CROWDS + crowded, rng)] for true, said in pairs])
+    groups = predicted.groups[_permuted_within(test.groups * _CROWDS + crowded, rng)]
+    return Labels(attributes, groups, predicted.names)
 
 
 def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
