@@ -60,7 +60,7 @@ def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> 
     text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
     text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
     text = re.sub(r"\{figure\}`([^`]+)`", r"[the figure](#\1)", text)
-    text = re.sub(r"\{ref\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
+    text = re.sub(r"\{(?:ref|term|doc)\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
     return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
 
 

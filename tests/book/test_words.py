@@ -12,7 +12,10 @@ import yaml
 from tests.book.conftest import ROOT
 
 CONTENTS = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-CHAPTERS = [Path(entry["file"]).name for part in CONTENTS["parts"][:3] for entry in part["chapters"]]
+SHAPED = ("The idea", "Attention", "Attention on faces", "Amplification", "Counterfactuals")
+OLD = {"manipulating", "digits", "real_sensitivity"}  # a narrative, and two whose new pages wait for their records
+PARTS = [part for part in CONTENTS["parts"] if part["caption"] in SHAPED]
+CHAPTERS = [name for part in PARTS for entry in part["chapters"] if (name := Path(entry["file"]).name) not in OLD]
 # steps of a dial, levels of intervals, and bounds of a scale are not results
 SETTINGS = r"\b(?:5|50|60|70|80|90|95|100) ?%|0\.05|\b[01]\.0\b"
 HOUSE_WORDS = (

@@ -117,11 +117,6 @@ def missing() -> list[str]:
     )
 
 
-def missing_faces() -> list[str]:
-    """What `HairSetup` needs and does not find, as `missing` says it."""
-    return registry.missing("celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba")
-
-
 def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.tables`.
 

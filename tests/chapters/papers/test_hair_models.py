@@ -6,7 +6,6 @@ import pytest
 
 from biaslib.chapters import mitigation, scene_models
 from biaslib.chapters.mitigation import METHODS, Setting
-from biaslib.chapters.papers import amplification
 from biaslib.chapters.papers.amplification import _HAIR as HAIR
 from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
 from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, _HairFaces
@@ -96,7 +95,6 @@ def test_a_second_call_trains_nothing_and_other_pictures_are_another_result(hair
 
 def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    assert len(amplification.missing_faces()) == 3
     with pytest.raises(BiaslibError, match=r"list_attr_celeba\.txt is missing: .*non-commercial"):
         outcomes([QUICK_HAIR])
 
