@@ -372,3 +372,26 @@ def coco_photos(root: Path, *, n: int = 60) -> None:
             path = root / "coco" / "annotations" / f"{kind}_{part}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def imsitu(root: Path, *, n: int = 96) -> None:
+    """imSitu's annotations and photographs: four verbs, by men and women, indoors and outdoors.
+
+    Some words decide nothing: every eighth agent is a chef, every tenth place a city. Only women are tattooed.
+    """
+    words = {"man": ["man", "adult male"], "woman": ["woman"], "chef": ["chef", "cook"], "kitchen": ["kitchen"],
+             "field": ["field", "playing area"], "city": ["city"]}  # fmt: skip
+    folder = root / "imsitu"
+    folder.mkdir(parents=True, exist_ok=True)
+    _json(folder / "imsitu_space.json", {"nouns": {name: {"gloss": gloss} for name, gloss in words.items()}})
+    for part, split in enumerate(("train", "dev", "test")):
+        images = {}
+        for i in range(n):
+            verb = ("cooking", "running", "resting", "tattooing")[i // 2 % 4]
+            agent = "chef" if i % 8 == 7 else "woman" if verb == "tattooing" else ("man", "woman")[i % 2]
+            place = "city" if i % 10 == 9 else ("kitchen", "field")[i // 8 % 2]
+            name = f"{verb}_{part * n + i}.jpg"
+            images[name] = {"verb": verb, "frames": [{"agent": agent, "place": place}, {"agent": agent, "place": ""}]}
+            colour = (0, 0, 200) if agent == "woman" else (200, 0, 0)
+            picture(folder / "of500_images_resized" / name, size=(32, 24), colour=colour)
+        _json(folder / f"{split}.json", images)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import celeba, coco_imsitu, mnist, photos, published, waterbirds
+from biaslib.datasets import celeba, coco_imsitu, imsitu, mnist, photos, published, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
@@ -11,7 +11,8 @@ from biaslib.samples import Samples
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
-_LOADERS = {**celeba.LOADERS, "coco": coco_imsitu.load, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
+_PEOPLE = {**celeba.LOADERS, "coco": coco_imsitu.load, "imsitu": imsitu.load}
+_LOADERS = {**_PEOPLE, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
@@ -24,8 +25,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     Args:
         name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" for the square
             of each face; "celebamask" (CelebAMask-HQ), or "celebamask-pairs" where there are only images with a label
-            map each; "coco" (2014); "mnist"; "pets" (Oxford-IIIT Pet); "cat-and-dog"; "fruits360"; "scenes" (Intel's);
-            "cub" and "places365", of which Waterbirds is made.
+            map each; "coco" (2014); "imsitu"; "mnist"; "pets" (Oxford-IIIT Pet); "cat-and-dog"; "fruits360";
+            "scenes" (Intel's); "cub" and "places365", of which Waterbirds is made.
         split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
