@@ -10,6 +10,7 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,7 @@ class Condition(NamedTuple):
     """What has to be true of some numbers, by their names; made by `above`, `below`, `within` and `all_of`."""
 
     names: tuple[str, ...]
+    asks: tuple[str, ...]  #: of each number, in words, where its interval must lie
     mark: Callable[[Numbers], str]
 
 
@@ -73,7 +75,8 @@ def within(name: str, low: float, high: float) -> Condition:
             return HOLDS
         return FAILS if span.high <= low or high <= span.low else UNCERTAIN
 
-    return Condition((name,), mark)
+    bounds = [f"above {low:g}"] * (low > -math.inf) + [f"below {high:g}"] * (high < math.inf)
+    return Condition((name,), (f"{name}: {' and '.join(bounds).replace('-', '−')}",), mark)
 
 
 def all_of(*conditions: Condition) -> Condition:
@@ -83,16 +86,17 @@ def all_of(*conditions: Condition) -> Condition:
         marks = {condition.mark(numbers) for condition in conditions}
         return next(each for each in (FAILS, UNCERTAIN, HOLDS) if each in marks)
 
-    return Condition(tuple(name for condition in conditions for name in condition.names), mark)
+    names, asks = (tuple(chain.from_iterable(parts)) for parts in zip(*(each[:2] for each in conditions), strict=True))
+    return Condition(names, asks, mark)
 
 
 def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
     """A row a claim: its words, what was measured for it, the paper's value, its marks with the numbers behind them.
 
-    Without a record, or a claim that a paper makes too, there is no such column.
+    With what was measured stands where its interval must lie. Without a record, or a claim that a paper makes too, there is no such column.
     """
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
-    columns["measured"] = ["; ".join(claim.condition.names) for claim in claims]
+    columns["measured"] = ["; ".join(claim.condition.asks) for claim in claims]
     if any(claim.paper for claim in claims):
         columns["paper"] = [claim.paper or "not measured" for claim in claims]
     if record is not None:

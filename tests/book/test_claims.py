@@ -80,9 +80,15 @@ def test_the_table_shows_the_marks_with_their_numbers():
         [Claim("It is so.", above("x", 0), paper="0.4")], record={"x": span(0.1, 0.3)}, this_run={"x": -1}
     )
     assert shown.to_dict("list") == {
-        "claim": ["It is so."], "measured": ["x"], "paper": ["0.4"], "record": ["holds: 0.20 [0.10, 0.30]"],
+        "claim": ["It is so."], "measured": ["x: above 0"], "paper": ["0.4"], "record": ["holds: 0.20 [0.10, 0.30]"],
         "this run": ["does not hold: −1.00"],
     }  # fmt: skip
+
+
+def test_the_table_says_where_each_interval_must_lie():
+    claim = Claim("They are so.", all_of(within("near", -0.5, 0.5), below("less", 1), above("well-known", -2)))
+    shown = claims.table([claim], record=None, this_run={"near": 0, "less": 0, "well-known": 0})
+    assert shown["measured"].tolist() == ["near: above −0.5 and below 0.5; less: below 1; well-known: above −2"]
 
 
 def test_a_number_that_this_run_has_not_is_said():
