@@ -93,7 +93,8 @@ def all_of(*conditions: Condition) -> Condition:
 def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
     """A row a claim: its words, what was measured for it, the paper's value, its marks with the numbers behind them.
 
-    With what was measured stands where its interval must lie. Without a record, or a claim that a paper makes too, there is no such column.
+    With what was measured stands where its interval must lie. Without a record, or a claim that a paper makes too,
+    there is no such column.
     """
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
     columns["measured"] = ["; ".join(claim.condition.asks) for claim in claims]
