@@ -167,8 +167,10 @@ def unpaired(a: Any, b: Any) -> Interval:
 
 def _marked(claim: Claim, numbers: Numbers) -> str:
     """The mark with the numbers that it rests on, as a table prints them."""
-    behind = "; ".join(_in_words(_interval(numbers[name])) for name in claim.condition.names)
-    return f"{claim.mark(numbers)}: {behind}"
+    spans = [_interval(numbers[name]) for name in claim.condition.names]
+    if all(math.isnan(span.estimate) for span in spans):
+        return "not measured"
+    return f"{claim.mark(numbers)}: {'; '.join(map(_in_words, spans))}"
 
 
 def _surprise(claim: Claim) -> str:
