@@ -24,7 +24,7 @@ from biaslib.gan.counterfactuals import draw, latent_codes, opened
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
-from biaslib.recipes import CELEBA, CelebA, Drawn
+from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, provenance, stored
 from biaslib.worlds.faces import STRENGTH
 
@@ -58,10 +58,10 @@ class GeneratorSetup:
             )
 
     @property
-    def data(self) -> Drawn | CelebA:
+    def data(self) -> Drawn | Loaded:
         """The faces it is trained on."""
         if self.source in CELEBA:
-            return CELEBA[self.source](size=self.gan.size, images=self.images)
+            return Loaded(name=self.source, size=self.gan.size, images=self.images)
         return Drawn(
             world="faces", images=self.images, strength=self.strength, seed=self.gan.seed, size=self.gan.size,
             options=(("detail", self.detail),),

@@ -19,7 +19,7 @@ from biaslib.chapters.scene_models import JointSetup
 from biaslib.datasets import coco_imsitu, published, registry
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
-from biaslib.recipes import CelebA
+from biaslib.recipes import Loaded
 from biaslib.samples import Samples
 from biaslib.statistics import holm, interval
 from biaslib.store import parallel
@@ -58,9 +58,9 @@ class HairSetup(JointSetup):
 
     groups: int = len(_HAIR)
 
-    def data(self, split: str) -> CelebA:
+    def data(self, split: str) -> Loaded:
         """The faces of a split with one hair colour."""
-        return _HairFaces(size=self.size, split={"validation": "val"}.get(split, split))
+        return _HairFaces(name="celeba", size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
@@ -75,9 +75,9 @@ class CocoSetup(JointSetup):
     attributes = coco_imsitu.PAPER_OBJECTS
     group = "group"
 
-    def data(self, split: str) -> CelebA:
+    def data(self, split: str) -> Loaded:
         """The photographs of a split whose captions name one gender."""
-        return _CocoPeople(size=self.size, split={"validation": "val"}.get(split, split))
+        return Loaded(name="coco", size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
@@ -85,11 +85,7 @@ class CocoSetup(JointSetup):
         return 40_000
 
 
-class _CocoPeople(CelebA):
-    loaded_as = "coco"
-
-
-class _HairFaces(CelebA):
+class _HairFaces(Loaded):
     """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
 
     def table(self) -> pd.DataFrame:
