@@ -92,16 +92,16 @@ def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Generator
     return _of_32_pixels(seed, images // 2, threads=threads, images=images, **_FASTER)
 
 
-def of_celeba(images: int = 60_000, *, seed: int = 0, encoder_images: int | None = None) -> GeneratorSetup:
+def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     """The square of each of CelebA's faces at 64 pixels, mirrored by lot, within an hour on one core; R1 as `quick`.
 
-    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images unless it is said.
+    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images.
     """
     gan = GanConfig(
         widths=(96, 96, 64, 32, 16), growth=((0.0, 0.05), (0.05, 0.05), (0.08, 0.10), (0.10, 0.15), (0.12, 0.30)),
         decay=0.25, average=0.999, mirror=True, images=images, seed=seed, **_FASTER,
     )  # fmt: skip
-    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=encoder_images or images // 2, seed=seed)
+    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=images // 2, seed=seed)
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
