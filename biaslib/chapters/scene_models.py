@@ -40,7 +40,6 @@ _Arrays = dict[str, np.ndarray]
 class JointSetup(Setup):
     """One model; a subclass says which images it is trained and tested on."""
 
-    attributes: ClassVar[tuple[str, ...]]  # names of their labels
     group: ClassVar[str]  # name of the group's label
     further: ClassVar[dict[str, Any]] = {}  # what else its training configuration says
 
@@ -57,6 +56,11 @@ class JointSetup(Setup):
     learning_rate: float = 4e-3
     eps: float = 0.025  # how balanced oversampling makes every single attribute
     adversary_weight: float = 0.2  # of the reversed gradient
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of their labels."""
+        raise NotImplementedError
 
     def data(self, split: _Split) -> Data:
         """The images of a split, before any resampling."""

@@ -4,6 +4,7 @@ The models are the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025
 here; what was released for COCO and imSitu is in `papers.scenes`.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,20 +70,40 @@ class HairSetup(JointSetup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoSetup(JointSetup):
-    """A joint model of 51 objects and the gender that captions word, of COCO's photographs where a user has them."""
+class _People(JointSetup):
+    """A joint model of what photographs show and the gender that words about them name, where a user has them."""
 
-    attributes = coco_imsitu.PAPER_OBJECTS
     group = "group"
+    name: ClassVar[str]  # of the data set
 
     def data(self, split: str) -> Loaded:
-        """The photographs of a split whose captions name one gender."""
-        return Loaded(name="coco", size=self.size, split={"validation": "val"}.get(split, split))
+        """The photographs of a split for which words name one gender."""
+        return Loaded(name=self.name, size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
         """About a third of all photographs."""
         return 40_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CocoSetup(_People):
+    """COCO's 51 objects, and the gender of its captions."""
+
+    name = "coco"
+    attributes = coco_imsitu.PAPER_OBJECTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImsituSetup(_People):
+    """imSitu's verbs, read from its files, whether the place is indoors, and the gender by which an agent is worded."""
+
+    name = "imsitu"
+
+    @functools.cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The verbs, and `indoors`."""
+        return tuple(self.data("train").table().columns.drop(self.group))
 
 
 class _HairFaces(Loaded):
