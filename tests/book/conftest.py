@@ -1,5 +1,6 @@
 """A small project to build, and the real book built at the smoke scale."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from biaslib.book.project import Project
 
@@ -89,7 +91,15 @@ def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def smoke_book(tmp_path_factory: pytest.TempPathFactory) -> SmokeBook:
-    """What `biaslib build --preset smoke` makes of a copy of this checkout."""
-    project, environment = copy_of_the_book(tmp_path_factory.mktemp("smoke-book"))
-    return SmokeBook(project, cli(project, "build", "--preset", "smoke", env=environment, timeout=2400))
+def smoke_book(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> SmokeBook:
+    """What `biaslib build --preset smoke` makes of a copy of this checkout; all processes of a test run share it."""
+    own = tmp_path_factory.getbasetemp()
+    root = (own if worker_id == "master" else own.parent) / "smoke-book"
+    result = root / "build.json"
+    with FileLock(root.with_suffix(".lock")):
+        if not result.exists():
+            root.mkdir()
+            project, environment = copy_of_the_book(root)
+            built = cli(project, "build", "--preset", "smoke", env=environment, timeout=2400)
+            result.write_text(json.dumps([built.args, built.returncode, built.stdout, built.stderr]))
+    return SmokeBook(Project(root), subprocess.CompletedProcess(*json.loads(result.read_text())))
