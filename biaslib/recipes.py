@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from biaslib.worlds.photos import BirdPhotos, FruitPhotos, PetPhotos, PetsOnScen
 _State = dict[str, torch.Tensor]
 _Options = tuple[tuple[str, Any], ...]
 
+CELEBA: Final = ("celeba", "celeba-cropped")  # CelebA's faces in whole pictures, and the square of each face alone
 CRITERION: Final = "criterion/"  # begins the names of an objective's own tensors among the weights
 # the worlds of photographs by the names that `Drawn` has for them, and the folders of the data sets these are from
 _PHOTOS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
@@ -105,26 +106,25 @@ class Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CelebA:
-    """Faces of CelebA, each picture resized as a whole."""
+class Loaded:
+    """Photographs of a data set, as `datasets.load` reads them."""
 
-    loaded_as: ClassVar = "celeba"  #: by `datasets.load`
-
+    name: str  #: of the data set
     size: int  #: height and width in pixels
     images: int | None = None  #: the first so many, or all there are
     split: str = "train"  #: or "val" or "test"
 
     def table(self) -> pd.DataFrame:
-        """All attributes as annotated."""
+        """All labels as annotated."""
         return self._loaded().labels[: self.images]
 
     def samples(self, rows: np.ndarray | None = None) -> Samples:
-        """The faces; raises where CelebA's files are missing or damaged."""
+        """The photographs; raises where their files are missing or damaged."""
         everyone = self._loaded()
         return everyone.take(slice(self.images) if rows is None else rows)
 
     def fingerprint(self) -> str:
-        """Of all faces of the split, as read, and of their annotations. Warns as `datasets.load` does."""
+        """Of all photographs of the split, as read, and of their annotations. Warns as `datasets.load` does."""
         samples = self._loaded()
         return fingerprint.of_value([samples.images, samples.labels])
 
@@ -133,17 +133,7 @@ class CelebA:
             if multiprocessing.parent_process() is not None:
                 # what `datasets.load` warns of was said before the worker was started
                 warnings.simplefilter("ignore", datasets.DatasetWarning)
-            return datasets.load(self.loaded_as, self.split, size=self.size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CroppedCelebA(CelebA):
-    """Faces of CelebA, the square of each face alone, of 128 pixels in the official pictures (Karras et al. 2018)."""
-
-    loaded_as: ClassVar = "celeba-cropped"
-
-
-CELEBA: Final = {kind.loaded_as: kind for kind in (CelebA, CroppedCelebA)}  # by the names of `datasets.load`
+            return datasets.load(self.name, self.split, size=self.size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,11 +90,11 @@ def all_of(*conditions: Condition) -> Condition:
     return Condition(names, asks, mark)
 
 
-def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers) -> pd.DataFrame:
+def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers | None) -> pd.DataFrame:
     """A row a claim: its words, what was measured for it, the paper's value, its marks with the numbers behind them.
 
-    With what was measured stands where its interval must lie. Without a record, or a claim that a paper makes too,
-    there is no such column.
+    With what was measured stands where its interval must lie. Without a record, a run, or a claim that a paper
+    makes too, there is no such column.
     """
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
     columns["measured"] = ["; ".join(claim.condition.asks) for claim in claims]
@@ -102,7 +102,9 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers)
         columns["paper"] = [claim.paper or "not measured" for claim in claims]
     if record is not None:
         columns["record"] = [_marked(claim, record) + _surprise(claim) for claim in claims]
-    columns["this run"] = [_marked(claim, this_run) + (_surprise(claim) if record is None else "") for claim in claims]
+    if this_run is not None:
+        surprises = [_surprise(claim) if record is None else "" for claim in claims]
+        columns["this run"] = [_marked(claim, this_run) + said for claim, said in zip(claims, surprises, strict=True)]
     return pd.DataFrame(columns)
 
 
@@ -167,8 +169,10 @@ def unpaired(a: Any, b: Any) -> Interval:
 
 def _marked(claim: Claim, numbers: Numbers) -> str:
     """The mark with the numbers that it rests on, as a table prints them."""
-    behind = "; ".join(_in_words(_interval(numbers[name])) for name in claim.condition.names)
-    return f"{claim.mark(numbers)}: {behind}"
+    spans = [_interval(numbers[name]) for name in claim.condition.names]
+    if all(math.isnan(span.estimate) for span in spans):
+        return "not measured"
+    return f"{claim.mark(numbers)}: {'; '.join(map(_in_words, spans))}"
 
 
 def _surprise(claim: Claim) -> str:

@@ -22,14 +22,18 @@ from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError
-from biaslib.recipes import CelebA, Drawn, Recipe, Setup
+from biaslib.recipes import Drawn, Loaded, Recipe, Setup
 from biaslib.store import Calls, Stored, fingerprint, parallel
 
 # seconds: the kernel, the workers, a page's figures and statistics; the start and the checkpoints of each model
 _START, _EACH_MODEL = 15.0, 0.3
 _LIBRARIES: Final = 0.7e9  # bytes that a process takes before it has done anything
 _TRAININGS: Final = (recipes.train, face_generators.train)
-_FACES: Final = {"train": 162_770, "val": 19_867, "test": 19_962}  # photographs in CelebA's official splits
+# photographs in the splits of the data sets that models are trained on as they are
+_PHOTOGRAPHS: Final = {
+    "celeba": {"train": 162_770, "val": 19_867, "test": 19_962},
+    "coco": {"train": 82_783, "val": 20_252, "test": 20_252},
+}
 
 
 @dataclass(frozen=True)
@@ -156,11 +160,11 @@ def _models(value: Any) -> Iterator[Any]:
 
 
 def _images(recipe: Recipe) -> int:
-    """How many rows a model is trained on; of CelebA at most as many as the official split has."""
+    """How many rows a model is trained on; of photographs at most as many as the split has."""
     kept = getattr(recipe.rows, "kept", None)
-    if recipe.rows is not None and kept is None and not isinstance(recipe.data, CelebA):
+    if recipe.rows is not None and kept is None and not isinstance(recipe.data, Loaded):
         return len(recipe.rows.chosen(recipe.data.table()))
-    split = _FACES[recipe.data.split] if isinstance(recipe.data, CelebA) else 0
+    split = _PHOTOGRAPHS[_data_set(recipe.data)][recipe.data.split] if isinstance(recipe.data, Loaded) else 0
     return min(filter(None, (kept, getattr(recipe.data, "images", None), split)))
 
 
@@ -205,5 +209,10 @@ def _source(data: Any) -> tuple[str, Sequence[str]]:
         folders = {folder.split("/")[0] for folder in recipes._PHOTOS[data.world][1]} if data.photos else set()
         used = [name for name, each in registry.read().items() if folders & {f.path.split("/")[0] for f in each.files}]
         return f"{'photographs for' if used else 'generated'} {data.world}", used
-    source = "celeba" if isinstance(data, CelebA) else getattr(data, "source", "its own data")
+    source = _data_set(data) if isinstance(data, Loaded) else getattr(data, "source", "its own data")
     return f"images of {source}", [source] if source in registry.read() else []
+
+
+def _data_set(data: Loaded) -> str:
+    """As the registry calls it: "celeba" of its cropped faces, too."""
+    return data.name.partition("-")[0]

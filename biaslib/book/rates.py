@@ -20,7 +20,7 @@ import torch
 from biaslib import models, training
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.gan.training import GanConfig, grow
-from biaslib.recipes import CelebA
+from biaslib.recipes import Loaded
 from biaslib.samples import Samples
 from biaslib.store import parallel
 from biaslib.training import TrainingConfig
@@ -41,7 +41,7 @@ def of_asking(architecture: str, hidden: int | None, size: int) -> float:
 
 def of_drawing(data: Any) -> float:
     """Images that a world draws for the data of a recipe; of photographs as many as you like."""
-    if isinstance(data, CelebA) or getattr(data, "photos", None):
+    if isinstance(data, Loaded) or getattr(data, "photos", None):
         return math.inf
     plain = {"source": "scikit-learn"} if hasattr(data, "source") else {}  # MNIST may be missing
     return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5, **plain))

@@ -17,7 +17,7 @@ from biaslib.metrics import attention_iou, causal_effect, normalized_average_pre
 from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.localisation import upsample_maps
 from biaslib.mitigation.resampling import Subset
-from biaslib.recipes import CELEBA, CelebA, Drawn, Recipe, Setup, load, load_many, train
+from biaslib.recipes import CELEBA, Drawn, Loaded, Recipe, Setup, load, load_many, train
 from biaslib.samples import Samples
 from biaslib.statistics import crossed_interval, interval
 from biaslib.store import Calls, fingerprint, stored
@@ -101,10 +101,10 @@ class Experiment(Setup):
         return Recipe(data=self.data, targets=self.outputs, training=config, rows=rows)
 
     @property
-    def data(self) -> Drawn | CelebA:
+    def data(self) -> Drawn | Loaded:
         """The faces, before any are left out."""
         if self.source in CELEBA:
-            return CELEBA[self.source](size=self.size, images=self.images)
+            return Loaded(name=self.source, size=self.size, images=self.images)
         # what is as usual is not named, so that the dial's models are these
         options = (("confounder", False),) * (not self.confounder) + (("detail", self.detail),) * bool(self.detail)
         kind = _WithCoin if self.coin else Drawn

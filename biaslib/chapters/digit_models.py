@@ -31,7 +31,6 @@ class _Shown:
     strength: float = 0.0  # skew of the left corners' pair, in [0, 1]; ignored where corners lean
     shares: tuple[float, ...] = ()  # where not empty, how much each corner leans to group 1
     blur: float = 0.0  # of the digits, in pixels of 28
-    worn: float = 0.0  # share of images with a grey corner
     corner: int = 3  # side of a corner, in pixels of 28
     images: int = 2400  # for training
     seed: int = 0  # of the images, the initial weights and the order
@@ -49,7 +48,7 @@ class _Corners(_Shown):
 
     def table(self) -> pd.DataFrame:
         """The world's factors."""
-        drawn: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "split", "blur", "worn")}
+        drawn: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "split", "blur")}
         if self.shares:
             return self.world().skewed(self.images, shares=self.shares, **drawn)
         return self.world().factors(self.images, strength=self.strength, **drawn)

@@ -24,7 +24,7 @@ from biaslib.gan.counterfactuals import draw, latent_codes, opened
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
-from biaslib.recipes import CELEBA, CelebA, Drawn
+from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, provenance, stored
 from biaslib.worlds.faces import STRENGTH
 
@@ -58,10 +58,10 @@ class GeneratorSetup:
             )
 
     @property
-    def data(self) -> Drawn | CelebA:
+    def data(self) -> Drawn | Loaded:
         """The faces it is trained on."""
         if self.source in CELEBA:
-            return CELEBA[self.source](size=self.gan.size, images=self.images)
+            return Loaded(name=self.source, size=self.gan.size, images=self.images)
         return Drawn(
             world="faces", images=self.images, strength=self.strength, seed=self.gan.seed, size=self.gan.size,
             options=(("detail", self.detail),),
@@ -92,16 +92,16 @@ def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> Generator
     return _of_32_pixels(seed, images // 2, threads=threads, images=images, **_FASTER)
 
 
-def of_celeba(images: int = 60_000, *, seed: int = 0, encoder_images: int | None = None) -> GeneratorSetup:
+def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     """The square of each of CelebA's faces at 64 pixels, mirrored by lot, within an hour on one core; R1 as `quick`.
 
-    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images unless it is said.
+    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images.
     """
     gan = GanConfig(
         widths=(96, 96, 64, 32, 16), growth=((0.0, 0.05), (0.05, 0.05), (0.08, 0.10), (0.10, 0.15), (0.12, 0.30)),
         decay=0.25, average=0.999, mirror=True, images=images, seed=seed, **_FASTER,
     )  # fmt: skip
-    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=encoder_images or images // 2, seed=seed)
+    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=images // 2, seed=seed)
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 

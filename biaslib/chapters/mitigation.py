@@ -87,16 +87,16 @@ def _decisions(setting: Setting) -> _Decisions:
     met = np.nan
     if setting.method == "RBA":
         changed = outcome.constrained()
-        labels, scores = Labels(changed.attributes, changed.groups, outcome.test.names), outcome.object_scores()[1]
+        labels, scores = Labels(changed.attributes, changed.groups, outcome.test.names), outcome.attribute_scores()[1]
         met = float(changed.met.mean())
     else:
         read, groups = outcome, None  # the outcome as the rule sees it
         if setting.method == "DomInd":
             groups = outcome.test.groups
         elif outcome.setup.training in ("adversarial", "domain_independent"):
-            groups = original.maker_scores().argmax(axis=1)
-            read = _with_predicted_makers(outcome, original)
-        labels, scores = read.predicted(groups=groups, rule=rule), read.object_scores(rule=rule)[1]
+            groups = original.group_scores().argmax(axis=1)
+            read = _with_predicted_groups(outcome, original)
+        labels, scores = read.predicted(groups=groups, rule=rule), read.attribute_scores(rule=rule)[1]
     test, setup = outcome.test, outcome.setup
     rows = np.arange(len(test))
     if setting.balanced:
@@ -169,7 +169,7 @@ def _measured(setting: Setting) -> pd.DataFrame:
     columns = truth, decided.scores  # with those of the groups, where there are such
     if isinstance(outcome.setup.objective(), Joint) and len(outcome.test) == len(test):
         every = np.eye(outcome.setup.groups, dtype=bool)[test.groups]
-        columns = np.column_stack([truth, every]), np.column_stack([decided.scores, outcome.maker_scores()])
+        columns = np.column_stack([truth, every]), np.column_stack([decided.scores, outcome.group_scores()])
     quality = {
         "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
         "map_groups": mean_average_precision(*columns).mean if ranked and columns[0] is not truth else np.nan,
@@ -185,7 +185,7 @@ def _measured(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def _with_predicted_makers(outcome: Outcome, original: Outcome) -> Outcome:
+def _with_predicted_groups(outcome: Outcome, original: Outcome) -> Outcome:
     """As if the groups that the original model predicts were the true ones: all that the conditional rule sees."""
     width = len(outcome.setup.attributes)
     validation, test = (

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from biaslib import figures
-from biaslib.book import recorded
+from biaslib.book import claims, recorded
 from biaslib.statistics import Interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
@@ -91,6 +91,24 @@ def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
 def source(record: Mapping[str, Any] | None) -> str:
     """The end of a caption: where the recorded numbers beside this run's come from."""
     return f" Recorded run: {recorded.described(record)}." if record else " No larger run is recorded yet."
+
+
+def claims_table(
+    listed: Sequence[claims.Claim],
+    *,
+    record: claims.Numbers | None,
+    this_run: claims.Numbers | None,
+    about: Mapping[str, Any] | None = None,
+    more: str = "",
+) -> Any:
+    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
+    words = "In small print: where an interval must lie. Too small to tell: only a part of it lies there. "
+    return figures.table(
+        claims.table(listed, record=record, this_run=this_run),
+        note="measured",
+        name="claims",
+        caption=(words + more).strip() + (source(about) if about else ""),
+    )
 
 
 def signed(number: float | Interval, spec: str = "+.2f") -> str:

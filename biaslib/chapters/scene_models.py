@@ -40,7 +40,6 @@ _Arrays = dict[str, np.ndarray]
 class JointSetup(Setup):
     """One model; a subclass says which images it is trained and tested on."""
 
-    attributes: ClassVar[tuple[str, ...]]  # names of their labels
     group: ClassVar[str]  # name of the group's label
     further: ClassVar[dict[str, Any]] = {}  # what else its training configuration says
 
@@ -57,6 +56,11 @@ class JointSetup(Setup):
     learning_rate: float = 4e-3
     eps: float = 0.025  # how balanced oversampling makes every single attribute
     adversary_weight: float = 0.2  # of the reversed gradient
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of their labels."""
+        raise NotImplementedError
 
     def data(self, split: _Split) -> Data:
         """The images of a split, before any resampling."""
@@ -136,7 +140,7 @@ class Outcome:
     probe: float  # accuracy, on test images, of a fresh linear classifier of the group on the averaged last map
     adversary: float  # the same of the adversary that the model was trained against; NaN where there was none
 
-    def object_scores(self, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
+    def attribute_scores(self, *, rule: str = "conditional") -> tuple[np.ndarray, np.ndarray]:
         """Scores (N, A) of the attributes in validation and test; the rule is for domain-independent models only."""
         width = len(self.setup.attributes)
         if self.setup.training != "domain_independent":
@@ -147,7 +151,7 @@ class Outcome:
         )
         return validation, test
 
-    def maker_scores(self) -> np.ndarray:
+    def group_scores(self) -> np.ndarray:
         """(N, G) log-probabilities of the groups of the test images."""
         if not isinstance(self.setup.objective(), Joint):
             raise BiaslibError(f"{self.setup.training} training does not predict the group: give it from elsewhere.")
@@ -156,16 +160,16 @@ class Outcome:
 
     def predicted(self, *, groups: np.ndarray | None = None, rule: str = "conditional") -> Labels:
         """What it says of the test images: attributes at calibrated thresholds, the likeliest group or `groups`."""
-        groups = self.maker_scores().argmax(axis=1) if groups is None else groups
+        groups = self.group_scores().argmax(axis=1) if groups is None else groups
         return Labels(self._above_thresholds(rule) > 0, groups, self.setup.attributes)
 
     def constrained(self, *, margin: float = 0.05) -> Constrained:
         """RBA on the model's own predictions for the test images, with the ratios of its training rows."""
-        return corpus_constraints(self._above_thresholds("conditional"), self.maker_scores(), self.train, margin=margin)
+        return corpus_constraints(self._above_thresholds("conditional"), self.group_scores(), self.train, margin=margin)
 
     def _above_thresholds(self, rule: str) -> np.ndarray:
         """(N, A) scores of the attributes in test less the thresholds that are calibrated on validation."""
-        validation, test = self.object_scores(rule=rule)
+        validation, test = self.attribute_scores(rule=rule)
         return np.asarray(test - calibrated_thresholds(self.validation.attributes, validation))
 
 

@@ -21,7 +21,6 @@ _CLASSES = 10
 # As in MNIST: a digit fills the middle 20 of 28 pixels.
 _BOX, _FRAME = 20, 28
 _MARGIN = (_FRAME - _BOX) // 2
-_GREY = 128
 # Corners of four images in turn: each corner is white in two of them, the left ones match or do not.
 _MATCHED = np.array([[1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1]], bool)
 _UNMATCHED = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], bool)
@@ -48,8 +47,7 @@ class Digits(DrawnWorld):
 
     Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the handwritten original), `top_left`,
     `bottom_left`, `top_right` (0 black, 1 white), `blur` (standard deviation of a Gaussian over the digit, in pixels
-    of a 28-pixel image; the corners stay sharp), `worn` (0: no corner, 1 to 3: that one is grey whatever it was, and
-    its value can only be guessed).
+    of a 28-pixel image; the corners stay sharp).
 
     The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
 
@@ -81,18 +79,15 @@ class Digits(DrawnWorld):
         """The handwritten originals."""
         return self._scans or _small_scans()
 
-    def factors(
-        self, n: int, *, strength: float, seed: int, split: Split = "train", blur: float = 0.0, worn: float = 0.0
-    ) -> pd.DataFrame:
+    def factors(self, n: int, *, strength: float, seed: int, split: Split = "train", blur: float = 0.0) -> pd.DataFrame:
         """Draws n rows: half of them of group 1, the classes of a group equally often.
 
         The corners' counts are exact to the nearest four images of a group. The same seed with another strength gives
         the same scans; with another blur only that column changes. A scan of the `split` is used again where there are
         more rows of its class than scans. `strength` is the skew of the left corners' pair, in [0, 1]; `blur`, in
-        [0, 100], holds for all rows; `worn` is the share of the rows with a grey corner, in [0, 1], each of the three
-        equally often. A `BiaslibError` is raised for an argument out of range.
+        [0, 100], holds for all rows. A `BiaslibError` is raised for an argument out of range.
         """
-        table = self._plain(n, strength, seed, split, blur, worn)
+        table = self._plain(n, strength, seed, split, blur)
         rng = np.random.default_rng([seed, 1])
         for group, sign in ((False, -1), (True, 1)):
             rows = rng.permutation(np.flatnonzero(table["group"] == group))
@@ -102,14 +97,7 @@ class Digits(DrawnWorld):
         return table
 
     def skewed(
-        self,
-        n: int,
-        *,
-        shares: Sequence[float],
-        seed: int,
-        split: Split = "train",
-        blur: float = 0.0,
-        worn: float = 0.0,
+        self, n: int, *, shares: Sequence[float], seed: int, split: Split = "train", blur: float = 0.0
     ) -> pd.DataFrame:
         """Draws n rows whose corners are each skewed to a group of their own, independently of each other.
 
@@ -118,7 +106,7 @@ class Digits(DrawnWorld):
         """
         if len(shares) != len(CORNERS) or not all(0 <= share <= 1 for share in shares):
             raise BiaslibError(f"shares holds one number in [0, 1] for each of {', '.join(CORNERS)}, not {shares!r}.")
-        table = self._plain(n, 0.0, seed, split, blur, worn)
+        table = self._plain(n, 0.0, seed, split, blur)
         rng = np.random.default_rng([seed, 2])
         for corner, share in zip(CORNERS, shares, strict=True):
             for group in (False, True):
@@ -134,7 +122,7 @@ class Digits(DrawnWorld):
     @property
     def _columns(self) -> Mapping[str, Factor]:
         scan = Factor(0, len(self.scans.digits) - 1, whole=True)
-        columns = {"group": CHOICE, "scan": scan, "blur": Factor(0.0, 100.0), "worn": Factor(0, 3, whole=True)}
+        columns = {"group": CHOICE, "scan": scan, "blur": Factor(0.0, 100.0)}
         return columns | dict.fromkeys(CORNERS, CHOICE)
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
@@ -145,18 +133,15 @@ class Digits(DrawnWorld):
             pages[rows] = ndimage.gaussian_filter(pages[rows], sigma=(0, sigma, sigma), mode="constant")
         region_index[:] = 0
         for number, (corner, place) in enumerate(_places(size, self.corner).items(), start=1):
-            tone = np.where(table["worn"] == number, _GREY, 255 * table[corner])
-            pages[:, *place] = tone[:, None, None]
+            pages[:, *place] = 255 * table[corner][:, None, None]
             region_index[:, *place] = number
         return np.repeat(pages[..., None], 3, axis=-1)
 
-    def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float, worn: float) -> pd.DataFrame:
+    def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float) -> pd.DataFrame:
         """Groups, classes and scans; all corners black."""
         check_draw(n, strength, seed)
         if split not in get_args(Split):
             raise BiaslibError(f"split must be one of {', '.join(get_args(Split))}, not {split!r}.")
-        if not 0 <= worn <= 1:
-            raise BiaslibError(f"worn is a share of the images in [0, 1], not {worn!r}.")
         if not 0 <= blur <= 100:
             raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
         rng = np.random.default_rng(seed)
@@ -171,9 +156,7 @@ class Digits(DrawnWorld):
             rows = np.flatnonzero(digit == c)
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
         table = {"group": group, "digit": digit, "scan": scan} | {name: np.zeros(n, np.int8) for name in CORNERS}
-        grey = np.where(np.arange(n) < round(worn * n), np.arange(n) % 3 + 1, 0)
-        table |= {"blur": np.full(n, blur, np.float32), "worn": rng.permutation(grey).astype(np.int8)}
-        return pd.DataFrame(table)
+        return pd.DataFrame(table | {"blur": np.full(n, blur, np.float32)})
 
 
 def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:

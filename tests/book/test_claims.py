@@ -93,7 +93,11 @@ def test_the_table_says_where_each_interval_must_lie():
 
 def test_a_number_that_this_run_has_not_is_said():
     shown = claims.table([Claim("It is so.", above("x", 0))], record=None, this_run={"x": math.nan})
-    assert shown["this run"].tolist() == ["too small to tell: not measured"]
+    assert shown["this run"].tolist() == ["not measured"]
+    half = claims.table(
+        [Claim("Both.", all_of(above("x", 0), above("y", 0)))], record=None, this_run={"x": math.nan, "y": 1}
+    )
+    assert half["this run"].tolist() == ["too small to tell: not measured; 1.00"]
     assert "record" not in shown
 
 

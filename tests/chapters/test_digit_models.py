@@ -9,7 +9,7 @@ from biaslib.errors import BiaslibError
 from biaslib.store import parallel
 from biaslib.worlds.digits import CORNERS
 
-QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1, worn=0.25)
+QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1)
 
 
 def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits(monkeypatch):
@@ -37,7 +37,7 @@ def test_the_effect_of_a_match_is_the_change_between_two_drawings(monkeypatch):
         return np.where(match, 2.0, -2.0)[:, None] * np.ones(4)
 
     monkeypatch.setattr(digit_models.training, "predict", predict)
-    effect = digit_models._answers.compute(replace(QUICK, worn=0.0))["effect"]
+    effect = digit_models._answers.compute(QUICK)["effect"]
     np.testing.assert_allclose(effect, np.tanh(1.0))  # sigmoid(2) - sigmoid(-2)
     assert all((images == drawn[0])[:, 8:20, 8:20].all() for images in drawn)
 

@@ -43,7 +43,7 @@ def test_what_is_told_or_borrowed_is_no_measurement(found):
     assert len(told) == len(mitigation._MEASURES["all"])
     kept = values(table, "Original", "attribute_to_group")
     for method in ("Adversarial", *RULES):
-        np.testing.assert_array_equal(decided[method].predicted.groups, original.maker_scores().argmax(axis=1))
+        np.testing.assert_array_equal(decided[method].predicted.groups, original.group_scores().argmax(axis=1))
         borrowed = values(table, method, "attribute_to_group")
         assert borrowed.equals(kept[borrowed.index])
 

@@ -7,6 +7,7 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+from biaslib.book.claims import Claim, above
 from biaslib.chapters import page
 from biaslib.figures.table import number
 from biaslib.statistics import Interval
@@ -18,6 +19,14 @@ def test_several_numbers_are_quoted_in_order(monkeypatch):
     page.quotes(accuracy=0.5, models=3)
     page.quotes(digits=3, accuracy=0.25)
     assert quoted == [("accuracy", 0.5, 2), ("models", 3, 2), ("accuracy", 0.25, 3)]
+
+
+def test_claims_stand_with_their_marks_and_where_each_number_must_lie():
+    listed = [Claim("It is so.", above("x", 0), paper="yes")]
+    shown = page.claims_table(listed, record={"x": 2}, this_run=None, more="Of one world.")._repr_html_()
+    for words in ("It is so.", "x: above 0", "holds: 2.00", "Too small to tell: only a part", "Of one world."):
+        assert words in shown
+    assert "this run" not in shown
 
 
 def test_rows_with_an_interval_become_columns_of_a_plot():

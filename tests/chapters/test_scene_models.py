@@ -81,7 +81,7 @@ def test_thresholds_come_from_validation_and_makers_are_the_likeliest():
         ranked = np.sort(one.validation_logits[:, column])[::-1]
         threshold = ranked[one.validation.attributes[:, column].sum()]
         np.testing.assert_array_equal(said.attributes[:, column], one.test_logits[:, column] > threshold)
-    np.testing.assert_allclose(np.exp(one.maker_scores()).sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(one.group_scores()).sum(axis=1), 1)
 
 
 def test_constraints_start_from_the_plain_predictions():

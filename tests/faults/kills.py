@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,10 +115,25 @@ WORKS = (
 )
 
 
-def campaign(folder: Path, outcomes: Outcomes, *, kills: int, seed: int) -> None:
-    """So many kills of each work; after every two to five of them a run to the end that is compared."""
+def elsewhere(folder: Path, *, kills: int, timeout: float, works: Sequence[str] = ()) -> tuple[str, int]:
+    """The faults and the number of trials of a campaign in an interpreter of its own, with one thread, as it forks."""
+    program = (
+        "import sys, torch; from pathlib import Path; from tests.faults import kills, outcome\n"
+        "torch.set_num_threads(1); found = outcome.Outcomes()\n"
+        "kills.campaign(Path(sys.argv[1]), found, kills=int(sys.argv[2]), seed=0, works=sys.argv[3:])\n"
+        "print(*found.faults); print(found.total())"
+    )
+    command = [sys.executable, "-c", program, str(folder), str(kills), *works]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    faults, total = done.stdout.rstrip("\n").split("\n")[-2:]
+    return faults, int(total)
+
+
+def campaign(folder: Path, outcomes: Outcomes, *, kills: int, seed: int, works: Sequence[str] = ()) -> None:
+    """So many kills of each work, or of those named; after every two to five a run to the end that is compared."""
     rng = np.random.default_rng(seed)
-    for work in WORKS:
+    for work in (work for work in WORKS if work.name in works or not works):
         unbroken = folder / f"{work.name}-unbroken"
         _finish(work, unbroken)  # also draws what the work reads
         _finish(work, folder / f"{work.name}-timed")

@@ -62,12 +62,10 @@ def test_training_and_test_share_no_scan():
     assert (WORLD.scans.digits[found["scan"]] == found["digit"]).all()
 
 
-def test_the_strength_changes_corners_only_and_blur_and_wear_their_own_columns():
+def test_the_strength_changes_corners_only_and_blur_its_own_column():
     plain = table()
     assert plain.drop(columns=list(CORNERS)).equals(table(strength=0.1).drop(columns=list(CORNERS)))
     assert plain.drop(columns="blur").equals(table(blur=5.0).drop(columns="blur"))
-    assert plain.drop(columns="worn").equals(table(worn=0.3).drop(columns="worn"))
-    assert table(worn=0.3)["worn"].value_counts().to_dict() == {0: 280, 1: 40, 2: 40, 3: 40}
 
 
 @pytest.mark.parametrize("corner", CORNERS)
@@ -82,14 +80,12 @@ def test_a_flipped_corner_changes_that_corner_and_no_other_pixel(corner, size):
     assert (before.masks[corner].sum(axis=(1, 2)) == side**2).all()
 
 
-def test_the_corners_show_their_labels_and_a_worn_one_does_not():
-    factors = table(n=60).assign(worn=np.tile([0, 1, 2, 3], 15))
+def test_the_corners_show_their_labels():
+    factors = table(n=60)
     drawn = WORLD.render(factors)
-    for number, corner in enumerate(CORNERS, start=1):
+    for corner in CORNERS:
         tone = drawn.images[drawn.masks[corner]].reshape(60, -1)
-        worn = (factors["worn"] == number).to_numpy()
-        assert (tone[worn] == 128).all()
-        assert (tone[~worn] == 255 * factors[corner].to_numpy().astype(int)[~worn, None]).all()
+        assert (tone == 255 * factors[corner].to_numpy().astype(int)[:, None]).all()
         np.testing.assert_array_equal(drawn.labels[corner], factors[corner].astype(bool))
 
 
@@ -136,11 +132,10 @@ def test_other_scans_take_the_place_of_the_small_ones():
         (lambda: Digits(corner=5), "corner is the side of a corner in pixels of 28, from 1 to 4, not 5"),
         (lambda: table(split="val"), "split must be one of train, test, not 'val'"),
         (lambda: table(blur=-1), r"blur is a number of pixels in \[0, 100\], not -1"),
-        (lambda: table(worn=2), r"worn is a share of the images in \[0, 1\], not 2"),
         (lambda: WORLD.skewed(10, shares=(0.5, 0.5), seed=0), r"one number in \[0, 1\] for each of top_left"),
         (lambda: WORLD.skewed(10, shares=(0.5, 0.5, 1.5), seed=0), r"one number in \[0, 1\] for each"),
         (lambda: WORLD.render(table(n=4).assign(scan=1797)), r"factor 'scan' must be a whole number in \[0, 1796\]"),
-        (lambda: WORLD.render(table(n=4).drop(columns="worn")), "lacks the factor worn"),
+        (lambda: WORLD.render(table(n=4).drop(columns="blur")), "lacks the factor blur"),
     ],
 )
 def test_bad_arguments_are_named(call, sentence):

@@ -29,8 +29,8 @@ def world(request):
 @functools.cache
 def table(name):
     drawn = worlds.get(name).factors(ROWS, strength=0.0, seed=7)
-    if name == "digits":  # its scans are blurred and its corners worn only on request
-        drawn = drawn.assign(blur=np.resize(np.float32([0, 2, 5]), ROWS), worn=np.resize([0, 1, 2, 3], ROWS))
+    if name == "digits":  # its scans are blurred only on request
+        drawn = drawn.assign(blur=np.resize(np.float32([0, 2, 5]), ROWS))
     return drawn
 
 

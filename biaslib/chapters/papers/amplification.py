@@ -4,6 +4,7 @@ The models are the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025
 here; what was released for COCO and imSitu is in `papers.scenes`.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from biaslib.chapters.scene_models import JointSetup
 from biaslib.datasets import coco_imsitu, published, registry
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
-from biaslib.recipes import CelebA
+from biaslib.recipes import Loaded
 from biaslib.samples import Samples
 from biaslib.statistics import holm, interval
 from biaslib.store import parallel
@@ -58,9 +59,9 @@ class HairSetup(JointSetup):
 
     groups: int = len(_HAIR)
 
-    def data(self, split: str) -> CelebA:
+    def data(self, split: str) -> Loaded:
         """The faces of a split with one hair colour."""
-        return _HairFaces(size=self.size, split={"validation": "val"}.get(split, split))
+        return _HairFaces(name="celeba", size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
@@ -69,15 +70,15 @@ class HairSetup(JointSetup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoSetup(JointSetup):
-    """A joint model of 51 objects and the gender that captions word, of COCO's photographs where a user has them."""
+class _People(JointSetup):
+    """A joint model of what photographs show and the gender that words about them name, where a user has them."""
 
-    attributes = coco_imsitu.PAPER_OBJECTS
     group = "group"
+    name: ClassVar[str]  # of the data set
 
-    def data(self, split: str) -> CelebA:
-        """The photographs of a split whose captions name one gender."""
-        return _CocoPeople(size=self.size, split={"validation": "val"}.get(split, split))
+    def data(self, split: str) -> Loaded:
+        """The photographs of a split for which words name one gender."""
+        return Loaded(name=self.name, size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
@@ -85,11 +86,27 @@ class CocoSetup(JointSetup):
         return 40_000
 
 
-class _CocoPeople(CelebA):
-    loaded_as = "coco"
+@dataclass(frozen=True, kw_only=True)
+class CocoSetup(_People):
+    """COCO's 51 objects, and the gender of its captions."""
+
+    name = "coco"
+    attributes = coco_imsitu.PAPER_OBJECTS
 
 
-class _HairFaces(CelebA):
+@dataclass(frozen=True, kw_only=True)
+class ImsituSetup(_People):
+    """imSitu's verbs, read from its files, whether the place is indoors, and the gender by which an agent is worded."""
+
+    name = "imsitu"
+
+    @functools.cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The verbs, and `indoors`."""
+        return tuple(self.data("train").table().columns.drop(self.group))
+
+
+class _HairFaces(Loaded):
     """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
 
     def table(self) -> pd.DataFrame:

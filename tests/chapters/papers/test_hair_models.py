@@ -8,11 +8,11 @@ from biaslib.chapters import mitigation, scene_models
 from biaslib.chapters.mitigation import METHODS, Setting
 from biaslib.chapters.papers.amplification import _HAIR as HAIR
 from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
-from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, _HairFaces
+from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, ImsituSetup, _HairFaces
 from biaslib.chapters.scene_models import outcomes
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification, calibrated_thresholds, mean_average_precision
-from biaslib.recipes import CelebA
+from biaslib.recipes import Loaded
 from biaslib.store import parallel
 from tests import layouts
 
@@ -49,11 +49,11 @@ def hair(hair_colours, monkeypatch):
 
 
 def test_only_faces_with_one_hair_colour_are_used(hair):
-    data = _HairFaces(size=16)
+    data = _HairFaces(name="celeba", size=16)
     samples, labels = data.samples(), data.table().to_numpy()
     assert len(samples) == len(labels) == 88  # of 90, as each split has one of the three with two and one with none
     assert labels.shape == (88, 24)
-    everyone = CelebA(size=16).samples()
+    everyone = Loaded(name="celeba", size=16).samples()
     one_colour = everyone.take(np.flatnonzero(everyone.labels[list(HAIR)].sum(axis=1) == 1))
     np.testing.assert_array_equal(samples.images, one_colour.images)
     np.testing.assert_array_equal(labels[:, -1], one_colour.labels[list(HAIR)].to_numpy().argmax(axis=1))
@@ -66,7 +66,7 @@ def test_predictions_follow_thresholds_of_the_validation_faces_and_the_likeliest
     assert (len(first.train), len(first.validation), len(first.test)) == (88, 88, 88)
     said = first.predicted()
     np.testing.assert_array_equal(said.groups, first.test_logits[:, 23:].argmax(axis=1))
-    np.testing.assert_array_equal(first.test.groups, _HairFaces(size=16, split="test").table()["hair"])
+    np.testing.assert_array_equal(first.test.groups, _HairFaces(name="celeba", size=16, split="test").table()["hair"])
     assert (first.test_logits != other.test_logits).any()
     expected = calibrated_thresholds(first.validation.attributes, first.validation_logits[:, :23])
     np.testing.assert_array_equal(said.attributes, first.test_logits[:, :23] > expected)
@@ -113,7 +113,7 @@ def test_methods_are_measured_on_faces_as_on_scenes(hair):
     np.testing.assert_array_equal((row["value"], row["variance"]), (100 * whole.mean, 1e4 * whole.variance))
     quality = table[(table.kind == "quality") & ~table.balanced].set_index(["measure", "method"])["value"]
     truth = np.column_stack([outcome.test.attributes, np.eye(3)[outcome.test.groups]])
-    scores = np.column_stack([outcome.test_logits[:, :23], outcome.maker_scores()])
+    scores = np.column_stack([outcome.test_logits[:, :23], outcome.group_scores()])
     expected = mean_average_precision(truth, scores).mean  # over the hair colours too, as the released code has it
     assert quality["map_groups", "Original"] == pytest.approx(expected)
     assert quality["map", "Original"] == pytest.approx(mean_average_precision(truth[:, :23], scores[:, :23]).mean)
@@ -136,15 +136,11 @@ def test_a_balanced_test_set_is_drawn_again_by_the_same_rule(hair, monkeypatch):
     np.testing.assert_array_equal(balanced.scores, plain.scores[[3, 3, 0]])
 
 
-@pytest.fixture
-def coco(tmp_path, monkeypatch):
-    layouts.coco_photos(tmp_path)
+@pytest.mark.parametrize(("write", "kind"), [(layouts.coco_photos, CocoSetup), (layouts.imsitu, ImsituSetup)])
+def test_photographs_of_people_go_the_same_way(tmp_path, monkeypatch, write, kind):
+    write(tmp_path)
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    return tmp_path
-
-
-def test_photographs_of_coco_go_the_same_way(coco, monkeypatch):
-    setup = CocoSetup(epochs=1, size=16, batch=16)
+    setup = kind(epochs=1, size=16, batch=16)
     assert set(setup.data("train").table().columns) == {*setup.attributes, "group"}
     found = scene_models._outcome(setup, scene_models._answers.compute(setup))
     assert found.test_logits.shape == (len(found.test), len(setup.attributes) + 2)
