@@ -164,7 +164,10 @@ def _images(recipe: Recipe) -> int:
     kept = getattr(recipe.rows, "kept", None)
     if recipe.rows is not None and kept is None and not isinstance(recipe.data, Loaded):
         return len(recipe.rows.chosen(recipe.data.table()))
-    split = _PHOTOGRAPHS[_data_set(recipe.data)][recipe.data.split] if isinstance(recipe.data, Loaded) else 0
+    split = None
+    if isinstance(recipe.data, Loaded):
+        splits = _PHOTOGRAPHS.get(_data_set(recipe.data))
+        split = splits[recipe.data.split] if splits else len(recipe.data.table())
     return min(filter(None, (kept, getattr(recipe.data, "images", None), split)))
 
 

@@ -100,7 +100,7 @@ def claims_table(
     this_run: claims.Numbers | None,
     about: Mapping[str, Any] | None = None,
     more: str = "",
-) -> Any:
+) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
     words = "Small print: where the interval must lie. Too small to tell: a part does. "
     return figures.table(

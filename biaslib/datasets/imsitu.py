@@ -32,13 +32,14 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     group have, `indoors` (bool) and `group` (0 man, 1 woman, as annotators worded the agent). Photographs are resized
     as a whole. Missing or damaged files are a `BiaslibError`.
     """
-    pictures.check_split("imSitu", split, tuple(_FILES))
+    pictures.check_split("imSitu", split)
     dataset, folder = registry.get("imsitu"), root / "imsitu"
     registry.warn(dataset)
     train = _worded(dataset, folder, "train")
     counts = pd.crosstab(train["verb"], train["group"])
     verbs = list(counts.index[(counts.reindex(columns=[0, 1], fill_value=0) > _LEAST).all(axis=1)])
-    table = _worded(dataset, folder, split).query("verb in @verbs")
+    worded = train if split == "train" else _worded(dataset, folder, split)
+    table = worded.query("verb in @verbs")
     labels = pd.DataFrame({f"verb {verb}": table["verb"] == verb for verb in verbs}, index=table.index)
     labels = labels.assign(indoors=table["indoors"], group=table["group"])
     paths = [dataset.require(folder / "of500_images_resized" / name) for name in table.index]

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslib.book import plan
 from biaslib.chapters import mitigation, scene_models
 from biaslib.chapters.mitigation import METHODS, Setting
 from biaslib.chapters.papers.amplification import _HAIR as HAIR
@@ -145,3 +146,4 @@ def test_photographs_of_people_go_the_same_way(tmp_path, monkeypatch, write, kin
     found = scene_models._outcome(setup, scene_models._answers.compute(setup))
     assert found.test_logits.shape == (len(found.test), len(setup.attributes) + 2)
     assert isinstance(found.predicted(), Labels)
+    assert plan._images(setup.recipe) >= len(found.train)
