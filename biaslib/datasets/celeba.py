@@ -63,7 +63,6 @@ def _load(split: str, *, size: int, root: Path, cropped: bool = False) -> Sample
             split are not in the folder.
     """
     dataset = registry.get("celeba")
-    pictures.check_split("CelebA", split, list(_SPLITS))
     table = attributes(root)
     rows = np.flatnonzero(partition(root, len(table)) == _SPLITS[split])
     folder = dataset.require(root / "celeba" / "img_align_celeba")
@@ -100,7 +99,6 @@ def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms.
     """
-    pictures.check_split("CelebAMask-HQ", split)
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
     table = _hq_attributes(dataset, root)
@@ -122,7 +120,6 @@ def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     Warns:
         DatasetWarning: what is known to be wrong with this dataset's terms.
     """
-    pictures.check_split("the pairs of CelebAMask-HQ", split)
     dataset = registry.get("celebamask-hq")
     registry.warn(dataset)
     folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from biaslib.datasets import pictures, registry
+from biaslib.datasets import registry
 from biaslib.samples import Samples
 
 _SPLITS = {"train": "train", "test": "t10k"}
@@ -21,7 +21,6 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     Returns white digits on black; label `digit` (0 to 9); no masks.
     """
     dataset = registry.get("mnist")
-    pictures.check_split("MNIST", split, list(_SPLITS))
     folder = root / "MNIST" / "raw"
     images_file = folder / f"{_SPLITS[split]}-images-idx3-ubyte.gz"
     labels_file = folder / f"{_SPLITS[split]}-labels-idx1-ubyte.gz"

@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from biaslib import store
 from biaslib.datasets.registry import Dataset, DatasetWarning
-from biaslib.errors import BiaslibError
 from biaslib.store import files as files_of_store
 from biaslib.store import fingerprint
 
@@ -27,12 +26,6 @@ _FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 UNREADABLE: Final = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 _MOST_PIXELS = 50_000_000  # of a picture: 150 MB in memory, and again as much for each copy of it
 _CHUNK = 256
-
-
-def check_split(title: str, split: str, known: Sequence[str] = SPLITS) -> None:
-    """Refuses a split that a dataset does not have, with a BiaslibError that names those it has."""
-    if split not in known:
-        raise BiaslibError(f"{title} has the splits {', '.join(known)}, not {split!r}.")
 
 
 def part(name: str, shares: Mapping[str, float]) -> str:

@@ -33,7 +33,6 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     masks `bird` and `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
     """
     dataset = registry.get("waterbirds")
-    pictures.check_split("Waterbirds", split, list(_SPLITS))
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
     table = _metadata(dataset, folder / "metadata.csv")
     rows = table[table["split"] == _SPLITS[split]]
@@ -68,7 +67,6 @@ def places365(split: str, *, size: int, root: Path) -> Samples:
 
 def place_files(root: Path, split: str) -> list[str]:
     """The names that metadata.csv has for the places of a split, such as /o/ocean/00000001.jpg."""
-    pictures.check_split("Places365", split, list(_PLACE_SPLITS))
     dataset, folder = registry.get("places365"), root / "places365" / "data_large"
     names = [f"/{kind}/{file.name}" for kind in PLACES for file in pictures.listed(dataset, folder / kind)]
     return [name for name in names if pictures.part(name, _PLACE_SPLITS) == split]
@@ -76,7 +74,6 @@ def place_files(root: Path, split: str) -> list[str]:
 
 def cub_files(root: Path, split: str) -> pd.Series:
     """The names of CUB's pictures of a split, in the order of images.txt; the index is their place there, from 0 on."""
-    pictures.check_split("CUB-200-2011", split)
     dataset = registry.get("cub")
     folder = root / "CUB_200_2011"
     images = _numbered(dataset, folder / "images.txt")
