@@ -86,11 +86,9 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     path = _find(f"object_multilabel__{split}.data.json")
     rows = _read_rows(path, "image_id", "objects", "gender")
     registry.warn(registry.get("coco"))
-    try:
+    with _dataset().reading(path, "its images do not have as many objects each"):
         table = np.array([row["objects"] for row in rows], dtype=np.int64)
         gender = np.array([row["gender"] for row in rows], dtype=np.int64)
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, "its images do not have as many objects each") from error
     one_hot = gender.shape == (len(rows), 2) and np.isin(gender, (0, 1)).all() and (gender.sum(axis=1) == 1).all()
     if not one_hot or table.shape != (len(rows), len(names)) or not np.isin(table, (0, 1)).all():
         raise _damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
@@ -113,7 +111,7 @@ def load_coco(split: str, *, size: int, root: Path) -> Samples:
     captions, instances = (
         dataset.require(root / "coco" / "annotations" / f"{kind}_{part}.json") for kind in ("captions", "instances")
     )
-    try:
+    with dataset.reading(captions, f"with {instances.name} it is not COCO's annotations"):
         said = pd.DataFrame(json.loads(captions.read_text(encoding="utf-8"))["annotations"])
         there = json.loads(instances.read_text(encoding="utf-8"))
         files = pd.Series({image["id"]: image["file_name"] for image in there["images"]})
@@ -121,8 +119,6 @@ def load_coco(split: str, *, size: int, root: Path) -> Samples:
         seen = pd.DataFrame(there["annotations"])
         texts = said.groupby("image_id")["caption"].agg(" ".join)
         has = pd.crosstab(seen["image_id"], seen["category_id"].map(names)) > 0
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise dataset.damaged(captions, f"with {instances.name} it is not COCO's annotations: {error!r}") from error
     labels = has.reindex(index=files.index, columns=list(PAPER_OBJECTS), fill_value=False)
     labels["group"] = pd.Series(captioned_gender(texts), index=texts.index).reindex(files.index, fill_value=-1)
     halves = {"val": 0.5, "test": 0.5}
@@ -225,11 +221,9 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
     item = {"COCO": "object", "imSitu": "verb"}[corpus]
     path = _find(f"{corpus}_gender_ratio_dev_res.csv")
     columns = [item, "training_ratio", "gender_ratio_before_RBA", "gender_ratio_after_RBA"]
-    try:
+    with _dataset().reading(path, f"it is no table of {', '.join(columns)}"):
         table = pd.read_csv(path)[columns].set_axis([item, *_RATIOS], axis=1)
         inside = ((table[_RATIOS] >= 0) & (table[_RATIOS] <= 1)).all(axis=None)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, f"it is no table of {', '.join(columns)}") from error
     if not inside or table[item].duplicated().any():
         raise _damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
     return table
@@ -261,10 +255,8 @@ def _damaged(path: Path, why: str) -> BiaslibError:
 
 
 def _read_json(path: Path) -> Any:
-    try:
+    with _dataset().reading(path, "it is no JSON"):
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(path, f"it is no JSON: {error}") from error
 
 
 def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
@@ -279,10 +271,8 @@ def _names(file: str, key: str) -> list[str]:
     """The names numbered 0, 1, ... in a `map.json`."""
     path = _find(file)
     content = _read_json(path)
-    try:
+    with _dataset().reading(path, f"its {key} does not number names from 0"):
         return [content[key][str(i)] for i in range(len(content[key]))]
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, f"its {key} does not number names from 0") from error
 
 
 def _named(words: set[str]) -> int:
@@ -304,15 +294,13 @@ def _plural(term: str) -> str:
 def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame:
     """By the photographs' names: verb, group and indoors, of those for which the words decide both."""
     annotations, space = (dataset.require(folder / name) for name in (_IMSITU_FILES[split], "imsitu_space.json"))
-    try:
+    with dataset.reading(annotations, f"with {space.name} it is not imSitu's annotations"):
         nouns = json.loads(space.read_text(encoding="utf-8"))["nouns"]
         images = json.loads(annotations.read_text(encoding="utf-8"))
         rows = {
             name: (image["verb"], *(_words(nouns, image["frames"], role) for role in ("agent", "place")))
             for name, image in images.items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise dataset.damaged(annotations, f"with {space.name} it is not imSitu's annotations: {error!r}") from error
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["verb", "agent", "place"])
     inside, outside = (~table["place"].map(places.isdisjoint).astype(bool) for places in (_INDOORS, _OUTDOORS))
     table = table.assign(group=captioned_gender(table["agent"].map(" ".join)), indoors=inside)

@@ -1,7 +1,6 @@
 """MNIST (LeCun, Cortes and Burges): handwritten digits, in the IDX files of the official source."""
 
 import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +37,8 @@ def load(split: str, *, size: int, root: Path) -> Samples:
 
 def _idx(dataset: registry.Dataset, path: Path, *, dimensions: int) -> np.ndarray:
     """An IDX file: two zero bytes, the type, the number of dimensions, each dimension in four bytes, the numbers."""
-    dataset.require(path)
-    try:
+    with dataset.reading(path):
         content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise dataset.damaged(path, str(error)) from error
     head = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, _UINT8, dimensions]) or len(content) < head:
         raise dataset.damaged(path, f"it is no IDX file of bytes in {dimensions} dimensions")

@@ -162,7 +162,7 @@ def _of_kinds(
 
 def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
     folder = root / "oxford-iiit-pet"
-    table = _list(dataset, dataset.require(folder / "annotations" / "list.txt"))
+    table = _list(dataset, folder / "annotations" / "list.txt")
     table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
     images = dataset.require(folder / "images")
     here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
@@ -176,13 +176,10 @@ def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
 
 def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
     """Lines of "image class species breed" after some that begin with #."""
-    try:
-        table = pd.read_csv(
-            path, sep=" ", comment="#", header=None, names=["image", "breed", "species", "number"], dtype={"image": str}
-        )
+    columns = ["image", "breed", "species", "number"]
+    with dataset.reading(path, "it is no list of pictures"):
+        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
         fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
-    except (ValueError, TypeError) as error:
-        raise dataset.damaged(path, f"it is no list of pictures: {error}") from error
     if not fine:
         raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
     return table

@@ -237,11 +237,9 @@ def _join() -> tuple[np.ndarray, np.ndarray]:
 
     `test_idx_sorted.npy` numbers CelebAMask-HQ's images; its mapping file says which CelebA image each one is.
     """
-    path = _dataset().require(registry.root() / "attention-iou" / "test_idx_sorted.npy")
-    try:
+    path = registry.root() / "attention-iou" / "test_idx_sorted.npy"
+    with _dataset().reading(path):
         index = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise _dataset().damaged(path, str(error)) from error
     if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
         raise _dataset().damaged(path, f"it is not {_N_TEST} row numbers")
     rows = celeba.hq_to_celeba(registry.root())
@@ -263,11 +261,8 @@ def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    _dataset().require(path)
-    try:
+    with _dataset().reading(path):
         values = np.loadtxt(path, delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise _dataset().damaged(path, str(error)) from error
     if values.shape != (rows, columns):
         raise _dataset().damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
     return values

@@ -3,7 +3,9 @@
 And getting them from there, and telling which of their files are there and whole.
 """
 
+import contextlib
 import functools
+import gzip
 import hashlib
 import lzma
 import os
@@ -15,6 +17,7 @@ import tomllib
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,6 +31,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _CHUNK = 1 << 20
 _MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)  # of a zip's members; 0 where it was made on a system without kinds
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, EOFError, gzip.BadGzipFile, zlib.error)
 _DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
@@ -83,6 +87,15 @@ class Dataset:
             f"{path} is missing: it belongs to {self.title} (official source: {self.source}; licence: "
             f"{self.licence}); {self.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
         )
+
+    @contextlib.contextmanager
+    def reading(self, path: Path, why: str = "") -> Iterator[None]:
+        """Inside, `path` is read: it has to be there, and where it cannot be read, it is damaged."""
+        self.require(path)
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise self.damaged(path, f"{why}: {error}" if why else str(error)) from error
 
     def damaged(self, path: Path, why: str) -> BiaslibError:
         """The error to raise for a file that is there but cannot be used."""

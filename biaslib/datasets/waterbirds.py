@@ -107,11 +107,8 @@ def _bias(name: str) -> str:
 
 
 def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    dataset.require(path)
-    try:
+    with dataset.reading(path, "it is no table with img_filename, y, split and place"):
         return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
-    except (KeyError, ValueError) as error:
-        raise dataset.damaged(path, f"it is no table with img_filename, y, split and place: {error}") from error
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
@@ -125,11 +122,8 @@ def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarr
 
 def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
     """Lines of "number value"."""
-    dataset.require(path)
-    try:
+    with dataset.reading(path):
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
-    except ValueError as error:
-        raise dataset.damaged(path, str(error)) from error
 
 
 LOADERS = {"cub": cub, "places365": places365}
