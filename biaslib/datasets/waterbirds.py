@@ -80,7 +80,7 @@ def cub_files(root: Path, split: str) -> pd.Series:
     is_training = _numbered(dataset, folder / "train_test_split.txt")
     if len(images) != len(is_training):
         raise dataset.damaged(folder / "images.txt", "it and train_test_split.txt differ in length")
-    parts = np.where(is_training == "0", "test", [pictures.training_part(name) for name in images])
+    parts = np.where(is_training == "0", "test", [pictures.part(name, pictures.TRAINING_PARTS) for name in images])
     return images[parts == split]
 
 
