@@ -1,7 +1,6 @@
 """One audit from beginning to end."""
 
 import datetime
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +10,9 @@ import pandas as pd
 from torch import nn
 
 from biaslib.audit import findings, measurements, report
-from biaslib.audit.findings import ALPHA, Test, permutations_needed
+from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
-from biaslib.audit.measurements import Amplification, Answered, Gap, Measurements, Region
+from biaslib.audit.measurements import Answered
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
@@ -166,26 +165,25 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     """Measurements, tests and sentences."""
     answered, unreadable = _readable(case.inputs, predictions)
     target, groups, model, seed = answered.target, answered.groups, case.model, options.seed
-    measured = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
+    tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
     at_once = 1
     if options.corrected:
-        at_once = sum(not math.isnan(p) for p in (*(gap.p for gap in measured.gaps), *(r.p for r in measured.regions)))
+        at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
         at_once += sum(len(answered.directions(group)) for group in groups)
     permutations = options.permutations or _permutations(at_once, answered)
-    amplified = measurements.amplification(answered, permutations=permutations, seed=seed)
-    tests = findings.tests_of(
-        measured, amplified, permutations=permutations, at_once=at_once, corrected=options.corrected
-    )
-    made = sum(not math.isnan(test.p) for test in tests)
+    tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=seed)
+    tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
+    made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
-    harms = tuple(findings.findings(tests, target, groups))
+    tables["visible"] = detectable
+    tables["trust"] = report.reliability(tables)
+    harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
     maps = None if predictions is None else predictions.maps
     average_maps = {}
     if maps is not None:
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
-    tables = _tables(measured, tests, detectable)
     settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
         key=key,
@@ -199,13 +197,13 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(measured, detectable, answered)),
+        warnings=tuple(findings.warnings(tables, detectable, answered)),
         findings=harms,
         tables=tables,
         unmeasured=(
-            *findings.without_labels(measured, answered),
-            *findings.without_maps(measured, target.name, model, predictions),
-            *findings.untested(measured, permutations, at_once),
+            *findings.without_labels(tables, answered),
+            *findings.without_maps(tables, target.name, model, predictions),
+            *findings.untested(tables, permutations, at_once),
         ),
         notes=tuple(_notes(case, unreadable)),
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
@@ -236,31 +234,6 @@ def _permutations(at_once: int, answered: Answered) -> int:
     needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
-
-
-def _tables(measured: Measurements, tests: Sequence[Test], detectable: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The measurements as the report and the JSON hold them."""
-    tables = {
-        "overall": pd.DataFrame(measured.overall.items(), columns=["measure", "value"]),
-        "counts": measured.counts,
-        "correlations": measured.correlations,
-        "accuracies": measured.accuracies,
-        "gaps": _tested(tests, Gap),
-    }
-    if len(measured.attention):
-        tables["attention"] = measured.attention
-    if measured.regions:
-        tables |= {"regions": _tested(tests, Region), "regions_by_cell": measured.regions_by_cell}
-    tables |= {"amplification": _tested(tests, Amplification), "visible": detectable}
-    return tables | {"trust": report.reliability(tables)}
-
-
-def _tested(tests: Sequence[Test], kind: type) -> pd.DataFrame:
-    """Measurements of one kind with their p-values, uncorrected and corrected."""
-    own = [test for test in tests if isinstance(test.measured, kind)]
-    p = {"p": [test.p for test in own], "p corrected": [test.corrected for test in own]}
-    table = pd.DataFrame([vars(test.measured) for test in own]).rename(columns={"unrelated_errors": "unrelated errors"})
-    return table.assign(**p)
 
 
 def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
