@@ -1,17 +1,18 @@
 """One audit from beginning to end."""
 
 import datetime
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import nn
 
 from biaslib.audit import findings, measurements, report
 from biaslib.audit.findings import ALPHA, permutations_needed
-from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
+from biaslib.audit.inputs import LabelledImages, listed, read_labels
 from biaslib.audit.measurements import Answered
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
@@ -24,87 +25,6 @@ _SHOWN = 6
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
 _SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
 _MOST_PERMUTED = 500_000_000  # rows, about ten minutes
-
-
-def run(
-    *,
-    labels: Table,
-    target: str,
-    groups: str | Sequence[str],
-    data: str | Path | None = None,
-    model: str | Path | nn.Module | None = None,
-    weights: str | Path | None = None,
-    predictions: Table | None = None,
-    masks: str | Path | None = None,
-    wanted: Sequence[str] = (),
-    unwanted: Sequence[str] = (),
-    train_labels: Table | None = None,
-    file_column: str | None = None,
-    output: int | None = None,
-    yes: Sequence[int] = (),
-    no: Sequence[int] = (),
-    group_outputs: Sequence[int] = (),
-    threshold: float | None = None,
-    size: int | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    crop: float | None = None,
-    batch: int | None = None,
-    corrected: bool = True,
-    permutations: int | None = None,
-    deals: int | None = None,
-    images: bool = True,
-    seed: int = 0,
-    out: str | Path | None = None,
-    force: bool = False,
-) -> Audit:
-    """Audits one model, or its predictions, for one target and one or more groups.
-
-    Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
-    raised for whatever does not fit, in one sentence.
-
-    Args:
-        labels: CSV, parquet or data frame, one row an image.
-        target: column of what the model tells, with two values.
-        groups: columns of the groups, with two values each.
-        data: folder of the images; not needed for predictions.
-        model: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**.
-        weights: of an architecture's name.
-        predictions: instead of a model: a column of the labels, or another table.
-        masks: folder of masks of one region, which is named as the folder, or of one such folder a region.
-        wanted: regions that the model is meant to look at: a map that avoids one is a finding.
-        unwanted: regions that it is not meant to look at; the regions with neither role are described, not tested.
-        train_labels: labels of the training images, for amplification; the labels stand in where not given.
-        file_column: column with the images' names.
-        output: the model's output for the target, counted from 0; None where it has one, or two classes.
-        yes: of a model whose largest output wins, the classes that mean yes.
-        no: the classes that mean no; empty: all others.
-        group_outputs: its outputs for the groups, in their order.
-        threshold: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are.
-        size: of the model's images in pixels; None: its own, else 224.
-        mean: that is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's.
-        std: that they are divided by; None: likewise.
-        crop: share of the shorter side that is kept; None: the model's own, else all.
-        batch: images at once; None: 32.
-        corrected: p-values by Holm over all tests of the audit.
-        permutations: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 /
-            (1 + permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499
-            where it needs fewer. With too few it is not tested, and the report says so.
-        deals: the first edition's name of `permutations`.
-        images: whether the report may hold pictures; without them it names the files only.
-        seed: of the bootstrap and the permutations.
-        out: folder for `report.html` and `audit.json`; None writes nothing.
-        force: replace a report that is there.
-    """
-    return _run(AuditOptions(
-        labels=labels, target=target, groups=(groups,) if isinstance(groups, str) else tuple(groups), data=_path(data),
-        model=model, weights=weights, predictions=predictions, masks=_path(masks), wanted=wanted, unwanted=unwanted,
-        train_labels=train_labels, file_column=file_column, output=output, yes=tuple(yes), no=tuple(no),
-        group_outputs=tuple(group_outputs), threshold=threshold, size=size, mean=None if mean is None else tuple(mean),
-        std=None if std is None else tuple(std), crop=crop, batch=batch, corrected=corrected,
-        permutations=deals if permutations is None else permutations, images=images, seed=seed, out=_path(out),
-        force=force,
-    ))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,7 +40,13 @@ class _Case:
     digests: Sequence[Sequence[str]] = ()
 
 
-def _run(options: AuditOptions) -> Audit:
+def run(**given: Any) -> Audit:
+    """Audits one model, or its predictions, for one target and one or more groups.
+
+    Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
+    raised for whatever does not fit, in one sentence. `AuditOptions` says what each of the arguments is.
+    """
+    options = AuditOptions(**given)
     options.check_place()
     case = _checked(options)
     inputs, model = case.inputs, case.model
@@ -138,6 +64,9 @@ def _run(options: AuditOptions) -> Audit:
     if options.out is not None:
         audit.write(report.page(audit), options.out)
     return audit
+
+
+run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Audit)  # type: ignore[attr-defined]
 
 
 def _checked(options: AuditOptions) -> _Case:
@@ -267,7 +196,3 @@ def _surest_mistakes(
             images = np.stack(pictures) if pictures else None
             maps = None if predictions.maps is None else predictions.maps[surest, 0]
             yield Shown(group.name, worst, names, tuple(map(float, margins[surest])), images, maps)
-
-
-def _path(place: str | Path | None) -> Path | None:
-    return None if place is None else Path(place)
