@@ -122,9 +122,7 @@ def of(project: Project, notebook: str, *, given: Mapping[str, Any] | None = Non
 
     Raises as `execution.run` does: a `BiaslibError`, also what the cells say of the parameters, or a `PageError`.
     """
-    source = execution.read(project, notebook)
-    defaults = params.declared(source, name=notebook)
-    changed = execution.changes(project, notebook, defaults, parameters=given, preset=preset)
+    source, defaults, changed = execution.opened(project, notebook, parameters=given, preset=preset)
     names: dict[str, Any] = {"__name__": "__main__", **defaults, **changed, "PLAN": []}
     try:
         exec(compile(_planning(source.cells), f"<the plan of {notebook}>", "exec"), names)
@@ -199,11 +197,12 @@ def _seconds(function: Stored, key: Any) -> float:
     """Of one process, for one model, or for one measurement without its models."""
     if isinstance(key, GeneratorSetup):
         shown = key.gan.images + key.encoder.images  # an encoder's image takes about as long
-        return shown / _rate_of_growing(key) + key.images / _rate_of_drawing(key.data)
+        rate = _everywhere(_growing, replace(key.gan, seed=0, images=16 * key.gan.batch, chunks=1))
+        return shown / rate + key.images / _rate_of_drawing(key.data)
     if (model := next((model for model in _models(key) if isinstance(model, Recipe)), None)) is None:
         return 0.0  # not known
     config, size, drawn = model.training, _size(model.data), _rate_of_drawing(model.data)
-    asked = _rate_of_asking(config.architecture, config.hidden, size)
+    asked = _everywhere(_asking, config.architecture, config.hidden, size)
     if model is key:
         chosen_by = getattr(model.validation, "images", None) or 0
         seconds = _EACH_MODEL + (getattr(model.data, "images", 0) or 0) / drawn + chosen_by * config.epochs / asked
@@ -242,22 +241,12 @@ def _rate_of_training(config: TrainingConfig, size: int) -> float:
     return _everywhere(_training, replace(plain, loss="binary", balanced=False, keep="last"), size)
 
 
-def _rate_of_asking(architecture: str, hidden: int | None, size: int) -> float:
-    """Images that a network answers."""
-    return _everywhere(_asking, architecture, hidden, size)
-
-
 def _rate_of_drawing(data: Any) -> float:
     """Images that a world draws for the data of a recipe; of photographs as many as you like."""
     if isinstance(data, Loaded) or getattr(data, "photos", None):
         return math.inf
     plain = {"source": "scikit-learn"} if hasattr(data, "source") else {}  # MNIST may be missing
     return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5, **plain))
-
-
-def _rate_of_growing(setup: GeneratorSetup) -> float:
-    """Images that the training of a generator shows it, over all its levels."""
-    return _everywhere(_growing, replace(setup.gan, seed=0, images=16 * setup.gan.batch, chunks=1))
 
 
 @functools.cache
@@ -277,6 +266,7 @@ def _training(config: TrainingConfig, size: int) -> float:
 
 
 def _asking(architecture: str, hidden: int | None, size: int) -> float:
+    """Images that a network answers."""
     network = models.placed(models.build(architecture, 2, hidden=hidden))
     return _measured(lambda n: training.predict(network, _blank(n, size)))
 
@@ -286,6 +276,7 @@ def _drawing(data: Any) -> float:
 
 
 def _growing(config: GanConfig) -> float:
+    """Images that the training of a generator shows it, over all its levels."""
     images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
     return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
 
