@@ -18,10 +18,9 @@ from tqdm import tqdm
 
 from biaslib import store
 from biaslib.book import execution, parameters, recorded, site
-from biaslib.book.execution import PageError
 from biaslib.book.project import Project
 from biaslib.datasets import registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 from biaslib.store import fingerprint, parallel, provenance
 
 _USUAL = 30.0  # seconds of a page of which nothing is known

@@ -18,12 +18,8 @@ from biaslib import store
 from biaslib.book import parameters as params
 from biaslib.book import recorded
 from biaslib.book.project import Project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, provenance
-
-
-class PageError(Exception):
-    """A notebook stopped at a cell; the text shows the cell's place, its last lines and the error."""
 
 
 def read(project: Project, notebook: str) -> nbformat.NotebookNode:

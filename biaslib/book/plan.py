@@ -32,7 +32,7 @@ from biaslib.book.recorded import duration
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets import registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import Drawn, Loaded, Recipe, Setup
 from biaslib.samples import Samples
@@ -127,7 +127,7 @@ def of(project: Project, notebook: str, *, given: Mapping[str, Any] | None = Non
     try:
         exec(compile(_planning(source.cells), f"<the plan of {notebook}>", "exec"), names)
     except Exception as error:  # whatever a page's cell raises is a finding about the page
-        kind = BiaslibError if isinstance(error, BiaslibError) else execution.PageError
+        kind = BiaslibError if isinstance(error, BiaslibError) else PageError
         raise kind(f"{notebook}: {error}") from error
     keys: dict[tuple[Stored, Any], bool] = {}
     known = {(entry.kind, entry.config) for entry in store.entries()}
