@@ -82,7 +82,7 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             yield Finding("region", row["region"], sentence, row["p corrected"])
 
 
-def warnings(tables: Tables, detectable: pd.DataFrame, answered: Answered) -> Iterator[str]:
+def warnings(tables: Tables, answered: Answered) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
     overall = tables["overall"].set_index("measure")["value"]
@@ -107,7 +107,7 @@ def warnings(tables: Tables, detectable: pd.DataFrame, answered: Answered) -> It
             "column is the yes."
         )
     words = {group.name: group.words for group in answered.groups}
-    for row, smallest in zip(_rows(tables, "gaps"), detectable["smallest"], strict=True):
+    for row, smallest in zip(_rows(tables, "gaps"), tables["visible"]["smallest"], strict=True):
         (outside, inside), among, n_in, n_out = words[row["group"]], row["among"], row["n_in"], row["n_out"]
         if not min(n_in, n_out):
             empty = outside if n_in else inside

@@ -103,8 +103,8 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
-    detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
-    tables["visible"] = detectable
+    alpha = ALPHA / max(1, made) if options.corrected else ALPHA
+    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha)
     tables["trust"] = report.reliability(tables)
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
@@ -126,7 +126,7 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, detectable, answered)),
+        warnings=tuple(findings.warnings(tables, answered)),
         findings=harms,
         tables=tables,
         unmeasured=(

@@ -55,9 +55,9 @@ def build(
     presets = {name: preset if name in named else None for name in chosen}
     with _alone(project):
         _prune(project)
-        keys = {name: _key(project, name, presets[name]) for name in chosen}
-        todo = [name for name in chosen if (execution.about(project.page(name)) or {}).get("key") != keys[name]]
-        _run_all(project, todo, presets=presets, keys=keys, jobs=jobs, scheduler=scheduler)
+        runs = {name: {"preset": each, "key": _key(project, name, each)} for name, each in presets.items()}
+        done = {name: (execution.about(project.page(name)) or {}).get("key") for name in chosen}
+        _run_all(project, {name: run for name, run in runs.items() if done[name] != run["key"]}, jobs, scheduler)
         if record:
             for name in chosen if preset in (None, parameters.QUICK) else [name for name in chosen if name in named]:
                 _record(project, name, missing_ok=True)
@@ -119,29 +119,25 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     return fingerprint.of_value([text, repr(given), preset, package, records, data, provenance.versions()])
 
 
-def _run_all(
-    project: Project,
-    todo: list[str],
-    *,
-    presets: Mapping[str, str | None],
-    keys: Mapping[str, str],
-    jobs: int | None,
-    scheduler: str | None,
-) -> None:
+def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, scheduler: str | None) -> None:
+    """Runs notebooks side by side, each with its own options of `execution.run`."""
     if not todo:
         return
     jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
     tqdm.write(f"running {len(todo)} of {len(project.names())} notebooks, {jobs} at a time")
     threads, follow = max(1, parallel.cores() // jobs), len(todo) > jobs
-    with _workers(scheduler, follow=follow) as address, _Progress(project, todo) as bar, contextlib.ExitStack() as end:
+    with (
+        _workers(scheduler, follow=follow) as address,
+        _Progress(project, list(todo)) as bar,
+        contextlib.ExitStack() as end,
+    ):
         pool = ThreadPoolExecutor(jobs)
         # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
         end.callback(pool.shutdown, wait=False, cancel_futures=True)
 
         def run(name: str) -> None:
-            options = {"preset": presets[name], "key": keys[name], "threads": threads, "scheduler": address}
-            _run(project, name, bar, **options)
+            _run(project, name, bar, threads=threads, scheduler=address, **todo[name])
 
         # a long page that is begun last would keep one core busy while the others wait
         running = {pool.submit(run, name): name for name in bar.pages}
