@@ -1,6 +1,5 @@
 """One audit from beginning to end."""
 
-import datetime
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,7 +139,7 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         about={
             "versions": provenance.versions(),
             "device": provenance.device(),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "date": provenance.now()[:10],
         },
     )
 

@@ -126,9 +126,12 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
     jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
     tqdm.write(f"running {len(todo)} of {len(project.names())} notebooks, {jobs} at a time")
-    threads, follow = max(1, parallel.cores() // jobs), len(todo) > jobs
+    threads = max(1, parallel.cores() // jobs)
+    # where their trainings go; notebooks that do not follow one another have no workers to share
+    alone = scheduler or os.environ.get("BIASLIB_SCHEDULER") or len(todo) <= jobs
+    workers = contextlib.nullcontext(scheduler) if alone else parallel.shared_workers()
     with (
-        _workers(scheduler, follow=follow) as address,
+        workers as address,
         _Progress(project, list(todo)) as bar,
         contextlib.ExitStack() as end,
     ):
@@ -162,13 +165,6 @@ def _run(project: Project, notebook: str, bar: "_Progress", **options: Any) -> N
         seconds = execution.run(project, notebook, project.page(notebook), **options)["seconds"]
     finally:
         bar.end(notebook, seconds)
-
-
-def _workers(scheduler: str | None, *, follow: bool) -> contextlib.AbstractContextManager[str | None]:
-    """Where the notebooks' trainings go; notebooks that do not follow one another have nothing to share."""
-    if scheduler or os.environ.get("BIASLIB_SCHEDULER") or not follow:
-        return contextlib.nullcontext(scheduler)
-    return parallel.shared_workers()
 
 
 def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:

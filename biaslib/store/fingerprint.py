@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.store.files import SEAL
-
 _PACKAGE = "biaslib"
 _PIECE = 2**26  # bytes
+_SEAL = 32  # bytes of SHA-256 behind a decoded map, as `files.sealed` writes them
 # these keep and name results but have no part in making them
 _PLUMBING = (
     "biaslib.errors",
@@ -157,7 +156,7 @@ def _seal(value: np.memmap) -> str:
     if value.mode != "r" or not isinstance(whole.base, mmap.mmap) or Path(whole.filename).parent.name != "decoded":
         return ""
     with Path(whole.filename).open("rb") as opened:
-        if opened.seek(-SEAL, 2) != whole.offset + whole.nbytes:
+        if opened.seek(-_SEAL, 2) != whole.offset + whole.nbytes:
             return ""
         start = value.ctypes.data - whole.ctypes.data
         return f"map:{opened.read().hex()}:{value.dtype}:{start}:{value.shape}:{value.strides};"
