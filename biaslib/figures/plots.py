@@ -58,7 +58,7 @@ def line_plot(
     is raised for a column that is not in the frame or holds no numbers, and for `low` without `high`.
     """
     _check(frame, x, y, low, high, by, n)
-    ax = _axes_of(ax, aspect=0.52)
+    ax = ax or theme.new(aspect=0.52)[1]
     _remember(ax, frame, y_label, by, x, y, low, high, n)
     ends = []
     for kind, rows, colour, shape in _series(frame, by, colours):
@@ -119,7 +119,7 @@ def dot_plot(
     if sort:
         best = frame.groupby(label)[value].max()
         names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
-    ax = _axes_of(ax, aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
+    ax = ax or theme.new(aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))[1]
     _remember(ax, frame, x_label, label, by, value, low, high, n)
     rank = {name: i for i, name in enumerate(names)}
     series = _series(frame, by, colours)
@@ -186,7 +186,7 @@ def scatter(
     _check(frame, x, y, y_low, y_high)
     if strangers := [item for item in highlight if item not in set(frame[name])]:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
-    ax = _axes_of(ax, aspect=0.72)
+    ax = ax or theme.new(aspect=0.72)[1]
     _remember(ax, frame, y_label, name, x, x_low, x_high, y, y_low, y_high)
     rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
@@ -226,7 +226,7 @@ def matrix(
     if values.size == 0:
         raise BiaslibError("A matrix needs at least one row and one column.")
     rows, columns = values.shape
-    ax = _axes_of(ax, aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))
+    ax = ax or theme.new(aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))[1]
     remember_values(theme.figure_of(ax), frame.reset_index(names="row"))
     sizes = np.abs(values)
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
@@ -264,11 +264,6 @@ def squares(
     drawn = ax.add_collection(PolyCollection([corners + np.array(place) for place in at], facecolors=faces, lw=0))
     if words:
         tooltip(drawn, words)
-
-
-def _axes_of(ax: Axes | None, *, aspect: float) -> Axes:
-    """The given axes, or those of a new figure."""
-    return theme.new(aspect=aspect)[1] if ax is None else ax
 
 
 def _series(
