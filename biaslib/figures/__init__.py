@@ -1,9 +1,10 @@
 """Every kind of plot, table and interactive piece the book has, in one style that follows the page's light and dark."""
 
 from biaslib.figures.interactive import dial, explorer, map_editor
+from biaslib.figures.labels import name_lines
 from biaslib.figures.pictures import contact_sheet, image_strip, image_strip_with_axes, maps_over_images, overlay
 from biaslib.figures.pieces import HtmlFigure, show, tooltip
-from biaslib.figures.plots import dot_plot, line_plot, matrix, name_lines, scatter
+from biaslib.figures.plots import dot_plot, line_plot, matrix, scatter
 from biaslib.figures.table import glue_number, p_value, table
 from biaslib.figures.theme import COLOURS, new
 

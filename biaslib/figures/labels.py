@@ -1,0 +1,115 @@
+"""Words beside marks that do not run into each other."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from scipy.optimize import isotonic_regression
+
+from biaslib.figures import theme
+
+_DIRECTIONS = [(1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1)]
+_DISTANCES = (6.0, 14.0, 26.0, 42.0)  # points
+_LETTER, _LINE = 0.6, 1.25  # about the width of a letter, and the height of a line, in font sizes
+_SIZE: float = theme.STYLE["font.size"]  # points
+
+
+def _spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
+    """Positions moved apart until neighbours are at least `gap` apart, in all as little as is possible."""
+    wanted = np.asarray(positions, dtype=float)
+    order = np.argsort(wanted, kind="stable")
+    steps = gap * np.arange(len(wanted))
+    placed = np.empty_like(wanted)
+    placed[order] = isotonic_regression(wanted[order] - steps).x + steps
+    return placed
+
+
+def _within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
+    """Positions that are `gap` apart, moved between `low` and `high` and still `gap` apart; the lowest stays inside."""
+    rank = np.argsort(np.argsort(positions, kind="stable"), kind="stable")
+    lowered = np.minimum(positions, high - gap * (len(positions) - 1 - rank))
+    return np.maximum(lowered, low + gap * rank)
+
+
+@mpl.rc_context(theme.STYLE)
+def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
+    """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
+
+    The lines are already drawn, within their final limits. `ends` are (name, x, y, colour) of each, the colour by its
+    name in `COLOURS` or as it is.
+    """
+    if not ends:
+        return
+    theme.figure_of(ax).draw_without_rendering()
+    to_pixels = ax.transData.transform([(x, y) for _, x, y, _ in ends])
+    scale = ax.figure.dpi / 72
+    line = _SIZE * _LINE * scale
+    window = ax.get_window_extent()
+    heights = _within(_spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
+    for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
+        ax.annotate(name, (x, y), xytext=(8, (after - before) / scale), textcoords="offset points", va="center",
+                    color=theme.label_colour_of(colour), annotation_clip=False)  # fmt: skip
+
+
+@mpl.rc_context(theme.STYLE)
+def names_above(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
+    """Writes names, given with their colours, over the plot, side by side as far as the figure is wide."""
+    if not names:
+        return
+    figure = theme.figure_of(ax)
+    figure.draw_without_rendering()
+    room = (figure.bbox.x1 - ax.get_window_extent().x0) * 72 / ax.figure.dpi
+    lines: list[list[tuple[str, str, float]]] = [[]]
+    at = 0.0
+    for text, colour in names:
+        width = len(text) * _SIZE * _LETTER
+        if lines[-1] and at + width > room:
+            lines, at = [*lines, []], 0.0
+        lines[-1].append((text, colour, at))
+        at += width + 16
+    for row, line in enumerate(reversed(lines)):
+        for text, colour, left in line:
+            ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(left, 6 + row * _SIZE * _LINE),
+                        textcoords="offset points", fontweight="bold",
+                        color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
+
+
+@mpl.rc_context(theme.STYLE)
+def beside_points(ax: Axes, points: np.ndarray, names: dict[int, str]) -> None:
+    """Writes names beside some of the points, where they cover neither a point nor another name."""
+    size = _SIZE - 0.5
+    theme.figure_of(ax).draw_without_rendering()
+    scale = 72 / ax.figure.dpi
+    spots = ax.transData.transform(points) * scale
+    window = ax.get_window_extent()
+    inside = np.array([window.x0, window.y0, window.x1, window.y1]) * scale
+    taken: list[np.ndarray] = []
+    for index, name in names.items():
+        width, height = len(name) * size * _LETTER, size * _LINE
+        options = [
+            (_box(spots[index], direction, distance, width, height), distance, direction)
+            for distance, direction in product(_DISTANCES, _DIRECTIONS)
+        ]
+        box, distance, (right, _) = min(options, key=lambda o: _cost(o[0], spots, taken, inside) + o[1])
+        taken.append(box)
+        anchor, side = {1: (box[0], "left"), 0: ((box[0] + box[2]) / 2, "center"), -1: (box[2], "right")}[right]
+        offset = (anchor - spots[index][0], (box[1] + box[3]) / 2 - spots[index][1])
+        line = {"arrowstyle": "-", "color": theme.MUTED, "linewidth": 0.6} if distance > 10 else None
+        ax.annotate(name, tuple(points[index]), xytext=offset, textcoords="offset points", va="center", ha=side,
+                    fontsize=size, color=theme.INK, arrowprops=line, annotation_clip=False)  # fmt: skip
+
+
+def _box(spot: np.ndarray, direction: tuple[int, int], distance: float, width: float, height: float) -> np.ndarray:
+    """x0, y0, x1, y1 of a text that stands off a point, all in points."""
+    x = spot[0] + direction[0] * distance + (direction[0] - 1) / 2 * width
+    y = spot[1] + direction[1] * distance - height / 2 + direction[1] * height / 4
+    return np.array([x, y, x + width, y + height])
+
+
+def _cost(box: np.ndarray, spots: np.ndarray, taken: Sequence[np.ndarray], inside: np.ndarray) -> float:
+    covered = np.all((spots > box[:2] - 3) & (spots < box[2:] + 3), axis=1).sum()
+    clashes = sum(bool(np.all((box[:2] < other[2:]) & (other[:2] < box[2:]))) for other in taken)
+    out = np.maximum(inside[:2] - box[:2], 0).sum() + np.maximum(box[2:] - inside[2:], 0).sum()
+    return 60.0 * float(covered) + 400.0 * clashes + 4.0 * float(out)
