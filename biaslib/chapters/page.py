@@ -102,7 +102,7 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Small print: where the interval must lie. Too small to tell: it does in part. "
+    words = "Small print: where the interval must lie. Too small to tell: only in part. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",
