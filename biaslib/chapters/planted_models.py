@@ -128,33 +128,39 @@ class PlantedSetup(Setup):
         return samples.labels[USE_CASES[self.use_case].world.target].to_numpy(int)
 
 
-def grid(
-    setup: PlantedSetup, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
-) -> list[PlantedSetup]:
-    """The set-up for every architecture and strength with its own and the next count - 1 seeds, in this order."""
+def grid(setup: PlantedSetup, *, strengths: Sequence[float | None], count: int) -> list[PlantedSetup]:
+    """The set-up for every strength with its own and the next count - 1 seeds, in this order."""
     return [
-        replace(setup, architecture=architecture, strength=strength, seed=setup.seed + number)
-        for architecture in architectures
-        for strength in strengths
-        for number in range(count)
+        replace(setup, strength=strength, seed=setup.seed + number) for strength in strengths for number in range(count)
     ]
 
 
 def biased_and_unbiased(
     use_cases: Sequence[str], images: Sequence[int], epochs: Sequence[int],
-    *, architectures: Sequence[str], reference: str, models: int, **options: Any,
+    *, architectures: Sequence[str], weights: Sequence[str] = (), frozen: Sequence[int] = (),
+    reference: str, models: int, **options: Any,
 ) -> list[PlantedSetup]:  # fmt: skip
-    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`."""
+    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`.
+
+    `weights` and `frozen` are one for each architecture; without them all start from random weights.
+    """
+    starts, kept = weights or [None] * len(architectures), frozen or [0] * len(architectures)
     if reference not in REFERENCES or models < 2 or not len(use_cases) == len(images) == len(epochs):
         raise BiaslibError(
             "reference is random or paper, models at least 2, and every use case has its training_images and epochs."
         )
+    if not len(architectures) == len(starts) == len(kept):
+        raise BiaslibError("every one of architectures has its weights and its number of frozen convolutions, or none.")
     return [
         setup
         for use_case, number, passes in zip(use_cases, images, epochs, strict=True)
+        for architecture, start, first in zip(architectures, starts, kept, strict=True)
         for setup in grid(
-            PlantedSetup(use_case=use_case, images=number, epochs=passes, **options),
-            architectures=architectures, strengths=[1.0, REFERENCES[reference][use_case]], count=models,
+            PlantedSetup(
+                use_case=use_case, images=number, epochs=passes, architecture=architecture, weights=start or None,
+                frozen=first, **options,
+            ),
+            strengths=[1.0, REFERENCES[reference][use_case]], count=models,
         )
     ]  # fmt: skip
 
@@ -163,7 +169,8 @@ def biased_and_unbiased(
 class EvaluationImages:
     """The images that models are explained on, and what of them is explained."""
 
-    images: int = 120
+    images: int = 120  # or as many photos as there are
+    score_cam: int | None = None  # how many of them Score-CAM explains, which takes a pass a channel; None: all
     strength: float | None = 1.0  # of their bias; the paper explains all models on biased images
     explained: str = "predicted"  # class, or the "true" one; the same where only correct predictions are used
     seed: int = TEST_SEED
@@ -174,7 +181,10 @@ class EvaluationImages:
 
     def samples(self, setup: PlantedSetup) -> Samples:
         """The images, as large as the model's."""
-        return setup.data("test", self.images, strength=self.strength, seed=self.seed).with_masks()
+        data = setup.data("test", self.images, strength=self.strength, seed=self.seed)
+        if setup.source == "photos" and setup.use_case == "pets":  # no photo of an animal comes twice
+            data = replace(data, images=min(self.images, len(data.get_world())))
+        return data.with_masks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +321,12 @@ def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mappi
     truth = setup.truth(samples)
     targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
     pixels = models.to_tensor(samples.images, model=model)
-    made = {name: method(model, pixels, targets[:, None])[:, 0].numpy() for name, method in methods.items()}
+    made = {}
+    for name, method in methods.items():
+        n = len(pixels) if name != "Score-CAM" or evaluation.score_cam is None else evaluation.score_cam
+        explained = method(model, pixels[:n], targets[:n, None])[:, 0].numpy()
+        missing = np.full((len(pixels) - len(explained), *explained.shape[1:]), np.nan, np.float32)
+        made[name] = np.concatenate([explained, missing])
     return made | {"logits": logits, "truth": truth, "explained": targets}
 
 

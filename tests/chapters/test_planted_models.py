@@ -23,6 +23,7 @@ from biaslib.chapters.planted_models import (
     pooled,
     reference_likeness,
     regions,
+    scores,
 )
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
@@ -47,14 +48,43 @@ def test_one_setting_one_model_and_each_field_that_makes_another():
     assert not again.training
 
 
-def test_the_grid_runs_over_architectures_strengths_and_seeds():
-    settings = planted_models.grid(TINY, architectures=("small", "small_mobilenet"), strengths=(0.0, 1.0), count=2)
-    found = [(one.architecture, one.strength, one.seed) for one in settings]
-    assert found[:3] == [("small", 0.0, 0), ("small", 0.0, 1), ("small", 1.0, 0)]
-    assert found[-1] == ("small_mobilenet", 1.0, 1)
-    assert len(set(settings)) == 8
-    (later,) = planted_models.grid(replace(TINY, seed=7), architectures=("small",), strengths=(None,), count=1)
-    assert later == replace(TINY, architecture="small", strength=None, seed=7)
+def test_the_grid_runs_over_strengths_and_seeds():
+    settings = planted_models.grid(TINY, strengths=(0.0, 1.0), count=2)
+    assert [(one.strength, one.seed) for one in settings] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
+    (later,) = planted_models.grid(replace(TINY, seed=7), strengths=(None,), count=1)
+    assert later == replace(TINY, strength=None, seed=7)
+
+
+def test_every_architecture_has_its_own_start():
+    options = {"reference": "paper", "models": 2, "source": "photos"}
+    architectures = ["small", "small_mobilenet"]
+    found = planted_models.biased_and_unbiased(
+        ["pets", "fruits"], [8, 9], [1, 2], architectures=architectures, weights=["", "w"], frozen=[0, 3], **options
+    )
+    assert len(set(found)) == 16
+    assert {(one.architecture, one.weights, one.frozen) for one in found} == {
+        ("small", None, 0),
+        ("small_mobilenet", "w", 3),
+    }
+    assert {(one.use_case, one.strength, one.images) for one in found} == {
+        ("pets", 1.0, 8),
+        ("pets", None, 8),
+        ("fruits", 1.0, 9),
+        ("fruits", 0.0, 9),
+    }
+    with pytest.raises(BiaslibError, match="every one of architectures has its weights"):
+        planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=architectures, frozen=[1], **options)
+
+
+def test_score_cam_can_explain_fewer_images():
+    (found,) = maps([TINY], replace(FEW, score_cam=2))
+    (every,) = maps([TINY], FEW)
+    assert np.isfinite(found["Score-CAM"][:2]).all()
+    assert np.isnan(found["Score-CAM"][2:]).all()
+    np.testing.assert_array_equal(found["Grad-CAM"], every["Grad-CAM"])
+    table = scores([TINY], replace(FEW, score_cam=2), Outline())
+    part = table[table["method"] == "Score-CAM"]
+    assert part["rma"].notna().equals(part["image"] < 2)
 
 
 def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
