@@ -23,6 +23,7 @@ NETWORKS: Final = {
     "small_mobilenet": "small MobileNet",
     "small_efficientnet": "small EfficientNet",
     "mobilenetv1_075": "MobileNetV1 × 0.75",
+    "tf_efficientnet_lite0": "EfficientNet-Lite0",
 }
 _SHORT_METRICS: Final = {
     "Integrated gradients": "IG",

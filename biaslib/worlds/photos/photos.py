@@ -20,8 +20,6 @@ from biaslib.worlds.photos import balls
 
 # Data sets with cats and dogs; only the first has their outlines.
 _PETS = ("pets", "cat-and-dog")
-# Schaaf et al. 2021, section 3.1
-PAPER_FRUITS = {"train": 1810, "val": 604, "test": 810}
 
 _PLACES = 224  # the side at which free places are looked for, so that a ball lies where it lies at every size
 SMALL = 8  # where only the labels of photos are asked for
