@@ -9,7 +9,7 @@ from torch import nn
 
 from biaslib import models
 from biaslib.book import recorded
-from biaslib.chapters import planted_models
+from biaslib.chapters import relevance
 from biaslib.chapters.papers import reported
 from tests import layouts
 
@@ -70,8 +70,8 @@ def test_what_stands_in_for_a_fruit_is_called_what_it_is(tmp_path, monkeypatch):
     for part in ("Training", "Test"):
         (folder / part / "Walnut 1").rename(folder / part / "Lemon Meyer 1")
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    assert planted_models.stand_ins("photos") == {"Corn": "Lemon (for corn)"}
-    assert planted_models.stand_ins("generated") == {}
+    assert relevance.stand_ins("photos") == {"Corn": "Lemon (for corn)"}
+    assert relevance.stand_ins("generated") == {}
 
 
 @pytest.mark.parametrize("table", ["means", "tests"])
