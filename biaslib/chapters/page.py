@@ -101,11 +101,19 @@ def claims_table(
     this_run: claims.Numbers | None,
     about: Mapping[str, Any] | None = None,
     more: str = "",
+    also: Mapping[str, claims.Numbers] | None = None,
 ) -> figures.HtmlFigure:
-    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
+    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption.
+
+    `also` are the numbers of further records, by the head of their column.
+    """
     words = "Small print: where the interval must lie. Too small to tell: a part does. "
+    table = claims.table(listed, record=record, this_run=this_run)
+    for head, numbers in (also or {}).items():
+        marks = claims.table(listed, record=None, this_run=numbers)["this run"]
+        table.insert(len(table.columns) - (this_run is not None), head, marks)
     return figures.table(
-        claims.table(listed, record=record, this_run=this_run),
+        table,
         note="measured",
         name="claims",
         caption=(words + more).strip() + (source(about) if about else ""),

@@ -1,19 +1,16 @@
 """Classifiers with a planted bias, drawn or in photos: their training, where they look, and how alike they look."""
 
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.datasets import photos, registry
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
@@ -35,7 +32,7 @@ REFERENCES: Final[dict[str, dict[str, float | None]]] = {
 }
 # what the paper's toolbox computed under the name of the last one
 TOOLBOX: Final = "ε-LRP, toolbox"
-_WITH_TOOLBOX: Final = METHODS | {
+WITH_TOOLBOX: Final = METHODS | {
     TOOLBOX: functools.partial(attribution.epsilon_lrp, eps=10.0, rule="toolbox", scaled=True)
 }
 # methods beyond the paper's, by their names in the grad-cam library
@@ -179,12 +176,16 @@ class EvaluationImages:
         if self.explained not in ("predicted", "true"):
             raise BiaslibError(f"explained must be predicted or true, not {self.explained!r}.")
 
-    def samples(self, setup: PlantedSetup) -> Samples:
+    def data(self, setup: PlantedSetup) -> Drawn:
         """The images, as large as the model's."""
         data = setup.data("test", self.images, strength=self.strength, seed=self.seed)
         if setup.source == "photos" and setup.use_case == "pets":  # no photo of an animal comes twice
             data = replace(data, images=min(self.images, len(data.get_world())))
-        return data.with_masks()
+        return data
+
+    def samples(self, setup: PlantedSetup) -> Samples:
+        """The same with their masks."""
+        return self.data(setup).with_masks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,16 +214,6 @@ def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *
     return planned(setups, evaluation, plain)[1].results()
 
 
-def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
-    """Relevance mass and rank accuracy, `rma` and `rra`, a row for each model, image, object and method.
-
-    `area` is the object's share of the image, which a map that knows nothing scores; `correct`: the model is right.
-    """
-    maps(setups, evaluation)
-    tables = _scores.many([(setup, evaluation, outline) for setup in setups])
-    return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
-
-
 def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
     case = USE_CASES[use_case]
@@ -247,15 +238,6 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
         return float("nan"), float("nan")
     parts = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:]), masks[right]
     return _mean(metrics.relevance_mass_accuracy(*parts)), _mean(metrics.relevance_rank_accuracy(*parts))
-
-
-def stand_ins(source: str) -> dict[str, str]:
-    """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
-    if source == "generated":
-        return {}
-    with warnings.catch_warnings(action="ignore", category=registry.DatasetWarning):  # loading the photos gives it
-        there = photos.kinds(registry.root()).items()
-    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
 
 
 def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
@@ -299,7 +281,7 @@ def _mean(values: np.ndarray) -> float:
 # five kinds of maps: integrated gradients take 64 steps of three passes, Score-CAM one for each channel
 @stored("planted-maps", passes=lambda _, evaluation: (evaluation.images, 203, 1))
 def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
-    return _explained(setup, evaluation, _WITH_TOOLBOX)
+    return _explained(setup, evaluation, WITH_TOOLBOX)
 
 
 @stored(
@@ -328,24 +310,3 @@ def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mappi
         missing = np.full((len(pixels) - len(explained), *explained.shape[1:]), np.nan, np.float32)
         made[name] = np.concatenate([explained, missing])
     return made | {"logits": logits, "truth": truth, "explained": targets}
-
-
-@stored("planted-scores")
-def _scores(setup: PlantedSetup, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
-    """The rows of one model."""
-    made, tables = _maps(setup, evaluation), []
-    correct = made["logits"].argmax(axis=1) == made["truth"]
-    for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), outline).items():
-        for method in _WITH_TOOLBOX:
-            fine = _enlarged(made[method][rows], masks.shape[1:], cells=outline.cells)
-            mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)
-            scored = {"image": rows, "object": name, "method": method, "rma": mass, "rra": rank}
-            tables.append(pd.DataFrame(scored | {"area": masks.mean(axis=(1, 2)), "correct": correct[rows]}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
-    times = size[0] // coarse.shape[1]
-    if not cells or times * coarse.shape[1] != size[0]:
-        return metrics.upsample_maps(coarse, *size)
-    return coarse.repeat(times, axis=1).repeat(times, axis=2)

@@ -23,8 +23,8 @@ from biaslib.chapters.planted_models import (
     pooled,
     reference_likeness,
     regions,
-    scores,
 )
+from biaslib.chapters.relevance import scores
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
 from biaslib.statistics.detection import false_positives, prediction_limit
@@ -236,32 +236,9 @@ def test_maps_are_those_of_the_methods_for_the_explained_class():
     np.testing.assert_allclose(found["Integrated gradients"], expected, rtol=1e-5)
     toolbox = attribution.epsilon_lrp(model, pixels, targets, eps=10.0, rule="toolbox", scaled=True)[:, 0].numpy()
     np.testing.assert_allclose(found[TOOLBOX], toolbox, rtol=1e-5)
-    assert set(planted_models._WITH_TOOLBOX) == {*METHODS, TOOLBOX}
+    assert set(planted_models.WITH_TOOLBOX) == {*METHODS, TOOLBOX}
     (true,) = maps([TINY], replace(FEW, explained="true"))
     np.testing.assert_array_equal(true["explained"], true["truth"])
-
-
-@pytest.mark.parametrize("use_case", list(USE_CASES))
-def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use_case, monkeypatch):
-    case, outline = USE_CASES[use_case], Outline(boxes=False, extension=0.0)
-    samples = FEW.samples(replace(TINY, use_case=use_case))
-    truth = samples.labels[case.world.target].to_numpy(int)
-    region = next(region for region, number in case.objects.values() if number == case.favoured)
-    made = {name: np.ones((10, 4, 4), np.float32) for name in planted_models._WITH_TOOLBOX}
-    made["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
-    made["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
-    found = {**made, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
-    monkeypatch.setattr(planted_models, "_maps", lambda *_: found)
-    table = planted_models._scores.compute((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
-    exact = table.loc["Integrated gradients"]
-    on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
-    np.testing.assert_allclose(on_it[["rma", "rra"]], 1)
-    flat = table.loc["Grad-CAM"]
-    np.testing.assert_allclose(flat["rma"], flat["area"], rtol=1e-5)
-    np.testing.assert_allclose(flat["rra"], flat["area"], rtol=1e-5)
-    assert table.loc["Score-CAM", ["rma", "rra"]].isna().all(axis=None)
-    assert table["correct"].all()
-    assert set(table["object"]) == set(case.objects)
 
 
 def test_objects_are_boxed_and_extended_as_asked():
@@ -282,12 +259,6 @@ def test_objects_are_boxed_and_extended_as_asked():
     fruits = pictures("fruits", 10, strength=1.0, seed=1)
     outlined = regions("fruits", fruits, Outline(extension=0.0))
     np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
-
-
-def test_coarse_maps_are_enlarged_bilinearly_or_as_cells():
-    coarse = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
-    np.testing.assert_array_equal(planted_models._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
-    np.testing.assert_allclose(planted_models._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
 
 
 def test_the_predicted_or_the_true_class_is_explained():
