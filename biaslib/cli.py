@@ -4,13 +4,12 @@ import importlib.util
 import os
 import sys
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 _SHOWN = 10
@@ -59,6 +58,8 @@ def main() -> None:
         app()
     except BiaslibError as error:
         _stop(str(error), code=2)
+    except PageError as error:
+        _stop(str(error), code=1)
     except SystemExit as stopped:
         if stopped.code == _INTERRUPTED:
             print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
@@ -83,9 +84,9 @@ def _build(
     _need_book("build")
     from biaslib.book import building, project
 
-    front = _pages(lambda: building.build(
+    front = building.build(
         project.find(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
-    ))  # fmt: skip
+    )
     print(f"the book is at {front}")
 
 
@@ -125,18 +126,18 @@ def _run(
     if dry_run:
         from biaslib.book import plan
 
-        print(_pages(lambda: plan.of(here, notebook, given=given, preset=preset)).text())
+        print(plan.of(here, notebook, given=given, preset=preset).text())
         return
     if compare:
         from biaslib.book import claims
 
-        print(_pages(lambda: claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler)))
+        print(claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler))
         return
     if out is not None:
-        _pages(lambda: execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler))
+        execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler)
         print(f"the executed notebook is at {out}")
         return
-    page = _pages(lambda: building.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler))
+    page = building.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler)
     print(f"the page is at {page}")
     if open_page:
         webbrowser.open(page.as_uri())
@@ -334,15 +335,6 @@ def _need_book(command: str) -> None:
             f"`biaslib {command}` needs a checkout of the book and its libraries: get the repository and run "
             f"`pip install '.[book]'` in its folder (missing here: {', '.join(missing)})."
         )
-
-
-def _pages(work: Callable[[], Any]) -> Any:
-    from biaslib.book.execution import PageError
-
-    try:
-        return work()
-    except PageError as error:
-        _stop(str(error), code=1)
 
 
 def _stop(sentence: str, *, code: int) -> NoReturn:

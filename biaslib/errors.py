@@ -1,4 +1,4 @@
-"""The one kind of error that is a reader's to mend."""
+"""The kinds of error that are told without a traceback."""
 
 
 class BiaslibError(Exception):
@@ -7,6 +7,10 @@ class BiaslibError(Exception):
     The command line prints the sentence and exits with code 2; no traceback is shown,
     because nothing in the program has to be read to mend it.
     """
+
+
+class PageError(Exception):
+    """A notebook stopped at a cell, or the pages could not be made; the text shows the place and the error."""
 
 
 def reason(error: Exception) -> str:

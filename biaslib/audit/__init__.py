@@ -1,7 +1,7 @@
 """The book's measurements on a reader's own model and data; one page and one JSON come out."""
 
-from biaslib.audit.records import Audit, Finding, Shown
+from biaslib.audit.records import Audit, AuditOptions, Finding, Shown
 from biaslib.audit.report import page, pieces
 from biaslib.audit.running import run
 
-__all__ = ["Audit", "Finding", "Shown", "page", "pieces", "run"]
+__all__ = ["Audit", "AuditOptions", "Finding", "Shown", "page", "pieces", "run"]

@@ -131,7 +131,16 @@ def _read(source: Table) -> pd.DataFrame:
     path = Path(source)
     if not path.is_file():
         raise BiaslibError(f"There is no table {path}: give a CSV or parquet file.")
-    kind = _kind(path)
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        kind = name[-3:].upper()
+    elif path.suffix.lower() in (".parquet", ".pq"):
+        kind = "parquet"
+    else:
+        raise BiaslibError(
+            f"The table {path} is not read: a table ends in .csv, .tsv (or these with .gz) or .parquet; save it as CSV "
+            "in UTF-8, with commas."
+        )
     try:
         table = pd.read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
     except (ValueError, OSError, EOFError, zlib.error) as error:
@@ -241,18 +250,6 @@ def _is_number(text: str) -> bool:
 
 def _order(text: str) -> tuple[bool, float, str]:
     return (False, float(text), "") if _is_number(text) else (True, 0.0, text)
-
-
-def _kind(path: Path) -> str:
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith((".csv", ".tsv")):
-        return name[-3:].upper()
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return "parquet"
-    raise BiaslibError(
-        f"The table {path} is not read: a table ends in .csv, .tsv (or these with .gz) or .parquet; save it as CSV in "
-        "UTF-8, with commas."
-    )
 
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:

@@ -64,83 +64,29 @@ class Answered:
                 yield group.name, self.target.words[value], sides
 
 
-@dataclass(frozen=True)
-class Gap:
-    """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
-
-    group: str
-    among: str
-    n_in: int
-    n_out: int
-    right_in: float
-    right_out: float
-    gap: Interval
-    p: float
+Tables = dict[str, pd.DataFrame]
 
 
-@dataclass(frozen=True)
-class Region:
-    """How much of the target's map lies in a region, beside the region's share of the image, and their difference."""
-
-    region: str
-    role: str
-    n: int
-    area: Interval
-    mass: Interval
-    excess: Interval
-    score: Interval
-    p: float
-
-
-@dataclass(frozen=True)
-class Amplification:
-    """One direction of one group: how often the model says it, and it is labelled so, in the group and outside it."""
-
-    group: str
-    direction: str  # one of the values of `_KINDS`
-    said_in: float
-    labelled_in: float
-    said_out: float
-    labelled_out: float
-    size: Interval  # mean absolute change, with its bootstrap interval over images
-    unrelated_errors: float  # mean size over the permutations
-    p: float  # share of permutations, the answers counted as one of them, at least as far from the permutations' mean
-    signed: Interval | float  # above 0 for amplification; NaN where chance may tie target and group: nothing to amplify
+def measure(answered: Answered, predictions: Predictions | None, *, roles: Mapping[str, str], seed: int) -> Tables:
+    """The tables of everything that needs neither permutations nor the number of tests; of maps where there are any."""
+    tables = {
+        "overall": _overall(answered),
+        "counts": _counts(answered),
+        "correlations": _correlations(answered, seed),
+        "accuracies": _accuracies(answered),
+        "gaps": _gaps(answered),
+    }
+    if predictions is None or predictions.maps is None:
+        return tables
+    if groups := answered.groups[: predictions.maps.shape[1] - 1]:
+        tables["attention"] = _attention(predictions.maps, groups, seed)
+    if predictions.mass:
+        tables["regions"] = _regions(predictions, roles, seed)
+        tables["regions_by_cell"] = _regions_by_cell(predictions, answered, seed)
+    return tables
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """What was measured of one model, amplification aside; empty where there are no maps, or no masks."""
-
-    overall: dict[str, Interval]
-    counts: pd.DataFrame
-    correlations: pd.DataFrame
-    accuracies: pd.DataFrame
-    gaps: list[Gap]
-    attention: pd.DataFrame
-    regions: list[Region]
-    regions_by_cell: pd.DataFrame
-
-
-def measure(
-    answered: Answered, predictions: Predictions | None, *, roles: Mapping[str, str], seed: int
-) -> Measurements:
-    """Everything that needs neither permutations nor the number of tests."""
-    maps = None if predictions is None else predictions.maps
-    with_maps = predictions if maps is not None else None
-    return Measurements(
-        overall=_overall(answered),
-        counts=_counts(answered),
-        correlations=_correlations(answered, seed),
-        accuracies=_accuracies(answered),
-        gaps=[_gap(*compared) for compared in answered.sides()],
-        attention=pd.DataFrame() if maps is None else _attention(maps, answered.groups[: maps.shape[1] - 1], seed),
-        regions=[] if with_maps is None else _regions(with_maps, roles, seed),
-        regions_by_cell=pd.DataFrame() if with_maps is None else _regions_by_cell(with_maps, answered, seed),
-    )
-
-
-def _overall(answered: Answered) -> dict[str, Interval]:
+def _overall(answered: Answered) -> pd.DataFrame:
     """With Wilson's intervals."""
     truth, answers_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     values = {
@@ -150,7 +96,8 @@ def _overall(answered: Answered) -> dict[str, Interval]:
         "share said yes": answers_yes,
         "share labelled yes": truth,
     }
-    return {name: share_interval(int(value.sum()), len(value)) for name, value in values.items()}
+    rows = [(name, share_interval(int(value.sum()), len(value))) for name, value in values.items()]
+    return pd.DataFrame(rows, columns=["measure", "value"])
 
 
 def _counts(answered: Answered) -> pd.DataFrame:
@@ -186,11 +133,16 @@ def _accuracies(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
 
 
-def _gap(group: str, among: str, sides: list[np.ndarray]) -> Gap:
-    compared = compare_shares(*sides)
-    gap = Interval(compared.difference, compared.low, compared.high, sum(compared.n))
-    right_in, right_out = (float(side.mean()) if len(side) else np.nan for side in sides)
-    return Gap(group, among, *compared.n, right_in, right_out, gap, compared.p)
+def _gaps(answered: Answered) -> pd.DataFrame:
+    """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
+    rows = []
+    for group, among, sides in answered.sides():
+        compared = compare_shares(*sides)
+        gap = Interval(compared.difference, compared.low, compared.high, sum(compared.n))
+        right = [float(side.mean()) if len(side) else np.nan for side in sides]
+        rows.append((group, among, *compared.n, *right, gap, compared.p))
+    columns = ["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def detectable_gaps(answered: Answered, *, alpha: float) -> pd.DataFrame:
@@ -231,8 +183,11 @@ def average_maps(maps: np.ndarray, answered: Answered, group: Binary) -> dict[st
     return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
 
 
-def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> list[Region]:
-    """How much of the target's map lies in each region; a neutral one is described and not tested, and its p is NaN."""
+def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> pd.DataFrame:
+    """How much of the target's map lies in each region, beside the region's share of the image, and their difference.
+
+    A neutral region is described and not tested, and its p is NaN.
+    """
     rows = []
     for region, mass in predictions.mass.items():
         there, role = np.isfinite(mass), roles.get(region, "neutral")
@@ -240,8 +195,8 @@ def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> l
         covered, held, alike = (interval(values, seed=seed, bounds=_SHARE) for values in (area, mass, score))
         excess = interval(mass - area, seed=seed, bounds=_DIFFERENCE)
         p = np.nan if role == "neutral" else sign_flip(mass - area, seed=seed).p
-        rows.append(Region(region, role, int(there.sum()), covered, held, excess, alike, p))
-    return rows
+        rows.append((region, role, int(there.sum()), covered, held, excess, alike, p))
+    return pd.DataFrame(rows, columns=["region", "role", "n", "area", "mass", "excess", "score", "p"])
 
 
 def _regions_by_cell(predictions: Predictions, answered: Answered, seed: int) -> pd.DataFrame:
@@ -272,12 +227,20 @@ def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
     return Interval(value, *percentile_ends(drawn), n)
 
 
-def amplification(answered: Answered, *, permutations: int, seed: int) -> list[Amplification]:
-    """That of each group in each direction, beside the answers permuted among images of equal labels."""
-    return [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
+def amplification(answered: Answered, *, permutations: int, seed: int) -> pd.DataFrame:
+    """That of each group in each direction, beside the answers permuted among images of equal labels.
+
+    How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
+    with its bootstrap interval over images, and its mean over the permutations; p, the share of permutations, the
+    answers counted as one of them, at least as far from the permutations' mean; and the signed change, above 0 for
+    amplification, NaN where chance may tie target and group: there is nothing to amplify.
+    """
+    rows = [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
+    rates = ["said_in", "labelled_in", "said_out", "labelled_out"]
+    return pd.DataFrame(rows, columns=["group", "direction", *rates, "size", "unrelated errors", "p", "signed"])
 
 
-def _amplification(answered: Answered, group: Binary, permutations: int, seed: int) -> Iterator[Amplification]:
+def _amplification(answered: Answered, group: Binary, permutations: int, seed: int) -> Iterator[tuple[Any, ...]]:
     columns = [answered.target.name, group.name]
     predicted = answered.predicted
     if group.name not in predicted:
@@ -303,9 +266,8 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
         table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
         rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
         tied = tie.low > 0 or tie.high < 0
-        yield Amplification(
-            group.name, _KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], signed if tied else np.nan
-        )  # type: ignore[call-arg]
+        shown = signed if tied else np.nan
+        yield group.name, _KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], shown
 
 
 def _changes(

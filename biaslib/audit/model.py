@@ -111,13 +111,13 @@ def class_numbers(text: str) -> list[int]:
 class TargetOutputs(nn.Module):
     """A model whose outputs are those about the target and the groups, (N, 1 + groups); above 0 is yes."""
 
-    def __init__(self, model: Any, reading: _Reading) -> None:
+    def __init__(self, model: Any, reading: _Reading, features: torch.Tensor | None = None) -> None:
         super().__init__()
         # what asks for a model's device asks its parameters, and an exported program may have none
         self.anchor = nn.Parameter(torch.zeros(()), requires_grad=False)
         # not a child: an exported program refuses to change its mode
         self._model = (model,)
-        self._reading = reading
+        self._reading, self._features = reading, features
         self.output_fmt = getattr(model, "output_fmt", "NCHW")
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -126,7 +126,11 @@ class TargetOutputs(nn.Module):
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) -> the model's last map."""
-        return self._model[0].forward_features(images)
+        return self._model[0].forward_features(images) if self._features is None else self._features
+
+    def knowing(self, features: torch.Tensor) -> "TargetOutputs":
+        """The same, and its last map of the images that it is about to be asked about."""
+        return TargetOutputs(self._model[0], self._reading, features).to(features.device)
 
     def forward_head(self, features: torch.Tensor) -> torch.Tensor:
         """The last map -> (N, 1 + groups)."""

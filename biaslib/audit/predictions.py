@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.model import ModelUnderAudit, TargetOutputs
+from biaslib.audit.model import ModelUnderAudit
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
@@ -133,22 +132,8 @@ def _outputs_and_maps(model: ModelUnderAudit, pixels: torch.Tensor) -> tuple[np.
         # a head may begin with an activation in place
         outputs = model.outputs.forward_head(features.clone()).float().cpu().numpy()
     targets = np.arange(outputs.shape[1])
-    known = _MapKnown(model.outputs, features)
+    known = model.outputs.knowing(features)
     return outputs, attribution.grad_cam(known, pixels, targets, absolute=True, batch=len(pixels)).numpy()
-
-
-class _MapKnown(nn.Module):
-    """A model and its last map of the images that it is about to be asked about."""
-
-    def __init__(self, outputs: TargetOutputs, features: torch.Tensor) -> None:
-        super().__init__()
-        self.outputs, self.output_fmt, self._features = outputs, outputs.output_fmt, features
-
-    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-        return self._features
-
-    def forward_head(self, features: torch.Tensor) -> torch.Tensor:
-        return self.outputs.forward_head(features)
 
 
 def _in_region(heat: np.ndarray, mask: np.ndarray) -> tuple[float, float, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import nn
 
 from biaslib import store
 from biaslib.audit.inputs import Binary, Table, listed
@@ -21,38 +22,53 @@ _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks fo
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """What `audit.run` is given, which says what each of them is; a BiaslibError where they do not go together."""
+    """The arguments of `audit.run`, paths also as text; a `BiaslibError` where they do not go together."""
 
-    labels: Table
-    target: str
-    groups: Sequence[str]
-    data: Path | None
-    model: Any
-    weights: str | Path | None
-    predictions: Table | None
-    masks: Path | None
-    wanted: Sequence[str]
-    unwanted: Sequence[str]
-    train_labels: Table | None
-    file_column: str | None
-    output: int | None
-    yes: Sequence[int]
-    no: Sequence[int]
-    group_outputs: Sequence[int]
-    threshold: float | None
-    size: int | None
-    mean: Sequence[float] | None
-    std: Sequence[float] | None
-    crop: float | None
-    batch: int | None
-    corrected: bool
-    permutations: int | None
-    images: bool
-    seed: int
-    out: Path | None
-    force: bool
+    labels: Table  #: CSV, parquet or data frame, one row an image
+    target: str  #: column of what the model tells, with two values
+    groups: str | Sequence[str]  #: columns of the groups, with two values each
+    data: Path | None = None  #: folder of the images; not needed for predictions
+    #: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**
+    model: str | Path | nn.Module | None = None
+    weights: str | Path | None = None  #: of an architecture's name
+    predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
+    #: folder of masks of one region, which is named as the folder, or of one such folder a region
+    masks: Path | None = None
+    wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
+    #: regions that it is not meant to look at; the regions with neither role are described, not tested
+    unwanted: Sequence[str] = ()
+    #: labels of the training images, for amplification; the labels stand in where not given
+    train_labels: Table | None = None
+    file_column: str | None = None  #: column with the images' names
+    #: the model's output for the target, counted from 0; None where it has one, or two classes
+    output: int | None = None
+    yes: Sequence[int] = ()  #: of a model whose largest output wins, the classes that mean yes
+    no: Sequence[int] = ()  #: the classes that mean no; empty: all others
+    group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
+    #: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are
+    threshold: float | None = None
+    size: int | None = None  #: of the model's images in pixels; None: its own, else 224
+    mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
+    std: Sequence[float] | None = None  #: that they are divided by; None: likewise
+    crop: float | None = None  #: share of the shorter side that is kept; None: the model's own, else all
+    batch: int | None = None  #: images at once; None: 32
+    corrected: bool = True  #: p-values by Holm over all tests of the audit
+    #: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 / (1 +
+    #: permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499 where it
+    #: needs fewer. With too few it is not tested, and the report says so.
+    permutations: int | None = None
+    deals: int | None = None  #: the first edition's name of `permutations`
+    images: bool = True  #: whether the report may hold pictures; without them it names the files only
+    seed: int = 0  #: of the bootstrap and the permutations
+    out: Path | None = None  #: folder for `report.html` and `audit.json`; None writes nothing
+    force: bool = False  #: replace a report that is there
 
     def __post_init__(self) -> None:
+        kinds = {"data": Path, "masks": Path, "out": Path, **dict.fromkeys(("yes", "no", "mean", "std"), tuple)}
+        read = {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) is not None}
+        read["groups"] = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
+        read["permutations"] = self.deals if self.permutations is None else self.permutations
+        vars(self).update(read, group_outputs=tuple(self.group_outputs))
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
@@ -202,24 +218,9 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
-        return {
-            "key": self.key,
-            "target": {"column": self.target.name, "values": list(self.target.values)},
-            "groups": [{"column": group.name, "values": list(group.values)} for group in self.groups],
-            "settings": dict(self.settings),
-            "model": dict(self.subject),
-            "numbers": dict(self.numbers),
-            "warnings": list(self.warnings),
-            "findings": [vars(finding) for finding in self.findings],
-            "tables": {name: [_plain(row) for row in table.to_dict("records")] for name, table in self.tables.items()},
-            "unmeasured": list(self.unmeasured),
-            "notes": list(self.notes),
-            "shown": [
-                {"group": each.group, "cell": each.cell, "files": list(each.files), "answers": list(each.answers)}
-                for each in self.shown
-            ],
-            "about": dict(self.about),
-        }
+        values = {"model" if name == "subject" else name: value for name, value in vars(self).items()}
+        del values["average_maps"]
+        return _plain(values)
 
     def write(self, page: str, out: Path) -> None:
         """Puts page and values into the folder, both whole before either takes its place."""
@@ -250,9 +251,20 @@ def _name(source: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return {name: _plain(getattr(value, name)) for name in ("estimate", "low", "high", "n")}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+    match value:
+        case Interval():
+            return _plain({name: getattr(value, name) for name in ("estimate", "low", "high", "n")})
+        case Binary():
+            return {"column": value.name, "values": list(value.values)}
+        case Shown():
+            return _plain({name: getattr(value, name) for name in ("group", "cell", "files", "answers")})
+        case Finding():
+            return vars(value)
+        case pd.DataFrame():
+            return [_plain(row) for row in value.to_dict("records")]
+        case tuple() | list():
+            return [_plain(inner) for inner in value]
+        case Mapping():
+            return {str(name): _plain(inner) for name, inner in value.items()}
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and np.isnan(value) else value

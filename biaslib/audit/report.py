@@ -28,10 +28,6 @@ def page(audit: Audit) -> str:
         audit=audit,
         figures=shown,
         palette=theme.report_css(),
-        overall={row["measure"]: row["value"] for row in audit.tables["overall"].to_dict("records")},
-        smallest=_smallest(audit.tables["visible"]["smallest"].dropna()),
-        groups_predicted=len(audit.tables["amplification"]) > len(audit.groups),
-        pictures=any(mistakes.images is not None for mistakes in audit.shown),
         made_with={
             **audit.subject,
             **audit.settings,
@@ -81,12 +77,6 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     words = rows.drop(columns=["table", "images", "accused", "low", "high", "n"])
     words.insert(1, "unbiased accused", pd.Series(accused, dtype=object))
     return words
-
-
-def _smallest(gaps: pd.Series) -> str:
-    """The smallest gaps that could have been seen, in points; "" where there are none."""
-    low, high = (f"{100 * value:.1f}" for value in (gaps.min(), gaps.max()))
-    return "" if not len(gaps) else low if low == high else f"{low} to {high}"
 
 
 def _dots(audit: Audit) -> figures.HtmlFigure:

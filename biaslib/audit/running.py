@@ -1,19 +1,18 @@
 """One audit from beginning to end."""
 
-import datetime
-import math
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import nn
 
 from biaslib.audit import findings, measurements, report
-from biaslib.audit.findings import ALPHA, Test, permutations_needed
-from biaslib.audit.inputs import LabelledImages, Table, listed, read_labels
-from biaslib.audit.measurements import Amplification, Answered, Gap, Measurements, Region
+from biaslib.audit.findings import ALPHA, permutations_needed
+from biaslib.audit.inputs import LabelledImages, listed, read_labels
+from biaslib.audit.measurements import Answered
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
@@ -25,87 +24,6 @@ _SHOWN = 6
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
 _SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
 _MOST_PERMUTED = 500_000_000  # rows, about ten minutes
-
-
-def run(
-    *,
-    labels: Table,
-    target: str,
-    groups: str | Sequence[str],
-    data: str | Path | None = None,
-    model: str | Path | nn.Module | None = None,
-    weights: str | Path | None = None,
-    predictions: Table | None = None,
-    masks: str | Path | None = None,
-    wanted: Sequence[str] = (),
-    unwanted: Sequence[str] = (),
-    train_labels: Table | None = None,
-    file_column: str | None = None,
-    output: int | None = None,
-    yes: Sequence[int] = (),
-    no: Sequence[int] = (),
-    group_outputs: Sequence[int] = (),
-    threshold: float | None = None,
-    size: int | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    crop: float | None = None,
-    batch: int | None = None,
-    corrected: bool = True,
-    permutations: int | None = None,
-    deals: int | None = None,
-    images: bool = True,
-    seed: int = 0,
-    out: str | Path | None = None,
-    force: bool = False,
-) -> Audit:
-    """Audits one model, or its predictions, for one target and one or more groups.
-
-    Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
-    raised for whatever does not fit, in one sentence.
-
-    Args:
-        labels: CSV, parquet or data frame, one row an image.
-        target: column of what the model tells, with two values.
-        groups: columns of the groups, with two values each.
-        data: folder of the images; not needed for predictions.
-        model: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**.
-        weights: of an architecture's name.
-        predictions: instead of a model: a column of the labels, or another table.
-        masks: folder of masks of one region, which is named as the folder, or of one such folder a region.
-        wanted: regions that the model is meant to look at: a map that avoids one is a finding.
-        unwanted: regions that it is not meant to look at; the regions with neither role are described, not tested.
-        train_labels: labels of the training images, for amplification; the labels stand in where not given.
-        file_column: column with the images' names.
-        output: the model's output for the target, counted from 0; None where it has one, or two classes.
-        yes: of a model whose largest output wins, the classes that mean yes.
-        no: the classes that mean no; empty: all others.
-        group_outputs: its outputs for the groups, in their order.
-        threshold: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are.
-        size: of the model's images in pixels; None: its own, else 224.
-        mean: that is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's.
-        std: that they are divided by; None: likewise.
-        crop: share of the shorter side that is kept; None: the model's own, else all.
-        batch: images at once; None: 32.
-        corrected: p-values by Holm over all tests of the audit.
-        permutations: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 /
-            (1 + permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499
-            where it needs fewer. With too few it is not tested, and the report says so.
-        deals: the first edition's name of `permutations`.
-        images: whether the report may hold pictures; without them it names the files only.
-        seed: of the bootstrap and the permutations.
-        out: folder for `report.html` and `audit.json`; None writes nothing.
-        force: replace a report that is there.
-    """
-    return _run(AuditOptions(
-        labels=labels, target=target, groups=(groups,) if isinstance(groups, str) else tuple(groups), data=_path(data),
-        model=model, weights=weights, predictions=predictions, masks=_path(masks), wanted=wanted, unwanted=unwanted,
-        train_labels=train_labels, file_column=file_column, output=output, yes=tuple(yes), no=tuple(no),
-        group_outputs=tuple(group_outputs), threshold=threshold, size=size, mean=None if mean is None else tuple(mean),
-        std=None if std is None else tuple(std), crop=crop, batch=batch, corrected=corrected,
-        permutations=deals if permutations is None else permutations, images=images, seed=seed, out=_path(out),
-        force=force,
-    ))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,7 +39,13 @@ class _Case:
     digests: Sequence[Sequence[str]] = ()
 
 
-def _run(options: AuditOptions) -> Audit:
+def run(**given: Any) -> Audit:
+    """Audits one model, or its predictions, for one target and one or more groups.
+
+    Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
+    raised for whatever does not fit, in one sentence. `AuditOptions` says what each of the arguments is.
+    """
+    options = AuditOptions(**given)
     options.check_place()
     case = _checked(options)
     inputs, model = case.inputs, case.model
@@ -139,6 +63,9 @@ def _run(options: AuditOptions) -> Audit:
     if options.out is not None:
         audit.write(report.page(audit), options.out)
     return audit
+
+
+run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Audit)  # type: ignore[attr-defined]
 
 
 def _checked(options: AuditOptions) -> _Case:
@@ -166,26 +93,25 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
     """Measurements, tests and sentences."""
     answered, unreadable = _readable(case.inputs, predictions)
     target, groups, model, seed = answered.target, answered.groups, case.model, options.seed
-    measured = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
+    tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
     at_once = 1
     if options.corrected:
-        at_once = sum(not math.isnan(p) for p in (*(gap.p for gap in measured.gaps), *(r.p for r in measured.regions)))
+        at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
         at_once += sum(len(answered.directions(group)) for group in groups)
     permutations = options.permutations or _permutations(at_once, answered)
-    amplified = measurements.amplification(answered, permutations=permutations, seed=seed)
-    tests = findings.tests_of(
-        measured, amplified, permutations=permutations, at_once=at_once, corrected=options.corrected
-    )
-    made = sum(not math.isnan(test.p) for test in tests)
-    detectable = measurements.detectable_gaps(answered, alpha=ALPHA / max(1, made) if options.corrected else ALPHA)
-    harms = tuple(findings.findings(tests, target, groups))
+    tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=seed)
+    tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
+    made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
+    alpha = ALPHA / max(1, made) if options.corrected else ALPHA
+    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha)
+    tables["trust"] = report.reliability(tables)
+    harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
     maps = None if predictions is None else predictions.maps
     average_maps = {}
     if maps is not None:
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
-    tables = _tables(measured, tests, detectable)
     settings = options.described(case.roles) | {"deals": str(permutations)}
     return Audit(
         key=key,
@@ -199,13 +125,13 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(measured, detectable, answered)),
+        warnings=tuple(findings.warnings(tables, answered)),
         findings=harms,
         tables=tables,
         unmeasured=(
-            *findings.without_labels(measured, answered),
-            *findings.without_maps(measured, target.name, model, predictions),
-            *findings.untested(measured, permutations, at_once),
+            *findings.without_labels(tables, answered),
+            *findings.without_maps(tables, target.name, model, predictions),
+            *findings.untested(tables, permutations, at_once),
         ),
         notes=tuple(_notes(case, unreadable)),
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
@@ -213,7 +139,7 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         about={
             "versions": provenance.versions(),
             "device": provenance.device(),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "date": provenance.now()[:10],
         },
     )
 
@@ -236,31 +162,6 @@ def _permutations(at_once: int, answered: Answered) -> int:
     needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
-
-
-def _tables(measured: Measurements, tests: Sequence[Test], detectable: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The measurements as the report and the JSON hold them."""
-    tables = {
-        "overall": pd.DataFrame(measured.overall.items(), columns=["measure", "value"]),
-        "counts": measured.counts,
-        "correlations": measured.correlations,
-        "accuracies": measured.accuracies,
-        "gaps": _tested(tests, Gap),
-    }
-    if len(measured.attention):
-        tables["attention"] = measured.attention
-    if measured.regions:
-        tables |= {"regions": _tested(tests, Region), "regions_by_cell": measured.regions_by_cell}
-    tables |= {"amplification": _tested(tests, Amplification), "visible": detectable}
-    return tables | {"trust": report.reliability(tables)}
-
-
-def _tested(tests: Sequence[Test], kind: type) -> pd.DataFrame:
-    """Measurements of one kind with their p-values, uncorrected and corrected."""
-    own = [test for test in tests if isinstance(test.measured, kind)]
-    p = {"p": [test.p for test in own], "p corrected": [test.corrected for test in own]}
-    table = pd.DataFrame([vars(test.measured) for test in own]).rename(columns={"unrelated_errors": "unrelated errors"})
-    return table.assign(**p)
 
 
 def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
@@ -294,7 +195,3 @@ def _surest_mistakes(
             images = np.stack(pictures) if pictures else None
             maps = None if predictions.maps is None else predictions.maps[surest, 0]
             yield Shown(group.name, worst, names, tuple(map(float, margins[surest])), images, maps)
-
-
-def _path(place: str | Path | None) -> Path | None:
-    return None if place is None else Path(place)

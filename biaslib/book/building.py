@@ -1,9 +1,12 @@
-"""Runs what has changed and makes the pages."""
+"""Runs what has changed and makes the pages; says how far it is, and how long the rest may take."""
 
 import contextlib
 import os
 import re
 import shutil
+import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -13,13 +16,15 @@ import filelock
 import yaml
 from tqdm import tqdm
 
+from biaslib import store
 from biaslib.book import execution, parameters, recorded, site
-from biaslib.book.execution import PageError
-from biaslib.book.progress import Progress
 from biaslib.book.project import Project
 from biaslib.datasets import registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 from biaslib.store import fingerprint, parallel, provenance
+
+_USUAL = 30.0  # seconds of a page of which nothing is known
+_LOOK = 0.5  # seconds between two looks at what the pages compute
 
 
 def build(
@@ -50,9 +55,9 @@ def build(
     presets = {name: preset if name in named else None for name in chosen}
     with _alone(project):
         _prune(project)
-        keys = {name: _key(project, name, presets[name]) for name in chosen}
-        todo = [name for name in chosen if (execution.about(project.page(name)) or {}).get("key") != keys[name]]
-        _run_all(project, todo, presets=presets, keys=keys, jobs=jobs, scheduler=scheduler)
+        runs = {name: {"preset": each, "key": _key(project, name, each)} for name, each in presets.items()}
+        done = {name: (execution.about(project.page(name)) or {}).get("key") for name in chosen}
+        _run_all(project, {name: run for name, run in runs.items() if done[name] != run["key"]}, jobs, scheduler)
         if record:
             for name in chosen if preset in (None, parameters.QUICK) else [name for name in chosen if name in named]:
                 _record(project, name, missing_ok=True)
@@ -71,7 +76,7 @@ def page(
     """Runs one notebook, whether or not it has changed, and makes its page."""
     with _alone(project):
         key = "" if given else _key(project, notebook, preset)
-        with Progress(project, [notebook]) as bar:
+        with _Progress(project, [notebook]) as bar:
             _run(project, notebook, bar, parameters=given, preset=preset, key=key, scheduler=scheduler)
         if record:
             _record(project, notebook, missing_ok=False)
@@ -114,26 +119,24 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     return fingerprint.of_value([text, repr(given), preset, package, records, data, provenance.versions()])
 
 
-def _run_all(
-    project: Project,
-    todo: list[str],
-    *,
-    presets: Mapping[str, str | None],
-    keys: Mapping[str, str],
-    jobs: int | None,
-    scheduler: str | None,
-) -> None:
+def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, scheduler: str | None) -> None:
+    """Runs notebooks side by side, each with its own options of `execution.run`."""
     if not todo:
         return
     jobs = max(1, min(len(todo), jobs or parallel.cores()))
     failures: list[Exception] = []
     tqdm.write(f"running {len(todo)} of {len(project.names())} notebooks, {jobs} at a time")
-    threads, follow = max(1, parallel.cores() // jobs), len(todo) > jobs
-    with _workers(scheduler, follow=follow) as address, Progress(project, todo) as bar, _threads(jobs) as pool:
+    threads = max(1, parallel.cores() // jobs)
+    # where their trainings go; notebooks that do not follow one another have no workers to share
+    alone = scheduler or os.environ.get("BIASLIB_SCHEDULER") or len(todo) <= jobs
+    workers = contextlib.nullcontext(scheduler) if alone else parallel.shared_workers()
+    with workers as address, _Progress(project, list(todo)) as bar, contextlib.ExitStack() as end:
+        pool = ThreadPoolExecutor(jobs)
+        # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
+        end.callback(pool.shutdown, wait=False, cancel_futures=True)
 
         def run(name: str) -> None:
-            options = {"preset": presets[name], "key": keys[name], "threads": threads, "scheduler": address}
-            _run(project, name, bar, **options)
+            _run(project, name, bar, threads=threads, scheduler=address, **todo[name])
 
         # a long page that is begun last would keep one core busy while the others wait
         running = {pool.submit(run, name): name for name in bar.pages}
@@ -148,7 +151,7 @@ def _run_all(
         raise kind("\n".join(str(failure) for failure in failures))
 
 
-def _run(project: Project, notebook: str, bar: Progress, **options: Any) -> None:
+def _run(project: Project, notebook: str, bar: "_Progress", **options: Any) -> None:
     """Runs one notebook for its page, with the options of `execution.run`, and shows how far it is."""
     cells = sum(cell.cell_type == "code" for cell in execution.read(project, notebook).cells)
     options |= {"on_cell": lambda: bar.advance(notebook, 1 / cells), "bars": bar.bars(notebook)}
@@ -158,23 +161,6 @@ def _run(project: Project, notebook: str, bar: Progress, **options: Any) -> None
         seconds = execution.run(project, notebook, project.page(notebook), **options)["seconds"]
     finally:
         bar.end(notebook, seconds)
-
-
-def _workers(scheduler: str | None, *, follow: bool) -> contextlib.AbstractContextManager[str | None]:
-    """Where the notebooks' trainings go; notebooks that do not follow one another have nothing to share."""
-    if scheduler or os.environ.get("BIASLIB_SCHEDULER") or not follow:
-        return contextlib.nullcontext(scheduler)
-    return parallel.shared_workers()
-
-
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """As the pool's own `with`, but whoever interrupts a build does not wait for the notebooks that are running."""
-    pool = ThreadPoolExecutor(count)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:
@@ -205,3 +191,91 @@ def _alone(project: Project) -> Iterator[None]:
         held = lock.acquire()
     with held:
         yield
+
+
+def _expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float]:
+    """About how long each page takes by itself, with its defaults and an empty store; the longest first."""
+    file = project.notebooks / "seconds.yml"
+    known = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return dict(sorted(((name, float(known.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
+
+
+class _Progress:
+    """A line for each page begun and done, and a bar over all, in seconds of their expected time; shown in a `with`.
+
+    On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once. `pages` are in
+    the order in which they had best begin.
+    """
+
+    def __init__(self, project: Project, notebooks: list[str]) -> None:
+        self._expected = _expected_seconds(project, notebooks)
+        self.pages = list(self._expected)
+        self._started = time.monotonic()
+        self._done: list[float] = []  # seconds that were expected of the pages that are done
+        self._running: dict[str, str] = {}  # page -> what it computes
+        project.executed.mkdir(parents=True, exist_ok=True)
+        self._scratch = contextlib.ExitStack()
+        self._folder = self._scratch.enter_context(store.scratch(project.executed))
+        self._bar = tqdm(
+            total=sum(self._expected.values()),
+            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
+            disable=not sys.stderr.isatty(),
+        )
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "_Progress":
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._watch.join()
+        self._bar.close()
+        self._scratch.close()
+
+    def bars(self, page: str) -> Path:
+        """The file into which the page writes the bars of its longer computations."""
+        return self._folder / page
+
+    def begin(self, page: str) -> None:
+        """Says that a page is running."""
+        tqdm.write(f"{page}: running")
+        self._running[page] = ""
+
+    def advance(self, page: str, share: float) -> None:
+        """Moves the bar by a share of the page's time."""
+        self._bar.update(share * self._expected[page])
+
+    def end(self, page: str, seconds: float | None) -> None:
+        """Says that a page was done in so many seconds; None: it failed, and something else says so."""
+        self._running.pop(page, None)
+        if seconds is None:
+            return
+        self._done.append(self._expected[page])
+        left = (time.monotonic() - self._started) * (sum(self._expected.values()) / sum(self._done) - 1)
+        rest = f", about {recorded.duration(left)} to go" if len(self._done) < len(self.pages) else ""
+        count = f" ({len(self._done)} of {len(self.pages)} pages{rest})" if len(self.pages) > 1 else ""
+        tqdm.write(f"{page}: done in {recorded.duration(seconds)}{count}")
+
+    def _follow(self) -> None:
+        while not self._ended.wait(_LOOK):
+            for page, before in list(self._running.items()):
+                now = self._computing(page)
+                task, _, counts = now.partition(": ")
+                if self._bar.disable and task and task != before.partition(": ")[0]:
+                    tqdm.write(f"{page}: {task}, {counts.rpartition('/')[2]} in all")
+                if page in self._running:
+                    self._running[page] = now
+            self._bar.set_postfix_str("; ".join(f"{page} {now}" for page, now in self._running.items() if now))
+
+    def _computing(self, page: str) -> str:
+        """The last bar that the page wrote, such as "computing model: 3/15"; empty where there is none."""
+        try:
+            text = self.bars(page).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+        last = text.replace("\n", "\r").rstrip("\r ").rpartition("\r")[2]
+        task, _, rest = last.partition(":")
+        counts = rest.rpartition("| ")[2].partition(" [")[0]
+        return f"{task}: {counts}" if counts else ""

@@ -18,12 +18,8 @@ from biaslib import store
 from biaslib.book import parameters as params
 from biaslib.book import recorded
 from biaslib.book.project import Project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, provenance
-
-
-class PageError(Exception):
-    """A notebook stopped at a cell; the text shows the cell's place, its last lines and the error."""
 
 
 def read(project: Project, notebook: str) -> nbformat.NotebookNode:
@@ -42,18 +38,15 @@ def read_parameters(project: Project, notebook: str, assignments: Iterable[str])
     return params.parsed(assignments, params.declared(read(project, notebook), name=notebook), name=notebook)
 
 
-def changes(
-    project: Project,
-    notebook: str,
-    defaults: Mapping[str, Any],
-    *,
-    parameters: Mapping[str, Any] | None,
-    preset: str | None,
-) -> dict[str, Any]:
-    """What a preset and parameters of a reader, which win over it, change in a notebook's defaults; checked."""
+def opened(
+    project: Project, notebook: str, *, parameters: Mapping[str, Any] | None, preset: str | None
+) -> tuple[nbformat.NotebookNode, dict[str, Any], dict[str, Any]]:
+    """A notebook, its defaults, and what a preset and parameters of a reader, which win over it, change in them."""
+    source = read(project, notebook)
+    defaults = params.declared(source, name=notebook)
     given = {**params.of_preset(project, preset, notebook), **(parameters or {})}
     given = params.checked(given, defaults, name=notebook)
-    return {name: value for name, value in given.items() if value != defaults[name]}
+    return source, defaults, {name: value for name, value in given.items() if value != defaults[name]}
 
 
 def run(
@@ -84,9 +77,7 @@ def run(
     """
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
-    source = read(project, notebook)
-    defaults = params.declared(source, name=notebook)
-    changed = changes(project, notebook, defaults, parameters=parameters, preset=preset)
+    source, defaults, changed = opened(project, notebook, parameters=parameters, preset=preset)
     commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:

@@ -31,7 +31,9 @@ def _write(project: Project) -> Path:
     folder.mkdir(exist_ok=True)
     for name in project.names():
         file = folder / f"{name}.ipynb"
-        if not file.exists() or _is_ours(file):
+        about = execution.about(file)
+        # a copy that is as it was written gives its place to a newer one
+        if not file.exists() or (about and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)):
             copied = _copy_of(project, name)
             copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
             with store.replacing(file) as partial:
@@ -98,12 +100,6 @@ def _numbers(page: Path) -> dict[str, str]:
         if mark and (text := output["data"].get(f"{mark['mime_prefix']}text/plain")):
             numbers[mark["name"]] = text.strip("'\"")
     return numbers
-
-
-def _is_ours(file: Path) -> bool:
-    """Whether a copy is as it was written, so that a newer one may take its place."""
-    about = execution.about(file)
-    return about is not None and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)
 
 
 def _fingerprint(cells: list[Any]) -> str:

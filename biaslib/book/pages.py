@@ -107,7 +107,9 @@ def _figure_role(*arguments: Any, **options: Any) -> tuple[list[nodes.Node], lis
 
 def _metatags(title: str, body: str, card: str) -> str:
     """The page's title, first paragraph of some length, and the book's card, as machines that show links read them."""
-    paragraphs = (" ".join(html.unescape(re.sub(r"<[^>]+>", "", each)).split()) for each in _paragraphs(body))
+    without = re.sub(r'<span role="tooltip".*?</span>', "", body, flags=re.DOTALL)
+    inner = re.findall(r"<p>(.*?)</p>", without, flags=re.DOTALL)
+    paragraphs = (" ".join(html.unescape(re.sub(r"<[^>]+>", "", each)).split()) for each in inner)
     text = next((each for each in paragraphs if len(each) > 80), "")
     if len(text) > _DESCRIPTION:
         text = text[:_DESCRIPTION].rpartition(" ")[0] + " …"
@@ -115,11 +117,6 @@ def _metatags(title: str, body: str, card: str) -> str:
     about |= {"og:image": card}
     tags = "".join(f'<meta property="{name}" content="{html.escape(words)}" />\n' for name, words in about.items())
     return f'{tags}<meta name="description" content="{html.escape(text)}" />\n'
-
-
-def _paragraphs(body: str) -> list[str]:
-    without = re.sub(r'<span role="tooltip".*?</span>', "", body, flags=re.DOTALL)
-    return re.findall(r"<p>(.*?)</p>", without, flags=re.DOTALL)
 
 
 def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:

@@ -2,31 +2,46 @@
 
 A notebook that trains has cells tagged `plan`, which only make recipes and name in the list `PLAN` what comes of them:
 recipes or set-ups, `Calls` of what is measured, names of data sets. A plan runs the imports and these cells alone.
+
+Its times come from how fast this machine trains, asks and draws, in images a second of one process. Each such rate is
+measured in about a second, on the device that networks compute on, in all worker processes at the same time.
 """
 
 import ast
 import dataclasses
+import functools
 import math
+import os
+import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Final
 
-from biaslib import datasets, models, recipes, store
-from biaslib.book import execution, rates
+import numpy as np
+import pandas as pd
+import torch
+
+from biaslib import datasets, models, recipes, store, training
+from biaslib.book import execution
 from biaslib.book import parameters as params
 from biaslib.book.project import Project
 from biaslib.book.recorded import duration
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets import registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, PageError
+from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import Drawn, Loaded, Recipe, Setup
+from biaslib.samples import Samples
 from biaslib.store import Calls, Stored, fingerprint, parallel
+from biaslib.training import TrainingConfig
 
 # seconds: the kernel, the workers, a page's figures and statistics; the start and the checkpoints of each model
 _START, _EACH_MODEL = 15.0, 0.3
+_LONG_ENOUGH, _MOST = 0.4, 4096  # seconds beyond what the smallest call takes; images
 _LIBRARIES: Final = 0.7e9  # bytes that a process takes before it has done anything
 _TRAININGS: Final = (recipes.train, face_generators.train)
 # photographs in the splits of the data sets that models are trained on as they are
@@ -94,7 +109,7 @@ class Plan:
         for model in [model for model, here in self.models().items() if isinstance(model, Recipe) and not here]:
             weights, made, _ = _network(model)
             pixels = _images(model) * _size(model.data) ** 2 * 3
-            if math.isinf(rates.of_drawing(model.data)):  # photographs are decoded once, into a memory map
+            if math.isinf(_rate_of_drawing(model.data)):  # photographs are decoded once, into a memory map
                 decoded[_source(model.data)[0], _size(model.data)], pixels = pixels, 0
             # weights, gradients and two moments; the layers' results are kept for the way back
             disk, memory = disk + 4 * weights, max(memory, pixels + 16 * weights + 8 * made * model.training.batch)
@@ -107,14 +122,12 @@ def of(project: Project, notebook: str, *, given: Mapping[str, Any] | None = Non
 
     Raises as `execution.run` does: a `BiaslibError`, also what the cells say of the parameters, or a `PageError`.
     """
-    source = execution.read(project, notebook)
-    defaults = params.declared(source, name=notebook)
-    changed = execution.changes(project, notebook, defaults, parameters=given, preset=preset)
+    source, defaults, changed = execution.opened(project, notebook, parameters=given, preset=preset)
     names: dict[str, Any] = {"__name__": "__main__", **defaults, **changed, "PLAN": []}
     try:
         exec(compile(_planning(source.cells), f"<the plan of {notebook}>", "exec"), names)
     except Exception as error:  # whatever a page's cell raises is a finding about the page
-        kind = BiaslibError if isinstance(error, BiaslibError) else execution.PageError
+        kind = BiaslibError if isinstance(error, BiaslibError) else PageError
         raise kind(f"{notebook}: {error}") from error
     keys: dict[tuple[Stored, Any], bool] = {}
     known = {(entry.kind, entry.config) for entry in store.entries()}
@@ -177,22 +190,23 @@ def _size(data: Any) -> int:
 
 def _network(recipe: Recipe) -> tuple[int, int, int]:
     config = recipe.training
-    return rates.of_network(config.architecture, config.hidden, config.outputs, _size(recipe.data))
+    return _counts_of(config.architecture, config.hidden, config.outputs, _size(recipe.data))
 
 
 def _seconds(function: Stored, key: Any) -> float:
     """Of one process, for one model, or for one measurement without its models."""
     if isinstance(key, GeneratorSetup):
         shown = key.gan.images + key.encoder.images  # an encoder's image takes about as long
-        return shown / rates.of_growing(key) + key.images / rates.of_drawing(key.data)
+        rate = _everywhere(_growing, replace(key.gan, seed=0, images=16 * key.gan.batch, chunks=1))
+        return shown / rate + key.images / _rate_of_drawing(key.data)
     if (model := next((model for model in _models(key) if isinstance(model, Recipe)), None)) is None:
         return 0.0  # not known
-    config, size, drawn = model.training, _size(model.data), rates.of_drawing(model.data)
-    asked = rates.of_asking(config.architecture, config.hidden, size)
+    config, size, drawn = model.training, _size(model.data), _rate_of_drawing(model.data)
+    asked = _everywhere(_asking, config.architecture, config.hidden, size)
     if model is key:
         chosen_by = getattr(model.validation, "images", None) or 0
         seconds = _EACH_MODEL + (getattr(model.data, "images", 0) or 0) / drawn + chosen_by * config.epochs / asked
-        return seconds + _images(model) * config.epochs / rates.of_training(config, size)
+        return seconds + _images(model) * config.epochs / _rate_of_training(config, size)
     images, passes, *of_channels = function.passes(*(key if isinstance(key, tuple) else (key,)))
     return images / drawn + images * (passes + sum(of_channels) * _network(model)[-1]) / asked
 
@@ -219,3 +233,88 @@ def _source(data: Any) -> tuple[str, Sequence[str]]:
 def _data_set(data: Loaded) -> str:
     """As the registry calls it: "celeba" of its cropped faces, too."""
     return data.name.partition("-")[0]
+
+
+def _rate_of_training(config: TrainingConfig, size: int) -> float:
+    """Images that a training shows its network; what it starts from and is trained for makes no difference."""
+    plain = replace(config, weights=None, epochs=1, schedule="constant", learning_rate=1e-3, seed=0)
+    return _everywhere(_training, replace(plain, loss="binary", balanced=False, keep="last"), size)
+
+
+def _rate_of_drawing(data: Any) -> float:
+    """Images that a world draws for the data of a recipe; of photographs as many as you like."""
+    if isinstance(data, Loaded) or getattr(data, "photos", None):
+        return math.inf
+    plain = {"source": "scikit-learn"} if hasattr(data, "source") else {}  # MNIST may be missing
+    return _everywhere(_drawing, replace(data, images=2, seed=0, strength=0.5, **plain))
+
+
+@functools.cache
+def _everywhere(measure: Callable[..., float], *arguments: Any) -> float:
+    """The mean over all worker processes, at the same time: they share the machine's memory, and perhaps a card."""
+    with parallel.workers() as (executor, at_once):
+        jobs = [executor.submit(measure, *arguments) for _ in range(at_once)]
+        return sum(job.result() for job in jobs) / at_once
+
+
+def _training(config: TrainingConfig, size: int) -> float:
+    def trained(n: int) -> None:
+        answers = np.arange(n)[:, None] % 2 == np.arange(config.outputs) % 2
+        training.fit(Samples(_blank(n, size), pd.DataFrame(index=range(n))), answers, config)
+
+    return _measured(trained)
+
+
+def _asking(architecture: str, hidden: int | None, size: int) -> float:
+    """Images that a network answers."""
+    network = models.placed(models.build(architecture, 2, hidden=hidden))
+    return _measured(lambda n: training.predict(network, _blank(n, size)))
+
+
+def _drawing(data: Any) -> float:
+    return _measured(lambda n: replace(data, images=n).samples())
+
+
+def _growing(config: GanConfig) -> float:
+    """Images that the training of a generator shows it, over all its levels."""
+    images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
+    return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
+
+
+@functools.cache
+def _counts_of(architecture: str, hidden: int | None, outputs: int, size: int) -> tuple[int, int, int]:
+    """How many weights a network has, how many numbers its layers make of an image, and its last map's channels."""
+    network: Any = models.build(architecture, outputs, hidden=hidden).eval()
+    made = []
+    for layer in (layer for layer in network.modules() if not list(layer.children())):
+        layer.register_forward_hook(lambda *parts: made.append(math.prod(parts[2].shape)))
+    with torch.inference_mode():
+        channels = network.forward_features(torch.zeros(1, 3, size, size)).shape[1]
+    return sum(weights.numel() for weights in network.parameters()), sum(made), channels
+
+
+def _measured(work: Callable[[int], Any]) -> float:
+    """Units of work a second, by the difference between a short call and a longer one: not the start of a call."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        os.environ["BIASLIB_STORE"] = folder  # a training leaves a checkpoint while it runs
+        try:
+            parallel.on_threads(1, work, 2)  # the first call imports and compiles
+            least, n, seconds = _clocked(work, 2), 2, 0.0
+            while seconds < _LONG_ENOUGH and n < _MOST:
+                n *= 4
+                seconds = _clocked(work, n) - least
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+    return (n - 2) / max(seconds, 1e-3)
+
+
+def _clocked(work: Callable[[int], Any], n: int) -> float:
+    start = perf_counter()
+    parallel.on_threads(1, work, n)
+    return perf_counter() - start
+
+
+def _blank(n: int, size: int) -> np.ndarray:
+    return np.zeros((n, size, size, 3), np.uint8)

@@ -50,9 +50,8 @@ def _records(project: Project, name: str) -> bool:
 
 
 def _is_current(project: Project, name: str, preset: str) -> bool:
-    if not (project.recorded / f"{name}-{preset}.json").is_file():
+    if (record := recorded.get(name, preset)) is None:
         return False
-    record = recorded.get(name, preset) or {}
     defaults = parameters.declared(execution.read(project, name), name=name)
     as_it_stands = {**defaults, **parameters.of_preset(project, preset, name)}
     # a parameter that came later, with its default, changes nothing

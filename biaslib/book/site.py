@@ -13,8 +13,8 @@ import yaml
 from tqdm import tqdm
 
 from biaslib.book import execution, recorded
-from biaslib.book.execution import PageError
 from biaslib.book.project import Project
+from biaslib.errors import PageError
 from biaslib.figures import pieces, theme
 from biaslib.store import fingerprint
 

@@ -105,12 +105,7 @@ class Experiment(Setup):
         """The faces, before any are left out."""
         if self.source in CELEBA:
             return Loaded(name=self.source, size=self.size, images=self.images)
-        # what is as usual is not named, so that the dial's models are these
-        options = (("confounder", False),) * (not self.confounder) + (("detail", self.detail),) * bool(self.detail)
-        kind = _WithCoin if self.coin else Drawn
-        return kind(
-            world="faces", images=self.images, strength=self.strength, seed=self.seed, size=self.size, options=options
-        )
+        return _drawn(self, self.size, strength=self.strength, kind=_WithCoin if self.coin else Drawn)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +123,12 @@ class _WithCoin(Drawn):
 
     def fingerprint(self) -> str:
         return fingerprint.of_value([super().fingerprint(), fingerprint.of_module(__name__)])
+
+
+def _drawn(faces: "Experiment | EvaluationFaces", size: int, *, strength: float, kind: type[Drawn] = Drawn) -> Drawn:
+    # what is as usual is not named, so that the dial's models are these
+    options = (("confounder", False),) * (not faces.confounder) + (("detail", faces.detail),) * bool(faces.detail)
+    return kind(world="faces", images=faces.images, strength=strength, seed=faces.seed, size=size, options=options)
 
 
 def trained(experiments: Sequence[Experiment]) -> list[nn.Module]:
@@ -149,17 +150,18 @@ class EvaluationFaces:
         """The table of the generated faces."""
         if self.source != "generated":
             raise BiaslibError(f"Only generated faces have factors, not those of {self.source}.")
-        return Faces().factors(
-            self.images, strength=STRENGTH, seed=self.seed, confounder=self.confounder, detail=self.detail
-        )
+        return _drawn(self, 64, strength=STRENGTH).table()
 
     def samples(self, *, size: int) -> Samples:
         """The faces with their labels, and with masks of the 14 regions but for CelebA's."""
         if self.source == "generated":
-            return _rendered(self, size)
-        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):  # `_pictures` gives it, once
-            everyone = datasets.load(self.source, "test", size=size)
-        return everyone if self.images >= len(everyone) else everyone.take(np.arange(self.images))
+            return _drawn(self, size, strength=STRENGTH).with_masks()
+        with warnings.catch_warnings(action="ignore", category=datasets.DatasetWarning):  # their fingerprint gives it
+            return self.photographs(size).samples()
+
+    def photographs(self, size: int) -> Loaded:
+        """The faces, where they are photographs."""
+        return Loaded(name=self.source, size=size, images=self.images, split="test")
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,9 @@ def planned(experiments: Sequence[Experiment], evaluation: EvaluationFaces, caus
 def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces) -> list[_Attention]:
     """What each model says of the same faces and where it looks; models are trained where the store lacks them."""
     train.many([experiment.recipe for experiment in experiments])
-    pictures = {size: _pictures(evaluation, size) for size in {experiment.size for experiment in experiments}}
+    # a fingerprint of the photographs asked about, which others replace
+    photographs, sizes = evaluation.source != "generated", {experiment.size for experiment in experiments}
+    pictures = {size: evaluation.photographs(size).fingerprint() if photographs else "" for size in sizes}
     results = _maps.many([(experiment, evaluation, pictures[experiment.size]) for experiment in experiments])
     labels = {size: evaluation.samples(size=size).labels for size in pictures}
     return [
@@ -314,26 +318,12 @@ def _effects(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces, c
 @functools.lru_cache(maxsize=2)
 def _as_drawn(experiments: tuple[Experiment, ...], evaluation: EvaluationFaces) -> np.ndarray:
     """Kept in a worker's memory for the next cause."""
-    return _probabilities(experiments, _rendered(evaluation, experiments[0].size).images)
+    return _probabilities(experiments, evaluation.samples(size=experiments[0].size).images)
 
 
 def _probabilities(experiments: tuple[Experiment, ...], images: np.ndarray) -> np.ndarray:
     """(models, T, N)."""
     return np.stack([expit(training.predict(load(experiment.recipe), images)).T for experiment in experiments])
-
-
-@functools.lru_cache(maxsize=2)
-def _rendered(evaluation: EvaluationFaces, size: int) -> Samples:
-    """Kept in memory for the next model."""
-    return Faces().render(evaluation.factors(), size=size)
-
-
-def _pictures(evaluation: EvaluationFaces, size: int) -> str:
-    """A fingerprint of the photographs asked about, which others replace; "" for generated faces."""
-    if evaluation.source == "generated":
-        return ""
-    samples = datasets.load(evaluation.source, "test", size=size)
-    return fingerprint.of_value((samples.images, samples.labels))
 
 
 def _against_labels(model: _Attention, name: str, logits: np.ndarray, n_positive: float) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from biaslib.datasets import celeba, coco_imsitu, imsitu, mnist, photos, published, waterbirds
+from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
@@ -11,7 +11,7 @@ from biaslib.samples import Samples
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
-_PEOPLE = {**celeba.LOADERS, "coco": coco_imsitu.load, "imsitu": imsitu.load}
+_PEOPLE = {**celeba.LOADERS, "coco": coco_imsitu.load_coco, "imsitu": coco_imsitu.load_imsitu}
 _LOADERS = {**_PEOPLE, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
 
 
@@ -40,10 +40,13 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
     if size < 1:
         raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
     folder = Path(_root(root))
-    if name.startswith("waterbirds"):
-        return waterbirds.load(name, split, size=size, root=folder)
-    if name not in _LOADERS:
+    if name not in _LOADERS and not name.startswith("waterbirds"):
         raise BiaslibError(
             f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
         )
+    splits = ("train", "test") if name == "mnist" else pictures.SPLITS
+    if split not in splits:
+        raise BiaslibError(f"{name} has the splits {', '.join(splits)}, not {split!r}.")
+    if name.startswith("waterbirds"):
+        return waterbirds.load(name, split, size=size, root=folder)
     return _LOADERS[name](split, size=size, root=folder)

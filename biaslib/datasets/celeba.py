@@ -63,7 +63,6 @@ def _load(split: str, *, size: int, root: Path, cropped: bool = False) -> Sample
             split are not in the folder.
     """
     dataset = registry.get("celeba")
-    pictures.check_split("CelebA", split, list(_SPLITS))
     table = attributes(root)
     rows = np.flatnonzero(partition(root, len(table)) == _SPLITS[split])
     folder = dataset.require(root / "celeba" / "img_align_celeba")
@@ -100,7 +99,6 @@ def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     Warns:
         DatasetWarning: what is known to be wrong with these labels and with their terms.
     """
-    pictures.check_split("CelebAMask-HQ", split)
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
     table = _hq_attributes(dataset, root)
@@ -122,7 +120,6 @@ def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     Warns:
         DatasetWarning: what is known to be wrong with this dataset's terms.
     """
-    pictures.check_split("the pairs of CelebAMask-HQ", split)
     dataset = registry.get("celebamask-hq")
     registry.warn(dataset)
     folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")
@@ -150,14 +147,12 @@ def attributes(root: Path) -> pd.DataFrame:
 def hq_to_celeba(root: Path) -> np.ndarray:
     """For each of CelebAMask-HQ's 30,000 images the row of `attributes` that it is: (30000,) int."""
     dataset = registry.get("celebamask-hq")
-    path = dataset.require(root / "CelebAMask-HQ" / "CelebA-HQ-to-CelebA-mapping.txt")
-    rows = [line.split() for line in path.read_text(encoding="ascii", errors="replace").splitlines()]
-    if rows and not rows[0][0].isdigit():  # the official file has a heading, copies lack it
-        rows = rows[1:]
-    try:
+    path = root / "CelebAMask-HQ" / "CelebA-HQ-to-CelebA-mapping.txt"
+    with dataset.reading(path, "it is no mapping of images"):
+        rows = [line.split() for line in path.read_text(encoding="ascii", errors="replace").splitlines()]
+        if rows and not rows[0][0].isdigit():  # the official file has a heading, copies lack it
+            rows = rows[1:]
         table = np.array([[int(row[0]), int(row[1]), int(row[2].split(".")[0])] for row in rows])
-    except (IndexError, ValueError) as error:
-        raise dataset.damaged(path, f"it is no mapping of images: {error}") from error
     # each line says the same twice: a row counted from 0 and a file name counted from 1
     if len(table) == 0 or (table[:, 0] != np.arange(len(table))).any() or (table[:, 2] != table[:, 1] + 1).any():
         raise dataset.damaged(path, "its lines do not follow each other or contradict themselves")
@@ -166,15 +161,11 @@ def hq_to_celeba(root: Path) -> np.ndarray:
 
 def _attribute_list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
     """A list of attributes, one bool column each, by the images' names: how many, the names, a row of 1 and -1 each."""
-    dataset.require(path)
-    registry.warn(dataset)
-    try:
-        with path.open(encoding="ascii") as opened:
-            n, names = int(opened.readline()), opened.readline().split()
-            types = dict.fromkeys(names, np.int8)
-            table = pd.read_csv(opened, sep=r"\s+", names=["image", *names], index_col="image", dtype=types)
-    except ValueError as error:
-        raise dataset.damaged(path, f"it is no list of attributes: {error}") from error
+    with dataset.reading(path, "it is no list of attributes"), path.open(encoding="ascii") as opened:
+        registry.warn(dataset)
+        n, names = int(opened.readline()), opened.readline().split()
+        types = dict.fromkeys(names, np.int8)
+        table = pd.read_csv(opened, sep=r"\s+", names=["image", *names], index_col="image", dtype=types)
     if len(table) != n or not np.isin(table.to_numpy(), (-1, 1)).all():
         raise dataset.damaged(path, f"it announces {n} images and has {len(table)}, or values other than 1, -1")
     return table == 1

@@ -1,9 +1,10 @@
-"""What others released for COCO and imSitu, in the folder coco-imsitu; and COCO's photographs, in the folder coco.
+"""What others released for COCO and imSitu, in the folder coco-imsitu; and their photographs, in coco and imsitu.
 
 The former are the labels of Wang et al. (2019), what six captioners say of COCO's images, and the ratios of Zhao et al.
 (2017) before and after constraints. COCO's gender was read off the captions of crowd workers, who wrote what they
-perceived; imSitu's is how annotators word who does what its verb says. Every function raises a `BiaslibError` for a
-missing or a damaged file, and for a split, a captioner or an image that is not there.
+perceived; imSitu's is how three annotators word, as nouns of WordNet, who does what its verb says (agent), and where
+(place). Every function raises a `BiaslibError` for a missing or a damaged file, and for a split, a captioner or an
+image that is not there.
 """
 
 import functools
@@ -56,6 +57,17 @@ _OTHER_WORDS = {
 # "knife" and its like: the rule for plurals below does not find them
 _PLURALS = {"knife": "knives", "skis": "skis", "sheep": "sheep", "mouse": "mice", "scissors": "scissors"}
 
+# imSitu's files; and the places, Zhao, Andrews and Xiang 2023, appendix C.2
+_IMSITU_FILES = {"train": "train.json", "val": "dev.json", "test": "test.json"}
+_OUTDOORS = frozenset(("outdoors", "outside", "field", "street", "road", "sidewalk", "beach", "farm", "forest", "yard"))
+_INDOORS = frozenset(
+    (
+        "room", "inside", "kitchen", "office", "gymnasium", "shop", "house", "hospital", "classroom", "workshop",
+        "stage", "bed", "living room", "bathroom",
+    )
+)  # fmt: skip
+_LEAST = 5  # a verb stays that more training images than these have, of either group
+
 
 def coco_objects() -> list[str]:
     """The 79 objects besides "person", in the order of COCO's labels."""
@@ -74,11 +86,9 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     path = _find(f"object_multilabel__{split}.data.json")
     rows = _read_rows(path, "image_id", "objects", "gender")
     registry.warn(registry.get("coco"))
-    try:
+    with _dataset().reading(path, "its images do not have as many objects each"):
         table = np.array([row["objects"] for row in rows], dtype=np.int64)
         gender = np.array([row["gender"] for row in rows], dtype=np.int64)
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, "its images do not have as many objects each") from error
     one_hot = gender.shape == (len(rows), 2) and np.isin(gender, (0, 1)).all() and (gender.sum(axis=1) == 1).all()
     if not one_hot or table.shape != (len(rows), len(names)) or not np.isin(table, (0, 1)).all():
         raise _damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
@@ -88,21 +98,20 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     return labels
 
 
-def load(split: str, *, size: int, root: Path) -> Samples:
+def load_coco(split: str, *, size: int, root: Path) -> Samples:
     """COCO 2014 in its official layout, coco/annotations, coco/train2014 and coco/val2014.
 
     Images whose captions name one gender (`captioned_gender` of all of them together): those of train2014, and of
     val2014 the two halves by their names ("val" and "test"). Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0
     man, 1 woman). Photographs are resized as a whole. Missing or damaged files are a `BiaslibError`.
     """
-    pictures.check_split("COCO", split)
     dataset = registry.get("coco")
     registry.warn(dataset)
     part = "train2014" if split == "train" else "val2014"
     captions, instances = (
         dataset.require(root / "coco" / "annotations" / f"{kind}_{part}.json") for kind in ("captions", "instances")
     )
-    try:
+    with dataset.reading(captions, f"with {instances.name} it is not COCO's annotations"):
         said = pd.DataFrame(json.loads(captions.read_text(encoding="utf-8"))["annotations"])
         there = json.loads(instances.read_text(encoding="utf-8"))
         files = pd.Series({image["id"]: image["file_name"] for image in there["images"]})
@@ -110,14 +119,32 @@ def load(split: str, *, size: int, root: Path) -> Samples:
         seen = pd.DataFrame(there["annotations"])
         texts = said.groupby("image_id")["caption"].agg(" ".join)
         has = pd.crosstab(seen["image_id"], seen["category_id"].map(names)) > 0
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise dataset.damaged(captions, f"with {instances.name} it is not COCO's annotations: {error!r}") from error
     labels = has.reindex(index=files.index, columns=list(PAPER_OBJECTS), fill_value=False)
     labels["group"] = pd.Series(captioned_gender(texts), index=texts.index).reindex(files.index, fill_value=-1)
     halves = {"val": 0.5, "test": 0.5}
     ours = np.array([split == "train" or pictures.part(name, halves) == split for name in files])
     labels = labels[ours & (labels["group"] >= 0)]
     paths = [dataset.require(root / "coco" / part / name) for name in files[labels.index]]
+    return Samples(images=pictures.photos(dataset, paths, size=size), labels=labels.reset_index(drop=True))
+
+
+def load_imsitu(split: str, *, size: int, root: Path) -> Samples:
+    """The photographs of a split whose agent is worded with one gender, and whose place is clearly indoors or outdoors.
+
+    Labels are a bool column a verb ("verb cooking"), for the verbs that more than five such training images of either
+    group have, `indoors` (bool) and `group` (0 man, 1 woman, as annotators worded the agent). Photographs are resized
+    as a whole. Missing or damaged files are a `BiaslibError`.
+    """
+    dataset, folder = registry.get("imsitu"), root / "imsitu"
+    registry.warn(dataset)
+    train = _worded(dataset, folder, "train")
+    counts = pd.crosstab(train["verb"], train["group"])
+    verbs = list(counts.index[(counts.reindex(columns=[0, 1], fill_value=0) > _LEAST).all(axis=1)])
+    worded = train if split == "train" else _worded(dataset, folder, split)
+    table = worded.query("verb in @verbs")
+    labels = pd.DataFrame({f"verb {verb}": table["verb"] == verb for verb in verbs}, index=table.index)
+    labels = labels.assign(indoors=table["indoors"], group=table["group"])
+    paths = [dataset.require(folder / "of500_images_resized" / name) for name in table.index]
     return Samples(images=pictures.photos(dataset, paths, size=size), labels=labels.reset_index(drop=True))
 
 
@@ -194,11 +221,9 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
     item = {"COCO": "object", "imSitu": "verb"}[corpus]
     path = _find(f"{corpus}_gender_ratio_dev_res.csv")
     columns = [item, "training_ratio", "gender_ratio_before_RBA", "gender_ratio_after_RBA"]
-    try:
+    with _dataset().reading(path, f"it is no table of {', '.join(columns)}"):
         table = pd.read_csv(path)[columns].set_axis([item, *_RATIOS], axis=1)
         inside = ((table[_RATIOS] >= 0) & (table[_RATIOS] <= 1)).all(axis=None)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, f"it is no table of {', '.join(columns)}") from error
     if not inside or table[item].duplicated().any():
         raise _damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
     return table
@@ -230,10 +255,8 @@ def _damaged(path: Path, why: str) -> BiaslibError:
 
 
 def _read_json(path: Path) -> Any:
-    try:
+    with _dataset().reading(path, "it is no JSON"):
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(path, f"it is no JSON: {error}") from error
 
 
 def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
@@ -248,10 +271,8 @@ def _names(file: str, key: str) -> list[str]:
     """The names numbered 0, 1, ... in a `map.json`."""
     path = _find(file)
     content = _read_json(path)
-    try:
+    with _dataset().reading(path, f"its {key} does not number names from 0"):
         return [content[key][str(i)] for i in range(len(content[key]))]
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, f"its {key} does not number names from 0") from error
 
 
 def _named(words: set[str]) -> int:
@@ -268,3 +289,24 @@ def _plural(term: str) -> str:
     *before, last = term.split(" ")
     ending = "es" if last.endswith(("s", "x", "ch", "sh")) else "s"
     return " ".join([*before, _PLURALS.get(last, last + ending)])
+
+
+def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame:
+    """By the photographs' names: verb, group and indoors, of those for which the words decide both."""
+    annotations, space = (dataset.require(folder / name) for name in (_IMSITU_FILES[split], "imsitu_space.json"))
+    with dataset.reading(annotations, f"with {space.name} it is not imSitu's annotations"):
+        nouns = json.loads(space.read_text(encoding="utf-8"))["nouns"]
+        images = json.loads(annotations.read_text(encoding="utf-8"))
+        rows = {
+            name: (image["verb"], *(_words(nouns, image["frames"], role) for role in ("agent", "place")))
+            for name, image in images.items()
+        }
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["verb", "agent", "place"])
+    inside, outside = (~table["place"].map(places.isdisjoint).astype(bool) for places in (_INDOORS, _OUTDOORS))
+    table = table.assign(group=captioned_gender(table["agent"].map(" ".join)), indoors=inside)
+    return table.loc[(table["group"] >= 0) & (inside != outside), ["verb", "group", "indoors"]]
+
+
+def _words(nouns: dict[str, Any], frames: list[dict[str, str]], role: str) -> set[str]:
+    """The words of all annotators for a role; an empty noun says that it cannot be seen."""
+    return {word for frame in frames if frame.get(role) for word in nouns[frame[role]]["gloss"]}

@@ -1,14 +1,13 @@
 """MNIST (LeCun, Cortes and Burges): handwritten digits, in the IDX files of the official source."""
 
 import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 
-from biaslib.datasets import pictures, registry
+from biaslib.datasets import registry
 from biaslib.samples import Samples
 
 _SPLITS = {"train": "train", "test": "t10k"}
@@ -21,7 +20,6 @@ def load(split: str, *, size: int, root: Path) -> Samples:
     Returns white digits on black; label `digit` (0 to 9); no masks.
     """
     dataset = registry.get("mnist")
-    pictures.check_split("MNIST", split, list(_SPLITS))
     folder = root / "MNIST" / "raw"
     images_file = folder / f"{_SPLITS[split]}-images-idx3-ubyte.gz"
     labels_file = folder / f"{_SPLITS[split]}-labels-idx1-ubyte.gz"
@@ -39,11 +37,8 @@ def load(split: str, *, size: int, root: Path) -> Samples:
 
 def _idx(dataset: registry.Dataset, path: Path, *, dimensions: int) -> np.ndarray:
     """An IDX file: two zero bytes, the type, the number of dimensions, each dimension in four bytes, the numbers."""
-    dataset.require(path)
-    try:
+    with dataset.reading(path):
         content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise dataset.damaged(path, str(error)) from error
     head = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, _UINT8, dimensions]) or len(content) < head:
         raise dataset.damaged(path, f"it is no IDX file of bytes in {dimensions} dimensions")

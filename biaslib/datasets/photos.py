@@ -48,7 +48,6 @@ def _fruits(split: str, *, size: int, root: Path) -> Samples:
         DatasetWarning: which fruit stands in for one that is not in this copy.
     """
     dataset = registry.get("fruits-360")
-    pictures.check_split("Fruits 360", split)
     parts = _PARTS["test" if split == "test" else "train"]
     files: list[Path] = []
     fruit: list[int] = []
@@ -69,7 +68,6 @@ def _scenes(split: str, *, size: int, root: Path) -> Samples:
 
     Returns label `kind` (int8), its place in `SCENES`; no masks.
     """
-    pictures.check_split("Intel's scenes", split)
     folder = root / "intel-scenes" / ("test" if split == "test" else "train")
     images, kind = _of_kinds(registry.get("intel-scenes"), folder, SCENES, split, size=size)
     return Samples(images, pd.DataFrame({"kind": kind}))
@@ -101,7 +99,6 @@ def _cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 
     Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
     """
-    pictures.check_split("cat-and-dog", split)
     folder = root / "cat-and-dog" / ("test_set" if split == "test" else "training_set")
     images, kind = _of_kinds(registry.get("cat-and-dog"), folder, ("cats", "dogs"), split, size=size)
     return Samples(images, pd.DataFrame({"cat": kind == 0}))
@@ -164,9 +161,8 @@ def _of_kinds(
 
 
 def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
-    pictures.check_split("Oxford-IIIT Pet", split, list(_PET_SPLITS))
     folder = root / "oxford-iiit-pet"
-    table = _list(dataset, dataset.require(folder / "annotations" / "list.txt"))
+    table = _list(dataset, folder / "annotations" / "list.txt")
     table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
     images = dataset.require(folder / "images")
     here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
@@ -180,13 +176,10 @@ def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
 
 def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
     """Lines of "image class species breed" after some that begin with #."""
-    try:
-        table = pd.read_csv(
-            path, sep=" ", comment="#", header=None, names=["image", "breed", "species", "number"], dtype={"image": str}
-        )
+    columns = ["image", "breed", "species", "number"]
+    with dataset.reading(path, "it is no list of pictures"):
+        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
         fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
-    except (ValueError, TypeError) as error:
-        raise dataset.damaged(path, f"it is no list of pictures: {error}") from error
     if not fine:
         raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
     return table

@@ -15,24 +15,17 @@ from tqdm import tqdm
 
 from biaslib import store
 from biaslib.datasets.registry import Dataset, DatasetWarning
-from biaslib.errors import BiaslibError
 from biaslib.store import files as files_of_store
 from biaslib.store import fingerprint
 
 SPLITS = ("train", "val", "test")
-_VALIDATION = 0.2  # of the official training pictures, by their names
+TRAINING_PARTS = {"val": 0.2, "train": 0.8}  # of the official training pictures, by their names
 # Pillow also knows formats that start another program to be read, as EPS does, and goes by the content, not the ending
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 # what Pillow raises for a file that is no picture, is cut off, or is suspiciously large
 UNREADABLE: Final = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 _MOST_PIXELS = 50_000_000  # of a picture: 150 MB in memory, and again as much for each copy of it
 _CHUNK = 256
-
-
-def check_split(title: str, split: str, known: Sequence[str] = SPLITS) -> None:
-    """Refuses a split that a dataset does not have, with a BiaslibError that names those it has."""
-    if split not in known:
-        raise BiaslibError(f"{title} has the splits {', '.join(known)}, not {split!r}.")
 
 
 def part(name: str, shares: Mapping[str, float]) -> str:
@@ -59,12 +52,7 @@ def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
     A `BiaslibError` is raised where the folder is missing or empty.
     """
     files = listed(dataset, folder) or [dataset.require(folder / "*.jpg")]
-    return [file for file in files if split in ("test", training_part(f"{folder.name}/{file.name}"))]
-
-
-def training_part(name: str) -> str:
-    """Which of the official training pictures are for validation: "val" for a fifth, by their names, else "train"."""
-    return part(name, {"val": _VALIDATION, "train": 1 - _VALIDATION})
+    return [file for file in files if split in ("test", part(f"{folder.name}/{file.name}", TRAINING_PARTS))]
 
 
 def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:

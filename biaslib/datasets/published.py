@@ -53,20 +53,21 @@ _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
 _MALE = f"{PROTECTED}_{_SCORE}"
 
 
-def annotated_labels(part: Literal["test", "training"] = "test") -> pd.DataFrame:
-    """The 40 attributes as annotated in CelebA: of the 4,500 test images in the order of the predictions, or the rest.
+def annotated_labels(part: Literal["test", "training", "trained on"] = "test") -> pd.DataFrame:
+    """The 40 attributes as annotated in CelebA: of the 4,500 test images in the order of the predictions, or others.
 
-    The rest are CelebAMask-HQ's 25,500 other images: training and validation, not told apart.
+    "training" are CelebAMask-HQ's 25,500 other images: training and validation, not told apart; "trained on" the 21,000
+    images (70 %) that the authors trained on.
     """
     index, rows = _join()
-    chosen = index if part == "test" else np.setdiff1d(np.arange(len(rows)), index)
+    match part:
+        case "test":
+            chosen = index
+        case "training":
+            chosen = np.setdiff1d(np.arange(len(rows)), index)
+        case _:
+            chosen = celeba.hq_numbers(len(rows), "train")
     return celeba.attributes(registry.root()).iloc[rows[chosen]].reset_index(drop=True)
-
-
-def training_labels() -> pd.DataFrame:
-    """The 40 attributes as annotated in CelebA of the 21,000 images (70 %) that the authors trained on."""
-    _, rows = _join()
-    return celeba.attributes(registry.root()).iloc[rows[celeba.hq_numbers(len(rows), "train")]].reset_index(drop=True)
 
 
 def images_in_celebas_training() -> int:
@@ -236,11 +237,9 @@ def _join() -> tuple[np.ndarray, np.ndarray]:
 
     `test_idx_sorted.npy` numbers CelebAMask-HQ's images; its mapping file says which CelebA image each one is.
     """
-    path = _dataset().require(registry.root() / "attention-iou" / "test_idx_sorted.npy")
-    try:
+    path = registry.root() / "attention-iou" / "test_idx_sorted.npy"
+    with _dataset().reading(path):
         index = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise _dataset().damaged(path, str(error)) from error
     if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
         raise _dataset().damaged(path, f"it is not {_N_TEST} row numbers")
     rows = celeba.hq_to_celeba(registry.root())
@@ -262,11 +261,8 @@ def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    _dataset().require(path)
-    try:
+    with _dataset().reading(path):
         values = np.loadtxt(path, delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise _dataset().damaged(path, str(error)) from error
     if values.shape != (rows, columns):
         raise _dataset().damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
     return values

@@ -3,7 +3,9 @@
 And getting them from there, and telling which of their files are there and whole.
 """
 
+import contextlib
 import functools
+import gzip
 import hashlib
 import lzma
 import os
@@ -15,10 +17,10 @@ import tomllib
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 
@@ -28,6 +30,8 @@ from biaslib.errors import BiaslibError
 CHECKOUT = Path(__file__).resolve().parents[2]
 _CHUNK = 1 << 20
 _MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
+_PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)  # of a zip's members; 0 where it was made on a system without kinds
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, EOFError, gzip.BadGzipFile, zlib.error)
 _DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
@@ -83,6 +87,15 @@ class Dataset:
             f"{path} is missing: it belongs to {self.title} (official source: {self.source}; licence: "
             f"{self.licence}); {self.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
         )
+
+    @contextlib.contextmanager
+    def reading(self, path: Path, why: str = "") -> Iterator[None]:
+        """Inside, `path` is read: it has to be there, and where it cannot be read, it is damaged."""
+        self.require(path)
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise self.damaged(path, f"{why}: {error}" if why else str(error)) from error
 
     def damaged(self, path: Path, why: str) -> BiaslibError:
         """The error to raise for a file that is there but cannot be used."""
@@ -141,14 +154,6 @@ def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
     return Dataset(name, papers=tuple(fields.pop("papers")), files=tuple(files), archives=archives, **fields)
 
 
-@dataclass(frozen=True)
-class _Member:
-    name: str
-    kind: str  # "file", "folder" or "other"
-    size: int  # in bytes, unpacked
-    open: Callable[[], IO[bytes] | None]
-
-
 def fetch(name: str) -> Path:
     """Downloads a dataset from its official source, checks and unpacks it.
 
@@ -204,14 +209,14 @@ def listing() -> pd.DataFrame:
     folder = root()
     rows = []
     for dataset in read().values():
-        paths = [(file, folder / file.path) for file in dataset.files]
-        exist = [path.exists() for _, path in paths]
-        whole = [path.exists() and (file.count is None or len(os.listdir(path)) >= file.count) for file, path in paths]
+        # without sizes and checksums, which take long
+        files = [replace(file, size=None, hash=None) for file in dataset.files]
+        states = {_state(file, folder / file.path)[0] for file in files}
         rows.append(
             {
                 "name": dataset.name,
                 "title": dataset.title,
-                "here": "yes" if whole and all(whole) else "part" if any(exist) else "no",
+                "here": "yes" if states == {"present"} else "no" if states <= {"missing"} else "part",
                 "get": "fetch" if dataset.archives else "by hand",
                 "papers": ", ".join(dataset.papers),
                 "licence": dataset.licence,
@@ -222,21 +227,28 @@ def listing() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _unpack(archive: Path, into: Path, *, strip: int = 0) -> None:
+def _unpack(archive: Path, into: Path) -> None:
     """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
 
-    All names are judged before the first byte is written, so a refused archive leaves nothing behind. Permissions and
-    owners of the archive are not taken over. `strip` leading folders are dropped from every name, and members above
-    them left out. A `BiaslibError` is raised for a damaged archive, an unknown format, or a member that is a link or a
-    device or that would be written outside `into`.
+    All names are judged before the first byte is written, so a refused archive leaves nothing behind. A `BiaslibError`
+    is raised for a damaged archive, an unknown format, or a member that is a link or a device or that would be written
+    outside `into`.
     """
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                _write([_zip_member(opened, info) for info in opened.infolist()], archive, into, strip)
+                for info in opened.infolist():
+                    _judge(archive, info.orig_filename, plain=stat.S_IFMT(info.external_attr >> 16) in _PLAIN)
+                _judge_size(archive, sum(info.file_size for info in opened.infolist()))
+                opened.extractall(into)
         elif tarfile.is_tarfile(archive):
             with tarfile.open(archive) as opened_tar:
-                _write([_tar_member(opened_tar, info) for info in opened_tar.getmembers()], archive, into, strip)
+                for member in opened_tar.getmembers():
+                    _judge(archive, member.name, plain=member.isreg() or member.isdir())
+                _judge_size(archive, sum(member.size for member in opened_tar.getmembers()))
+                # permissions and owners of the archive are not taken over, where Python knows how
+                opened_tar.extraction_filter = getattr(tarfile, "data_filter", None)
+                opened_tar.extractall(into)
                 # what follows the last member: a compressed stream's checksum stands at its very end
                 while opened_tar.fileobj is not None and opened_tar.fileobj.read(_CHUNK):
                     pass
@@ -258,8 +270,9 @@ def _fetch_archive(dataset: Dataset, archive: _Archive, folder: Path, scratch: P
         os.replace(downloaded, target)
         return
     unpacked = scratch / "unpacked"
-    _unpack(downloaded, unpacked, strip=archive.strip)
-    shutil.copytree(unpacked, target, dirs_exist_ok=True, copy_function=os.replace)
+    _unpack(downloaded, unpacked)
+    for part in unpacked.glob("*/" * archive.strip) if archive.strip else [unpacked]:
+        shutil.copytree(part, target, dirs_exist_ok=True, copy_function=os.replace)
     shutil.rmtree(unpacked)
     downloaded.unlink()
 
@@ -306,42 +319,21 @@ def _state(file: _File, path: Path) -> tuple[str, str]:
     return ("ok", "") if digest == expected else ("damaged", f"{algorithm} differs from the official file's")
 
 
-def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
-    mode = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was made on a system without kinds
-    kind = "folder" if info.is_dir() else "file" if mode in (0, stat.S_IFREG) else "other"
-    return _Member(info.orig_filename, kind, info.file_size, functools.partial(archive.open, info))
+def _judge(archive: Path, member: str, *, plain: bool) -> None:
+    """Refuses a member that is no plain file or folder, or whose name leads out of the folder."""
+    if not plain:
+        raise BiaslibError(f"{archive.name} holds a link or a device, {member!r}; nothing of it was unpacked.")
+    # a backslash or a drive letter would be a way out on Windows, a null byte ends a name early
+    path = PurePosixPath(member)
+    if path.is_absolute() or ".." in path.parts or any(sign in member for sign in "\\:\0"):
+        raise BiaslibError(
+            f"{archive.name} holds {member!r}, which would be written outside its folder; nothing of it was unpacked."
+        )
 
 
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
-    kind = "folder" if info.isdir() else "file" if info.isreg() else "other"
-    return _Member(info.name, kind, info.size, functools.partial(archive.extractfile, info))
-
-
-def _write(members: list[_Member], archive: Path, into: Path, strip: int) -> None:
-    most = _MOST_TIMES * archive.stat().st_size + _ALWAYS
-    if sum(member.size for member in members) > most:
+def _judge_size(archive: Path, unpacked: int) -> None:
+    if unpacked > _MOST_TIMES * archive.stat().st_size + _ALWAYS:
         raise BiaslibError(
             f"{archive.name} would unpack to more than {_MOST_TIMES} times its own size, which no data set does; "
             "nothing of it was unpacked."
         )
-    for member, target in [(member, _target(member, archive.name, into, strip)) for member in members]:
-        if target is None:
-            continue
-        (target if member.kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
-        source = member.open() if member.kind == "file" else None
-        if source is not None:
-            with source, target.open("wb") as copy:
-                shutil.copyfileobj(source, copy)
-
-
-def _target(member: _Member, archive: str, into: Path, strip: int) -> Path | None:
-    """Where a member goes; None for one that `strip` leaves out."""
-    if member.kind == "other":
-        raise BiaslibError(f"{archive} holds a link or a device, {member.name!r}; nothing of it was unpacked.")
-    name = PurePosixPath(member.name)
-    # a backslash or a drive letter would be a way out on Windows, a null byte ends a name early
-    if name.is_absolute() or ".." in name.parts or any(sign in member.name for sign in "\\:\0"):
-        raise BiaslibError(
-            f"{archive} holds {member.name!r}, which would be written outside its folder; nothing of it was unpacked."
-        )
-    return into.joinpath(*name.parts[strip:]) if len(name.parts) > strip else None

@@ -33,7 +33,6 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     masks `bird` and `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
     """
     dataset = registry.get("waterbirds")
-    pictures.check_split("Waterbirds", split, list(_SPLITS))
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
     table = _metadata(dataset, folder / "metadata.csv")
     rows = table[table["split"] == _SPLITS[split]]
@@ -68,7 +67,6 @@ def places365(split: str, *, size: int, root: Path) -> Samples:
 
 def place_files(root: Path, split: str) -> list[str]:
     """The names that metadata.csv has for the places of a split, such as /o/ocean/00000001.jpg."""
-    pictures.check_split("Places365", split, list(_PLACE_SPLITS))
     dataset, folder = registry.get("places365"), root / "places365" / "data_large"
     names = [f"/{kind}/{file.name}" for kind in PLACES for file in pictures.listed(dataset, folder / kind)]
     return [name for name in names if pictures.part(name, _PLACE_SPLITS) == split]
@@ -76,14 +74,13 @@ def place_files(root: Path, split: str) -> list[str]:
 
 def cub_files(root: Path, split: str) -> pd.Series:
     """The names of CUB's pictures of a split, in the order of images.txt; the index is their place there, from 0 on."""
-    pictures.check_split("CUB-200-2011", split)
     dataset = registry.get("cub")
     folder = root / "CUB_200_2011"
     images = _numbered(dataset, folder / "images.txt")
     is_training = _numbered(dataset, folder / "train_test_split.txt")
     if len(images) != len(is_training):
         raise dataset.damaged(folder / "images.txt", "it and train_test_split.txt differ in length")
-    parts = np.where(is_training == "0", "test", [pictures.training_part(name) for name in images])
+    parts = np.where(is_training == "0", "test", [pictures.part(name, pictures.TRAINING_PARTS) for name in images])
     return images[parts == split]
 
 
@@ -110,11 +107,8 @@ def _bias(name: str) -> str:
 
 
 def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    dataset.require(path)
-    try:
+    with dataset.reading(path, "it is no table with img_filename, y, split and place"):
         return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
-    except (KeyError, ValueError) as error:
-        raise dataset.damaged(path, f"it is no table with img_filename, y, split and place: {error}") from error
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
@@ -128,11 +122,8 @@ def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarr
 
 def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
     """Lines of "number value"."""
-    dataset.require(path)
-    try:
+    with dataset.reading(path):
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
-    except ValueError as error:
-        raise dataset.damaged(path, str(error)) from error
 
 
 LOADERS = {"cub": cub, "places365": places365}

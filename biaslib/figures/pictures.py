@@ -58,33 +58,61 @@ def maps_over_images(
     return figure
 
 
-def image_strip(rows: Mapping[str, np.ndarray], *, labels: Sequence[str], axis_label: str = "") -> Figure:
+def image_strip(
+    rows: Mapping[str, np.ndarray],
+    *,
+    labels: Sequence[str],
+    axis_label: str = "",
+    smooth: bool = True,
+    margins: tuple[float, float] = (0.0, 0.0),
+    foot: float = 0.0,
+) -> Figure:
     """Pictures along a dial: one column a setting, one row a subject.
 
     `rows` are the words over each row and its K pictures: images (K, H, W, 3) uint8, or maps (K, h, w), >= 0, on one
-    scale in their row. Over each column stands one of K `labels`, over these `axis_label`, what the dial is. A
+    scale in their row, which `smooth=False` shows as the square cells they are made of. Over each column stands one of
+    K `labels`, over these `axis_label`, what the dial is. `margins` are empty points left and right, `foot` below. A
     `BiaslibError` is raised for no row, or a row that does not have K pictures.
     """
-    return _strip(rows, labels, axis_label)[0]
+    if not rows:
+        raise BiaslibError("a strip needs at least one row of pictures.")
+    checked = {name: _check_row(name, row, len(labels), smooth) for name, row in rows.items()}
+    left, right = margins
+    step = (_WIDTH - left - right) / len(labels)
+    w = step - _GAP
+    heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
+    head = _LINE + 4 + (_LINE if axis_label else 0)
+    total = head + sum(h + _LINE + 8 for h in heights) + foot
+    figure, ax = _canvas(total)
+    for k, label in enumerate(labels):
+        _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
+    if axis_label:
+        _say(ax, left + _GAP / 2, _LINE, axis_label)
+    y = head
+    for (name, row), h in zip(checked.items(), heights, strict=True):
+        _say(ax, left + _GAP / 2, y + _LINE, name)
+        for k, picture in enumerate(row):
+            _put(ax, picture, left + k * step + _GAP / 2, y + _LINE + 3, w, h)
+        y += h + _LINE + 8
+    return figure
 
 
 def image_strip_with_axes(
     rows: Mapping[str, np.ndarray],
     *,
     labels: Sequence[str],
-    axis_label: str = "",
-    smooth: bool = True,
     plot: float = 0.3,
     margins: tuple[float, float] = (34.0, 92.0),
+    **strip: Any,
 ) -> tuple[Figure, Axes]:
-    """A page-wide `image_strip` over empty axes, given too, whose x = 0 ... K-1 are the centres of its columns.
+    """An `image_strip`, with its options, over empty axes, given too, whose x = 0 ... K-1 are its columns' centres.
 
-    `smooth=False` shows maps as the square cells they are made of. `plot` is the height of the axes as a share of the
-    figure's width, `margins` are the points left and right, for the axis' numbers and for the lines' names.
+    `plot` is the height of the axes as a share of the figure's width, `margins` are the points left and right, for the
+    axis' numbers and for the lines' names.
     """
     left, right = margins
-    foot = plot * _WIDTH + 48 if plot else 0.0
-    figure, total = _strip(rows, labels, axis_label, smooth=smooth, margins=margins, foot=foot)
+    figure = image_strip(rows, labels=labels, margins=margins, foot=plot * _WIDTH + 48, **strip)
+    total = figure.get_figheight() * 72
     place = (left / _WIDTH, 22 / total, (_WIDTH - left - right) / _WIDTH, plot * _WIDTH / total)
     with mpl.rc_context(theme.STYLE):
         ax = figure.add_axes(place, axes_class=theme.HouseAxes)
@@ -178,39 +206,6 @@ def _sheet(
         _put(ax, picture, x, y, w, h)
         _say(ax, x, y - 3, title)
     return figure, ax, corners, (w, h)
-
-
-def _strip(
-    rows: Mapping[str, np.ndarray],
-    labels: Sequence[str],
-    axis_label: str,
-    *,
-    smooth: bool = True,
-    margins: tuple[float, float] = (0.0, 0.0),
-    foot: float = 0.0,
-) -> tuple[Figure, float]:
-    """The strip over so many empty points, and its whole height in points."""
-    if not rows:
-        raise BiaslibError("a strip needs at least one row of pictures.")
-    checked = {name: _check_row(name, row, len(labels), smooth) for name, row in rows.items()}
-    left, right = margins
-    step = (_WIDTH - left - right) / len(labels)
-    w = step - _GAP
-    heights = [w * row.shape[1] / row.shape[2] for row in checked.values()]
-    head = _LINE + 4 + (_LINE if axis_label else 0)
-    total = head + sum(h + _LINE + 8 for h in heights) + foot
-    figure, ax = _canvas(total)
-    for k, label in enumerate(labels):
-        _say(ax, left + k * step + step / 2, head - 4, label, ha="center", color=theme.INK, fontsize=10.0)
-    if axis_label:
-        _say(ax, left + _GAP / 2, _LINE, axis_label)
-    y = head
-    for (name, row), h in zip(checked.items(), heights, strict=True):
-        _say(ax, left + _GAP / 2, y + _LINE, name)
-        for k, picture in enumerate(row):
-            _put(ax, picture, left + k * step + _GAP / 2, y + _LINE + 3, w, h)
-        y += h + _LINE + 8
-    return figure, total
 
 
 def _check_row(name: str, row: np.ndarray, n: int, smooth: bool) -> np.ndarray:

@@ -53,7 +53,7 @@ def line_plot(
     is raised for a column that is not in the frame or holds no numbers, and for `low` without `high`.
     """
     _check(frame, x, y, low, high, by, n)
-    ax = _axes_of(ax, aspect=0.52)
+    ax = ax or theme.new(aspect=0.52)[1]
     _remember(ax, frame, y_label, by, x, y, low, high, n)
     ends = []
     for kind, rows, colour, shape in _series(frame, by, colours):
@@ -114,7 +114,7 @@ def dot_plot(
     if sort:
         best = frame.groupby(label)[value].max()
         names.sort(key=lambda name: -np.inf if np.isnan(best[name]) else best[name], reverse=True)
-    ax = _axes_of(ax, aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))
+    ax = ax or theme.new(aspect=min(2.2, 0.14 + 0.037 * max(len(names), 3)))[1]
     _remember(ax, frame, x_label, label, by, value, low, high, n)
     rank = {name: i for i, name in enumerate(names)}
     series = _series(frame, by, colours)
@@ -164,7 +164,6 @@ def scatter(
     x_high: str | None = None,
     y_low: str | None = None,
     y_high: str | None = None,
-    n: str | None = None,
     highlight: Sequence[str] | Mapping[str, str] = (),
     x_label: str = "",
     y_label: str = "",
@@ -178,19 +177,22 @@ def scatter(
     to colours. The others are as for `line_plot`. A `BiaslibError` is raised for a column that is not in the frame or
     holds no numbers, half an interval, or a highlighted name that no point has.
     """
-    _check(frame, x, y, x_low, x_high, name, n)
+    _check(frame, x, y, x_low, x_high, name)
     _check(frame, x, y, y_low, y_high)
     if strangers := [item for item in highlight if item not in set(frame[name])]:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
-    ax = _axes_of(ax, aspect=0.72)
-    _remember(ax, frame, y_label, name, x, x_low, x_high, y, y_low, y_high, n)
+    ax = ax or theme.new(aspect=0.72)[1]
+    _remember(ax, frame, y_label, name, x, x_low, x_high, y, y_low, y_high)
     rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")
     tints = [theme.colour_of(chosen.get(item, "blue")) for item in rows[name]]
     across, up = _floats(rows, x, y)
     _spans(ax.hlines, up, rows, x_low, x_high, colors=tints, lw=1.1, alpha=0.45)
     _spans(ax.vlines, across, rows, y_low, y_high, colors=tints, lw=1.1, alpha=0.45)
-    _points(ax, across, up, [_say_both(row, name, x, y, n, digits) for _, row in rows.iterrows()], c=tints)
+    places = zip(rows[name], across, up, strict=True)
+    spec = f".{digits}f"
+    texts = [f"{item}: {x} {number(float(a), spec)}, {y} {number(float(b), spec)}" for item, a, b in places]
+    _points(ax, across, up, texts, c=tints)
     ax.set(xlabel=x_label, ylabel="")
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
@@ -219,7 +221,7 @@ def matrix(
     if values.size == 0:
         raise BiaslibError("A matrix needs at least one row and one column.")
     rows, columns = values.shape
-    ax = _axes_of(ax, aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))
+    ax = ax or theme.new(aspect=min(1.6, 0.22 + 0.8 * rows / max(columns, 8)))[1]
     remember_values(theme.figure_of(ax), frame.reset_index(names="row"))
     sizes = np.abs(values)
     top = limit or float(np.nanmax(sizes, initial=0)) or 1.0
@@ -257,11 +259,6 @@ def squares(
     drawn = ax.add_collection(PolyCollection([corners + np.array(place) for place in at], facecolors=faces, lw=0))
     if words:
         tooltip(drawn, words)
-
-
-def _axes_of(ax: Axes | None, *, aspect: float) -> Axes:
-    """The given axes, or those of a new figure."""
-    return theme.new(aspect=aspect)[1] if ax is None else ax
 
 
 def _series(
@@ -315,10 +312,4 @@ def _say(row: pd.Series, kind: Any, head: str, y: str, low: str | None, high: st
     text = f"{'' if kind is None else f'{kind}, '}{where}: {number(float(row[y]), spec)}"
     if low and high and np.isfinite([row[low], row[high]]).all():
         text += f" [{number(float(row[low]), spec)}, {number(float(row[high]), spec)}]"
-    return text + (f", n = {int(row[n]):,}" if n else "")
-
-
-def _say_both(row: pd.Series, name: str, x: str, y: str, n: str | None, digits: int) -> str:
-    spec = f".{digits}f"
-    text = f"{row[name]}: {x} {number(float(row[x]), spec)}, {y} {number(float(row[y]), spec)}"
     return text + (f", n = {int(row[n]):,}" if n else "")

@@ -145,10 +145,8 @@ def colour_of(name: str) -> str:
 
 def label_colour_of(colour: str) -> str:
     """The colour in which words about marks of `colour` (a palette name or its hexadecimal form) are set."""
-    for name, mark in COLOURS.items():
-        if colour in (name, mark):
-            return LABEL_COLOURS[name]
-    return colour_of(colour)
+    marks = {mark: name for name, mark in COLOURS.items()}
+    return LABEL_COLOURS.get(marks.get(colour, colour), colour_of(colour))
 
 
 def figure_of(ax: Axes) -> Figure:

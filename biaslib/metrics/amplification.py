@@ -92,12 +92,8 @@ class Amplification:
             labels, the test labels and the predictions: `n_train`, `n_test`, `n_predicted`.
         """
         counts, rule = self._counts, self._rule
-        pieces = [rule.changes(counts, start, stop) for start, stop in _chunks(counts.n_sets)]
-        n_groups = len(rule.group_sizes[0])
-        change, positive = (
-            np.concatenate([np.empty((n_groups, 0), kind), *(piece[i] for piece in pieces)], axis=1)
-            for i, kind in ((0, float), (1, bool))
-        )
+        change, positive = rule.changes(counts, 0, counts.n_sets)
+        n_groups = len(change)
         cells = _largest(np.abs(change).T.ravel(), counts.train.T.ravel(), top)
         sets, group = cells // n_groups, cells % n_groups
         train, test, predicted = (side[:, sets] for side in (counts.train, counts.test, counts.predicted))

@@ -6,9 +6,10 @@ are few among very many. *Observed*: only given sets, by one matrix product.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -157,108 +158,69 @@ def _contained(sets: np.ndarray, side: _Rows) -> np.ndarray:
     return counts
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Where the sets of one size are: each pair is a row, the place of the set's last attribute in it, and the set.
-
-    `slot` is the set's number, and before it is known which sets go on, its place among all that could.
-    """
-
-    row: np.ndarray
-    place: np.ndarray
-    slot: np.ndarray
-
-    def keep(self, going_on: np.ndarray, number: np.ndarray) -> "_Pairs":
-        """Those whose set goes on, under its new number."""
-        index = np.flatnonzero(going_on[self.slot])
-        return _Pairs(self.row[index], self.place[index], number[self.slot[index]])
-
-
-@dataclass(frozen=True)
-class _Lists:
-    """_Rows as lists: the attributes of row i are `items[start[i] : start[i + 1]]`, increasing; weights are (G, U)."""
-
-    items: np.ndarray
-    start: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(cls, rows: _Rows) -> "_Lists":
-        """The rows of a table as lists."""
-        sizes = rows.attributes.sum(axis=1)
-        items = np.nonzero(rows.attributes)[1].astype(np.int32)
-        return cls(items, np.append(0, np.cumsum(sizes)).astype(np.int32), rows.weights.T.astype(np.float64))
-
-    def roots(self) -> _Pairs:
-        """The empty set, in every row."""
-        n = len(self.start) - 1
-        return _Pairs(np.arange(n, dtype=np.int32), self.start[:-1] - 1, np.zeros(n, np.int32))
-
-    def grown(self, pairs: _Pairs, base: np.ndarray) -> _Pairs:
-        """Every set with each attribute of its row that comes after its last; `base[set] + attribute` is its slot."""
-        left = self.start[pairs.row + 1] - 1 - pairs.place
-        ends = np.cumsum(left)
-        place = np.arange(ends[-1] if len(ends) else 0, dtype=np.int32)
-        place += np.repeat((pairs.place + 1 - (ends - left)).astype(np.int32), left)
-        slot = np.repeat(base[pairs.slot], left)
-        slot += self.items[place]
-        return _Pairs(np.repeat(pairs.row, left), place, slot)
-
-    def unfinished(self, pairs: _Pairs) -> _Pairs:
-        """Those whose row has attributes after the set's last."""
-        index = np.flatnonzero(pairs.place < self.start[pairs.row + 1] - 1)
-        return _Pairs(pairs.row[index], pairs.place[index], pairs.slot[index])
-
-    def counts(self, pairs: _Pairs, n_sets: int) -> np.ndarray:
-        """(G, n) how many images of each group have each set."""
-        return np.array([np.bincount(pairs.slot, weights[pairs.row], n_sets) for weights in self.weights], np.int32)
-
-
 def _count_by_levels(sides: list[_Rows], min_size: int, max_size: int) -> SetCounts:
-    n_groups = sides[0].weights.shape[1]
-    levels = list(_levels(sides, min_size, max_size))
-    parent, last = (np.concatenate([np.empty(0, np.int32), *(level[i] for level in levels)]) for i in (0, 1))
-    first = sum(level[0].size for level in levels if level[2] is None)
-    counted = [level[2] for level in levels if level[2] is not None]
-    counts = np.concatenate([np.empty((3, n_groups, 0), np.int32), *counted], axis=2)
-    del levels, counted
-    width = sides[0].attributes.shape[1]
-    return SetCounts(counts[0], counts[1], counts[2], partial(_attributes_of, parent, last, first, width))
+    """Every row of every side has each of its sets once: a pair of the row and the set.
 
-
-def _levels(
-    sides: list[_Rows], min_size: int, max_size: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """For each size: the number of the set that each one extends (-1: none), its last attribute, counts (3, G, n)."""
+    A pair is three numbers: its row, the place of the set's last attribute in `items`, and the set's slot, which is its
+    number, and before it is known which sets go on, its place among all that could.
+    """
     width, n_groups = sides[0].attributes.shape[1], sides[0].weights.shape[1]
-    lists = [_Lists.of(side) for side in sides]
-    of_sides = [side.roots() for side in lists]
-    last, before = np.array([-1], np.int32), -1
+    bounds = np.cumsum([0, *(len(side.attributes) for side in sides)])
+    weights = np.concatenate([side.weights for side in sides]).T.astype(np.float64)
+    attributes = np.concatenate([side.attributes for side in sides])
+    items, sizes = np.nonzero(attributes)[1].astype(np.int32), attributes.sum(axis=1)
+    end = np.cumsum(sizes).astype(np.int32)  # the attributes of row i are items[end[i] - sizes[i] : end[i]], increasing
+    row, slot = np.arange(len(end), dtype=np.int32), np.zeros(len(end), np.int32)
+    place = (end - sizes - 1).astype(np.int32)  # the empty set, in every row
+    # of each set the number of the one that it extends (-1: none), and the attribute that it adds
+    parents, lasts = [np.empty(0, np.int32)], [np.array([-1], np.int32)]
+    counted = [np.empty((3, n_groups, 0), np.int32)]
+    before, first = -1, 0
     for size in range(1, max_size + 1):
-        room = width - 1 - last.astype(np.int64)  # attributes that may come after the last one
-        base = np.cumsum(room) - room - last - 1
+        room = width - 1 - lasts[-1].astype(np.int64)  # attributes that may come after the last one
+        base = np.cumsum(room) - room - lasts[-1] - 1  # `base[set] + attribute` is the slot of both together
         if room.sum() < 2**31:
             base = base.astype(np.int32)
-        grown = [lists[i].grown(of_sides[i], base) for i in (0, 1)]
+        # every set with each attribute of its row that comes after its last
+        left = end[row] - 1 - place
+        ends = np.cumsum(left)
+        shift = np.repeat((place + 1 - (ends - left)).astype(np.int32), left)
+        row, slot = np.repeat(row, left), np.repeat(base[slot], left)
+        place = np.arange(len(row), dtype=np.int32) + shift
+        slot += items[place]
         going_on = np.ones(int(room.sum()), bool)
-        for pairs in grown:
+        for part in _parts(row, bounds)[:2]:  # those go on that occur in train and in test
             seen = np.zeros_like(going_on)
-            seen[pairs.slot] = True
+            seen[slot[part]] = True
             going_on &= seen
-        number = np.cumsum(going_on, dtype=np.int32) - 1
         n_sets = int(going_on.sum())
         if n_sets == 0:
-            return
-        counts = np.empty((len(lists), n_groups, n_sets), np.int32) if size >= min_size else None
-        for i, side in enumerate(lists):  # one side after the other, so that not all are in memory at once
-            pairs = (grown.pop(0) if grown else side.grown(of_sides[i], base)).keep(going_on, number)
-            if counts is not None:
-                counts[i] = side.counts(pairs, n_sets)
-            of_sides[i] = side.unfinished(pairs)
-        parent = np.repeat(np.arange(len(last), dtype=np.int32), room)[going_on]
-        last = (np.flatnonzero(going_on) - base[parent]).astype(np.int32)
-        yield parent + np.int32(before), last, counts
+            break
+        number = np.cumsum(going_on, dtype=np.int32) - 1
+        chosen = np.flatnonzero(going_on[slot])
+        row, place, slot = row[chosen], place[chosen], number[slot[chosen]]
+        if size >= min_size:
+            counts = [
+                [np.bincount(slot[part], of_group[row[part]], n_sets) for of_group in weights]
+                for part in _parts(row, bounds)
+            ]
+            counted.append(np.array(counts, np.int32))
+        else:
+            first += n_sets
+        parent = np.repeat(np.arange(len(lasts[-1]), dtype=np.int32), room)[going_on]
+        lasts.append((np.flatnonzero(going_on) - base[parent]).astype(np.int32))
+        parents.append(parent + np.int32(before))
         before += len(room)
+        chosen = np.flatnonzero(place < end[row] - 1)  # those whose row has attributes after the set's last
+        row, place, slot = row[chosen], place[chosen], slot[chosen]
+    parent, last = np.concatenate(parents), np.concatenate(lasts[1:] or parents[:1])
+    train, test, predicted = np.concatenate(counted, axis=2)
+    return SetCounts(train, test, predicted, partial(_attributes_of, parent, last, first, width))
+
+
+def _parts(row: np.ndarray, bounds: np.ndarray) -> list[slice]:
+    """Where the pairs of each side are, of the increasing rows of all pairs."""
+    return [slice(*ends) for ends in pairwise(np.searchsorted(row, bounds))]
 
 
 def _attributes_of(parent: np.ndarray, last: np.ndarray, first: int, width: int, chosen: np.ndarray) -> np.ndarray:

@@ -83,25 +83,27 @@ def of_code(function: Callable[..., Any]) -> str:
     """
     found = set(_reachable(function, seen=set()))
     modules = set().union(*(_closure(part) for part in found if isinstance(part, Path)))
-    return of_value([sorted(map(_module_hash, modules)), sorted(part for part in found if isinstance(part, str))])
+    return of_value(
+        [sorted(_read(path)[1] for path in modules), sorted(part for part in found if isinstance(part, str))]
+    )
 
 
 def of_modules(names: Iterable[str], *, without: Iterable[str] = ()) -> str:
     """Hash of these modules and of all they import, directly or not, but for `without` and what only it imports."""
     left_out = {_module_path(name) for name in without}
     paths = set().union(*(_closure(_module_path(name), left_out) for name in names))
-    return of_value(sorted(_module_hash(path) for path in paths))
+    return of_value(sorted(_read(path)[1] for path in paths))
 
 
 def of_module(name: str) -> str:
     """Hash of the source of one module, without those that it imports."""
-    return _module_hash(_module_path(name))
+    return _read(_module_path(name))[1]
 
 
 def of_package() -> str:
     """Hash of every module of the package, and of the style sheets and scripts beside them."""
     folder = Path(__file__).parents[1]
-    modules = [_module_hash(path) for path in folder.rglob("*.py")]
+    modules = [_read(path)[1] for path in folder.rglob("*.py")]
     return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
 
 
@@ -233,10 +235,6 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
         found.add(path)
         waiting |= set(_read(path)[0]) - found
     return found - set(left_out)
-
-
-def _module_hash(path: Path) -> str:
-    return _read(path)[1]
 
 
 @functools.cache

@@ -22,10 +22,6 @@ _Result = TypeVar("_Result")
 _Passes = Callable[..., tuple[float, ...]]
 
 
-def _none(*_: Any) -> tuple[float, ...]:
-    return 0, 0
-
-
 class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
@@ -35,11 +31,7 @@ class Stored(Generic[_Key, _Result]):
     """
 
     def __init__(
-        self,
-        function: Callable[..., _Result],
-        kind: str,
-        code: Sequence[ModuleType] | None,
-        passes: _Passes,
+        self, function: Callable[..., _Result], kind: str, code: Sequence[ModuleType] | None, passes: _Passes
     ) -> None:
         functools.update_wrapper(self, function)
         self.kind, self.passes, self._function, self._code = kind, passes, function, code
@@ -120,7 +112,7 @@ def _bar() -> Iterator[dict[str, Any]]:
 
 
 def stored(
-    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes | None = None
+    kind: str, *, code: Sequence[ModuleType] | None = None, passes: _Passes = lambda *_: (0, 0)
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
@@ -136,4 +128,4 @@ def stored(
     Returns:
         A decorator. The function must be one of a module, so that a worker can import it.
     """
-    return lambda function: Stored(function, kind, code, passes or _none)
+    return lambda function: Stored(function, kind, code, passes)

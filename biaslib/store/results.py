@@ -243,7 +243,11 @@ def _write_result(folder: Path, result: Any) -> Path:
         np.save(file, result, allow_pickle=False)
     elif _is_mapping_of("torch.Tensor", result):
         file = folder / "tensors.safetensors"
-        _save_tensors(result, file)
+        import safetensors.torch  # imported here, as torch takes seconds and a listing of the store does not need it
+
+        # a tensor may be a view of another one, which the format refuses
+        own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in result.items()}
+        file.write_bytes(safetensors.torch.save(own))  # its own writer hides the reason where the disk is full
     elif _is_mapping_of("numpy.ndarray", result):
         file = folder / "arrays.npz"
         np.savez(file, allow_pickle=False, **dict(result))
@@ -256,14 +260,6 @@ def _write_result(folder: Path, result: Any) -> Path:
 def _is_mapping_of(type_name: str, result: Any) -> bool:
     values = result.values() if isinstance(result, Mapping) else ()
     return {f"{type(value).__module__}.{type(value).__qualname__}" for value in values} == {type_name}
-
-
-def _save_tensors(tensors: Mapping[str, Any], file: Path) -> None:
-    import safetensors.torch  # imported here, as torch takes seconds and a listing of the store does not need it
-
-    # a tensor may be a view of another one, which the format refuses
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    file.write_bytes(safetensors.torch.save(own))  # its own writer hides the reason where the disk is full
 
 
 def _read(entry: Path) -> Any:

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from biaslib import recipes
-from biaslib.book import execution, parameters, plan, rates
+from biaslib.book import execution, parameters, plan
 from biaslib.book.project import Project
 from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
@@ -46,8 +46,8 @@ def fixed(monkeypatch, tmp_path_factory):
         "BIASLIB_DEVICE": "cpu",
     }.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(rates, "_everywhere", lambda measure, *_: RATES[measure.__name__])
-    monkeypatch.setattr(rates, "of_network", lambda *_: (1000, 2000, 8))
+    monkeypatch.setattr(plan, "_everywhere", lambda measure, *_: RATES[measure.__name__])
+    monkeypatch.setattr(plan, "_counts_of", lambda *_: (1000, 2000, 8))
     return store
 
 
@@ -196,7 +196,7 @@ def test_what_a_plan_estimates_by_changes_no_key(tmp_path):
 
 def test_rates_are_measured_without_a_trace(fixed):
     config = TrainingConfig(architecture="lenet5", loss="binary", balanced=False)
-    rates_of_one = rates._asking("lenet5", None, 28), rates._training(config, 28)
+    rates_of_one = plan._asking("lenet5", None, 28), plan._training(config, 28)
     assert all(0 < rate < math.inf for rate in rates_of_one)
     assert not list(fixed.iterdir())
     assert parallel.cores() == 2

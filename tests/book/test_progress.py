@@ -1,6 +1,6 @@
 import re
 
-from biaslib.book import progress
+from biaslib.book import building
 from tests.book.conftest import cli, write_notebook
 
 SLOWLY = """
@@ -20,7 +20,7 @@ def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, mo
     for name in ("one", "two", "three"):
         write_notebook(project, name, "print(n)")
     (project.notebooks / "seconds.yml").write_text("one: 5\ntwo: 60\n")
-    assert list(progress._expected_seconds(project, ["one", "three", "two"])) == ["two", "three", "one"]
+    assert list(building._expected_seconds(project, ["one", "three", "two"])) == ["two", "three", "one"]
     built = cli(project, "build", "--jobs", "1")
     assert built.returncode == 0, built.stderr
     assert re.findall(r"(\w+): running", built.stdout) == ["two", "three", "one"]
@@ -29,7 +29,7 @@ def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, mo
 
 
 def test_the_last_bar_that_a_page_wrote_is_what_it_computes(project):
-    with progress.Progress(project, ["one"]) as shown:
+    with building._Progress(project, ["one"]) as shown:
         assert shown._computing("one") == ""
         bars = "computing maps: 100%|####| 4/4 [00:01]\n\rcomputing model:  20%|##   | 3/15 [00:10<00:40,  3.3s/it]"
         shown.bars("one").write_text(bars)

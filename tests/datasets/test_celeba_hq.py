@@ -117,8 +117,8 @@ def test_validation_pairs_are_kept_from_training(pairs):
 
 def test_a_copy_that_is_not_whole_is_refused(official):
     for split in ("trian", "all"):
-        with pytest.raises(BiaslibError, match="CelebAMask-HQ has the splits train, val, test, not"):
-            celeba._load_hq(split, size=8, root=official)
+        with pytest.raises(BiaslibError, match="celebamask has the splits train, val, test, not"):
+            datasets.load("celebamask", split, size=8, root=official)
     number = int(np.random.RandomState(0).permutation(N)[17:].min())
     part(official, number, "l_eye", (0, 4, 0, 4), shape=(16, 16))
     with pytest.raises(BiaslibError, match=r"_l_eye.png.*not of the size of the image's other masks"):

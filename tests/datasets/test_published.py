@@ -44,7 +44,7 @@ def test_training_images_are_the_first_seventy_percent_and_no_test_images_of_the
     index, rows = published._join()
     numbers = celeba.hq_numbers(len(rows), "train")
     expected = celeba.attributes(released).iloc[rows[numbers]].reset_index(drop=True)
-    pd.testing.assert_frame_equal(published.training_labels(), expected)
+    pd.testing.assert_frame_equal(published.annotated_labels("trained on"), expected)
     assert len(expected) == round(0.7 * len(rows))
     parts = celeba.partition(released, 4600)[rows[index]]
     assert published.images_in_celebas_training() == (parts == 0).sum() > 0

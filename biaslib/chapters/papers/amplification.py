@@ -6,7 +6,7 @@ here; what was released for COCO and imSitu is in `papers.scenes`.
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -17,7 +17,7 @@ import scipy.stats
 from biaslib.chapters import page
 from biaslib.chapters.papers import scenes
 from biaslib.chapters.scene_models import JointSetup
-from biaslib.datasets import coco_imsitu, published, registry
+from biaslib.datasets import published, registry
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.recipes import Loaded
@@ -70,40 +70,30 @@ class HairSetup(JointSetup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _People(JointSetup):
-    """A joint model of what photographs show and the gender that words about them name, where a user has them."""
+class PeopleSetup(JointSetup):
+    """A joint model of what photographs show and the gender that words about them name, where a user has them.
+
+    COCO's 51 objects, with the gender of its captions; or imSitu's verbs, and whether the place is indoors, with the
+    gender by which an agent is worded.
+    """
 
     group = "group"
-    name: ClassVar[str]  # of the data set
+
+    source: str = "coco"  # or "imsitu"
+
+    @functools.cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The objects; or the verbs, read from imSitu's files, and `indoors`."""
+        return tuple(self.data("train").table().columns.drop(self.group))
 
     def data(self, split: str) -> Loaded:
         """The photographs of a split for which words name one gender."""
-        return Loaded(name=self.name, size=self.size, split={"validation": "val"}.get(split, split))
+        return Loaded(name=self.source, size=self.size, split={"validation": "val"}.get(split, split))
 
     @property
     def shown(self) -> int:
         """About a third of all photographs."""
         return 40_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class CocoSetup(_People):
-    """COCO's 51 objects, and the gender of its captions."""
-
-    name = "coco"
-    attributes = coco_imsitu.PAPER_OBJECTS
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImsituSetup(_People):
-    """imSitu's verbs, read from its files, whether the place is indoors, and the gender by which an agent is worded."""
-
-    name = "imsitu"
-
-    @functools.cached_property
-    def attributes(self) -> tuple[str, ...]:
-        """The verbs, and `indoors`."""
-        return tuple(self.data("train").table().columns.drop(self.group))
 
 
 class _HairFaces(Loaded):
@@ -208,7 +198,9 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     values, single, images = [], [], []
     for grouping in get_args(_Grouping):
         jobs = [(train, test, model, grouping, [seed, number]) for number, model in enumerate(predictions)]
-        rows, cells, n_kept = zip(*_side_by_side(_of_one_model, jobs), strict=True)
+        with parallel.workers() as (executor, _):
+            futures = [executor.submit(_of_one_model, *job) for job in jobs]
+            rows, cells, n_kept = zip(*(future.result() for future in futures), strict=True)
         values.append(_over_models(rows, seed).assign(grouping=grouping))
         by_cell = pd.concat(cells).groupby(["attribute", "group"])
         changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
@@ -220,11 +212,6 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     table = pd.concat(values, ignore_index=True)
     table["p"] = holm(table["p"])
     return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}
-
-
-def _side_by_side(function: Callable[..., Any], jobs: Sequence[tuple]) -> list[Any]:
-    with parallel.workers() as (executor, _):
-        return [future.result() for future in [executor.submit(function, *job) for job in jobs]]
 
 
 def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:

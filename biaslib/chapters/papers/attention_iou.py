@@ -131,7 +131,7 @@ def _one_sided(seed: int) -> pd.DataFrame:
     Male and (smiling) on Smiling with intervals over models, the share of faces that are answered `glasses`, lowest and
     highest of the models, and the released heatmap score of that answer with Male on all faces.
     """
-    labels, trained_on = published.annotated_labels(), published.training_labels()["Eyeglasses"]
+    labels, trained_on = published.annotated_labels(), published.annotated_labels("trained on")["Eyeglasses"]
     scores = _over_models(published.one_sided_scores(), _MODELS["positive"]).query("region == 'heatmap'")
     heat = scores.set_index("trained_on")
     rows: list[dict[str, Any]] = []
@@ -160,7 +160,7 @@ def _sizes() -> pd.DataFrame:
     Columns attribute, target and the groups TT, TF, FT and FF; rows of target NaN have what there is. By the paper's
     rule, the sizes nearest to these, and found by a global search: the authors' may differ.
     """
-    labels, rows = published.training_labels(), []
+    labels, rows = published.annotated_labels("trained on"), []
     male = labels[published.PROTECTED]
     for attribute in ("Blond_Hair", "Wavy_Hair"):
         has = labels[attribute]

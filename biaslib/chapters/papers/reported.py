@@ -4,7 +4,7 @@ Every file has a column `where` that names the table, figure or section.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,29 +128,12 @@ def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-class _Row(NamedTuple):
-    """A line of data/published/attention-iou-claims.csv, as data/README.md describes it."""
-
-    where: str
-    says: str
-    paper: str
-    paper_sd: str
-    decimals: str
-    table: str
-    row: str
-    value: str
-    minus: str
-    low: str
-    high: str
-    given: str
-    remark: str
+def _listed() -> list[Any]:
+    """The lines of data/published/attention-iou-claims.csv, as data/README.md describes them, all parts as text."""
+    return list(published.read("attention-iou-claims.csv").astype(str).itertuples(index=False))
 
 
-def _listed() -> list[_Row]:
-    return [_Row(*map(str, values)) for values in published.read("attention-iou-claims.csv").to_numpy()]
-
-
-def _names(row: _Row) -> list[str]:
+def _names(row: Any) -> list[str]:
     """The names of a claim's numbers, as `paper_claims` and `claim_numbers` have them."""
     tail = f"{row.value}{' as quoted' if row.paper else ''}" + (f" minus {row.minus}" if row.minus else "")
     return [f"{row.table}: {part}, {tail}" for part in row.row.split("|")]
@@ -162,7 +145,7 @@ def _in_words(span: Interval | float, digits: int) -> str:
     return number(span, f".{digits}f")
 
 
-def _bounds(row: _Row) -> tuple[float, float]:
+def _bounds(row: Any) -> tuple[float, float]:
     if row.paper and not row.low:
         unit = 10.0 ** -int(row.decimals)
         return float(row.paper) - unit / 2 - 1e-9, float(row.paper) + unit

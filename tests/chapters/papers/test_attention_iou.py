@@ -76,7 +76,7 @@ def test_models_of_figure_4_are_asked_on_both_kinds_of_faces(computed, released)
     right = predicted[:, with_glasses, male] == labels.loc[with_glasses, "Male"].to_numpy()
     assert table.loc[("negative", "with"), "male"] == pytest.approx(right.mean(), abs=1e-6)
     assert table.loc[("negative", "with"), "n"] == with_glasses.sum()
-    trained = published.training_labels()["Eyeglasses"]
+    trained = published.annotated_labels("trained on")["Eyeglasses"]
     assert table["training"].tolist() == [trained.sum()] * 2 + [(~trained).sum()] * 2
     says_yes = predicted[:, :, list(labels).index("Eyeglasses")].mean(axis=1)
     assert table.loc["negative", "glasses_most"].tolist() == pytest.approx([says_yes.max()] * 2, abs=1e-6)

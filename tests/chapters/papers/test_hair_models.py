@@ -9,7 +9,7 @@ from biaslib.chapters import mitigation, scene_models
 from biaslib.chapters.mitigation import METHODS, Setting
 from biaslib.chapters.papers.amplification import _HAIR as HAIR
 from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
-from biaslib.chapters.papers.amplification import CocoSetup, HairSetup, ImsituSetup, _HairFaces
+from biaslib.chapters.papers.amplification import HairSetup, PeopleSetup, _HairFaces
 from biaslib.chapters.scene_models import outcomes
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification, calibrated_thresholds, mean_average_precision
@@ -137,11 +137,11 @@ def test_a_balanced_test_set_is_drawn_again_by_the_same_rule(hair, monkeypatch):
     np.testing.assert_array_equal(balanced.scores, plain.scores[[3, 3, 0]])
 
 
-@pytest.mark.parametrize(("write", "kind"), [(layouts.coco_photos, CocoSetup), (layouts.imsitu, ImsituSetup)])
-def test_photographs_of_people_go_the_same_way(tmp_path, monkeypatch, write, kind):
+@pytest.mark.parametrize(("write", "source"), [(layouts.coco_photos, "coco"), (layouts.imsitu, "imsitu")])
+def test_photographs_of_people_go_the_same_way(tmp_path, monkeypatch, write, source):
     write(tmp_path)
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    setup = kind(epochs=1, size=16, batch=16)
+    setup = PeopleSetup(source=source, epochs=1, size=16, batch=16)
     assert set(setup.data("train").table().columns) == {*setup.attributes, "group"}
     found = scene_models._outcome(setup, scene_models._answers.compute(setup))
     assert found.test_logits.shape == (len(found.test), len(setup.attributes) + 2)
