@@ -1,14 +1,17 @@
 """Audits of models with a planted bias by ranks of their maps: which models are reported, along the true effect."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
+from biaslib.figures import plots, theme
 from biaslib.statistics import Interval, interval
 
 _LEVEL, _Z = 0.05, 1.96
+_EDGES: Final = (0.1, 0.3, 0.5, 0.7)  # of the steps of the true effect
 
 
 def level(references: int) -> float:
@@ -59,3 +62,28 @@ def best_and_worst(part: pd.DataFrame) -> tuple[str, str]:
     """The pairs of method and metric that report the most and the fewest of these models, answers left out."""
     order = part.query("method != 'no map'").groupby("pair")["reported"].mean().sort_values(kind="stable")
     return order.index[-1], order.index[0]
+
+
+def steps(part: pd.DataFrame) -> list[pd.DataFrame]:
+    """These audits by the true effect: those of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
+    return [step for _, step in part.groupby(np.where(part["biased"], np.digitize(part["effect"], _EDGES), -1))]
+
+
+def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], name: Callable[[str], str]) -> None:
+    """Methods by metrics; in each cell a square for each of `steps`, as full as the share that is reported."""
+    metrics, width = list(part["metric"].unique()), len(_EDGES) + 3
+    at, hues, spans, words = [], [], [], []
+    for (method, metric), audits_of in part.groupby(["method", "metric"], sort=False):
+        for place, step in enumerate(steps(audits_of)):
+            at.append((metrics.index(metric) * width + place, methods.index(method)))
+            hues.append("blue" if step["biased"].any() else "orange")
+            spans.append(share(step))
+            words.append(f"{method}, {name(metric)}, effect {step['effect'].mean():.2f}: {spans[-1]}")
+    plots.squares(axes, at, [theme.GRID] * len(at), [0.55] * len(at), height=0.86)
+    plots.squares(axes, at, hues, [span.estimate for span in spans], words, height=0.86)
+    axes.set(xlim=(-1, width * len(metrics)), ylim=(len(methods) - 0.4, -1.6), xticks=[])
+    axes.set_yticks(range(len(methods)), [method.replace("Integrated", "Int.") for method in methods])
+    for place, metric in enumerate(metrics):
+        axes.text(width * place + 2.5, -0.6, name(metric).replace(" ", "\n", 1), ha="center", fontsize=8)
+    axes.spines[:].set_visible(False)
+    axes.grid(False)
