@@ -11,7 +11,7 @@ from biaslib.figures import plots, theme
 from biaslib.statistics import Interval, interval
 
 _LEVEL, _Z = 0.05, 1.96
-_EDGES: Final = (0.1, 0.3, 0.5, 0.7)  # of the steps of the true effect
+_EDGES: Final = (0.1, 0.3, 0.5, 0.7)  # of the true effect
 
 
 def level(references: int) -> float:
@@ -64,17 +64,17 @@ def best_and_worst(part: pd.DataFrame) -> tuple[str, str]:
     return order.index[-1], order.index[0]
 
 
-def steps(part: pd.DataFrame) -> list[pd.DataFrame]:
+def by_effect(part: pd.DataFrame) -> list[pd.DataFrame]:
     """These audits by the true effect: those of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
     return [step for _, step in part.groupby(np.where(part["biased"], np.digitize(part["effect"], _EDGES), -1))]
 
 
 def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], name: Callable[[str], str]) -> None:
-    """Methods by metrics; in each cell a square for each of `steps`, as full as the share that is reported."""
+    """Methods by metrics; in each cell a square for each step `by_effect`, as full as the share that is reported."""
     metrics, width = list(part["metric"].unique()), len(_EDGES) + 3
     at, hues, spans, words = [], [], [], []
     for (method, metric), audits_of in part.groupby(["method", "metric"], sort=False):
-        for place, step in enumerate(steps(audits_of)):
+        for place, step in enumerate(by_effect(audits_of)):
             at.append((metrics.index(metric) * width + place, methods.index(method)))
             hues.append("blue" if step["biased"].any() else "orange")
             spans.append(share(step))
