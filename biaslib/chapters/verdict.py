@@ -28,7 +28,7 @@ def audits(values: Mapping[str, Any]) -> pd.DataFrame:
     """
     tables = []
     for case, p in values["p"].items():
-        models = values["models"].query("case == @case").reset_index(drop=True)
+        models = values["models"][values["models"]["case"] == case].reset_index(drop=True)
         reported = (p <= level(values["references"]) + 1e-3).astype(float)  # p are rounded
         long = reported.assign(model=models.index).melt("model", var_name="pair", value_name="reported")
         long[["method", "metric"]] = long["pair"].str.split(" | ", regex=False, expand=True)
@@ -65,7 +65,7 @@ def best_and_worst(part: pd.DataFrame) -> tuple[str, str]:
 
 
 def by_effect(part: pd.DataFrame) -> list[pd.DataFrame]:
-    """These audits by the true effect: those of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
+    """These audits by the true effect: of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
     return [step for _, step in part.groupby(np.where(part["biased"], np.digitize(part["effect"], _EDGES), -1))]
 
 

@@ -58,7 +58,7 @@ def test_one_kind_of_audits_less_another():
 def test_groups_by_effect_begin_with_unbiased_models():
     found = verdict.audits(VALUES).query("pair == 'A | cue_rma'")
     assert [step["effect"].tolist() for step in verdict.by_effect(found)] == [[0.0], [0.05], [0.4], [0.9]]
-    figure, axes = figures.new()
+    _, axes = figures.new()
     verdict.squares(axes, found, ["A", "B"], str.upper)
     assert [text.get_text() for text in axes.texts] == ["CUE_RMA"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "B"]
