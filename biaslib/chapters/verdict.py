@@ -64,9 +64,9 @@ def best_and_worst(part: pd.DataFrame) -> tuple[str, str]:
     return order.index[-1], order.index[0]
 
 
-def by_effect(part: pd.DataFrame) -> list[pd.DataFrame]:
-    """These audits by the true effect: of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
-    return [step for _, step in part.groupby(np.where(part["biased"], np.digitize(part["effect"], _EDGES), -1))]
+def by_effect(part: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """These audits by the true effect: 0, of unbiased models; 1 to 5, of biased ones up to .1, .3, .5, .7 and above."""
+    return {int(step): of for step, of in part.groupby((np.digitize(part["effect"], _EDGES) + 1) * part["biased"])}
 
 
 def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], name: Callable[[str], str]) -> None:
@@ -74,9 +74,9 @@ def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], name: Callab
     metrics, width = list(part["metric"].unique()), len(_EDGES) + 3
     at, hues, spans, words = [], [], [], []
     for (method, metric), audits_of in part.groupby(["method", "metric"], sort=False):
-        for place, step in enumerate(by_effect(audits_of)):
+        for place, step in by_effect(audits_of).items():
             at.append((metrics.index(metric) * width + place, methods.index(method)))
-            hues.append("blue" if step["biased"].any() else "orange")
+            hues.append("blue" if place else "orange")
             spans.append(share(step))
             words.append(f"{method}, {name(metric)}, effect {step['effect'].mean():.2f}: {spans[-1]}")
     plots.squares(axes, at, [theme.GRID] * len(at), [0.55] * len(at), height=0.86)

@@ -57,7 +57,8 @@ def test_one_kind_of_audits_less_another():
 
 def test_groups_by_effect_begin_with_unbiased_models():
     found = verdict.audits(VALUES).query("pair == 'A | cue_rma'")
-    assert [step["effect"].tolist() for step in verdict.by_effect(found)] == [[0.0], [0.05], [0.4], [0.9]]
+    of_steps = {step: part["effect"].tolist() for step, part in verdict.by_effect(found).items()}
+    assert of_steps == {0: [0.0], 1: [0.05], 3: [0.4], 5: [0.9]}
     _, axes = figures.new()
     verdict.squares(axes, found, ["A", "B"], str.upper)
     assert [text.get_text() for text in axes.texts] == ["CUE_RMA"]
