@@ -1,4 +1,4 @@
-"""Whether audited models stand out from unbiased reference models: one rule for every metric, and how often it errs."""
+"""Whether audited models stand out from unbiased reference models: by a limit for normal values, or by ranks."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -33,17 +33,6 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     return float(mean + (width if side == "above" else -width))
 
 
-def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which models an auditor would report: those beyond the `prediction_limit` of the reference on the expected side.
-
-    Of (M,) values of audited models and (m,) of reference models, (M,) bool; a model without a value is not reported,
-    and neither is any where the limit is undefined.
-    """
-    bound = prediction_limit(reference, side=side, confidence=confidence)
-    audited = np.asarray(values, dtype=float)
-    return np.asarray(audited > bound if side == "above" else audited < bound)
-
-
 def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
@@ -65,11 +54,23 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
-def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
-    values = np.asarray(reference, dtype=float)
-    audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
-    return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
+def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.ndarray:
+    r"""The p of each audited model by its rank among itself and all reference models; one-sided, whatever the values.
+
+    $$p = \frac{1 + k}{m + 1}$$
+
+    where k of the m reference values are at least as far on the expected side (Phipson and Smyth 2010). An unbiased
+    model that could change places with any reference model has $p \le a$ with a probability of at most a. No p is
+    smaller than 1 / (m + 1): 5 % take 19 reference models.
+
+    Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
+    NaN for a model without a value, and without reference models.
+    """
+    _check(side=side)
+    audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
+    others = others[~np.isnan(others)]
+    extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
+    return np.where(np.isnan(audited) | (len(others) == 0), np.nan, (1 + extreme.sum(axis=1)) / (len(others) + 1))
 
 
 def detection_power(

@@ -39,11 +39,12 @@ def test_aopc_of_cats_is_high_for_two_methods_only():
     assert "Cat high, Apple near 0" not in page("attribution_verdict")
 
 
-def test_nothing_can_be_noticed_before_the_smallest_strength():
+def test_maps_are_judged_along_the_true_effect():
     text = page("attribution_verdict")
     assert "do not look: intervene" not in text
     assert "A weak shortcut passes" not in text
-    assert "so that no map could notice earlier" in text
+    assert "no map could notice earlier" not in text
+    assert "**The horizontal axis is the true effect**" in text
 
 
 def test_images_a_test_of_the_paper_has_are_those_of_one_object():
