@@ -107,7 +107,7 @@ def claims_table(
 
     `also` are the numbers of further records, by the head of their column.
     """
-    words = "Small print: where the interval must lie. Too small to tell: a part does. "
+    words = "Holds: the interval lies where the small print says. Too small to tell: only a part of it does. "
     table = claims.table(listed, record=record, this_run=this_run)
     for head, numbers in (also or {}).items():
         marks = claims.table(listed, record=None, this_run=numbers)["this run"]

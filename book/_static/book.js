@@ -3,6 +3,8 @@ document.addEventListener("DOMContentLoaded", () => {
   // the theme leaves the title above its list of pages outside of every landmark
   const side = document.querySelector(".bd-sidebar-primary");
   if (side) Object.entries({ role: "region", "aria-label": "Book" }).forEach((pair) => side.setAttribute(...pair));
+  const contents = document.querySelector(".bd-sidebar-secondary");
+  if (contents) contents.tabIndex = 0;  // it scrolls, so that keys must reach it also where it is folded away
   const value = (row, at) => {
     const cell = row.cells[at], number = parseFloat(cell.dataset.value);
     return Number.isNaN(number) ? cell.textContent.trim() : number;
