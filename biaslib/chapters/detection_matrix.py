@@ -2,14 +2,12 @@
 
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biaslib import worlds
 from biaslib.dial.catalogue import METRICS
-from biaslib.dial.trials import PLACES
+from biaslib.dial.trials import PLACES, Trial
 from biaslib.figures import plots, theme
 
 _TRUTH: Final = "True causal effect"
@@ -26,15 +24,16 @@ def detection_matrix(
     The tables: `verdicts.powers` and `false_positive_counts` for one architecture a world; world, strength and effect.
     """
     shown = [world for world in PLACES if world in set(powers["world"])]
-    strengths = [0.0, *sorted(powers["strength"].unique())]
-    starts = {world: place * (len(strengths) + _GAP) for place, world in enumerate(shown)}
+    steps = {world: [0.0, *sorted(part["strength"].unique())] for world, part in powers.groupby("world")}
+    starts = {world: sum(len(steps[each]) + _GAP for each in shown[:place]) for place, world in enumerate(shown)}
     rows = _rows(set(powers["metric"]))
     foot = max(rows.values())
     figure, ax = theme.new(aspect=_ROW * (_HEAD + foot + 2))
-    ax.set(xlim=(-_LEFT, max(starts.values()) + len(strengths) - 0.4), ylim=(foot + 1.4, -_HEAD))
+    ax.set(xlim=(-_LEFT, starts[shown[-1]] + len(steps[shown[-1]]) - 0.4), ylim=(foot + 1.4, -_HEAD))
     theme.bare(ax)
     audits = powers[(powers["images"] == images) & (powers["models"] == 1) & powers["power"].notna()]
     for world, start in starts.items():
+        strengths = steps[world]
         _pictures(ax, world, start, len(strengths))
         squares: list[tuple[float, float, str, float, str]] = []  # x, y, colour, how full and words
         true = effects[effects["world"] == world].set_index("strength")["effect"]
@@ -74,17 +73,18 @@ def _rows(known: set[str]) -> dict[str, float]:
 
 def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
     """One image of the world without the cue and with it, over its block."""
-    drawn_by, width = worlds.get(world), min(columns / 2, 3.0)
-    table = drawn_by.factors(40, strength=0.0, seed=11)
-    row = table[table[drawn_by.target].astype(bool)].head(1)
+    place, width = PLACES[world], min(columns / 2, 3.0)
     limits = ax.get_xlim(), ax.get_ylim()
-    for at, cue in enumerate((0, 1)):
-        value = np.full(1, cue).astype(table[drawn_by.cue].to_numpy().dtype)
-        picture = drawn_by.render(row.assign(**{drawn_by.cue: value}), size=128).images[0]
+    for at, cue in enumerate(() if place.photos else (0, 1)):  # photographs of animals are not ours to print
+        trial = Trial(world=world, strength=0.0)
+        table = trial.drawn_by.factors(40, strength=0.0, seed=11)
+        row = trial.edited(table[trial.truth(table)].head(1), cue)
         left = start - 0.5 + at * width
-        ax.imshow(picture, extent=(left + 0.04, left + width - 0.04, -1.0, -_HEAD + 1.3), aspect="auto")
+        ax.imshow(
+            trial.drawn_by.render(row, size=128).images[0], aspect="auto",
+            extent=(left + 0.04, left + width - 0.04, -1.0, -_HEAD + 1.3),
+        )  # fmt: skip
     ax.set(xlim=limits[0], ylim=limits[1])
-    place = PLACES[world]
     _write(ax, start - 0.46, -_HEAD + 0.2, world, va="bottom", fontsize=8.5, fontweight="bold", color=theme.INK)
     _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.8)
 
