@@ -10,7 +10,8 @@ from biaslib.book import execution, parameters, recorded
 from biaslib.book.project import Project, find
 from biaslib.errors import BiaslibError
 
-PRESETS = ("standard", "real")  # those that records are made with on two cores
+# those that records are made with on two cores; the dial's record is of all of them
+PRESETS = ("standard", "standard_2", "standard_3", "standard_4", "standard_5", "real")
 
 
 def stale(project: Project) -> list[tuple[str, str]]:
