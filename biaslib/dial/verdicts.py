@@ -149,13 +149,14 @@ def _redrawn(cases: Sequence[Case], metric: Metric, sizes: tuple[int, ...], draw
 
 
 def _power(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.ndarray:
-    """(...) by risk scores (..., k) of biased and (..., m) of reference models."""
-    return np.asarray(
-        detection_power(
-            shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1], models=models,
-            spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1), confidence=1 - _LEVEL,
-        )
+    """(...) by risk scores (..., k) of biased and (..., m) of reference models; equal but for rounding is equal."""
+    shift = np.round(biased.mean(axis=-1) - reference.mean(axis=-1), 9)
+    spreads = [np.round(scores.std(axis=-1, ddof=1), 9) for scores in (biased, reference)]
+    power = detection_power(
+        shift=shift, n_reference=reference.shape[-1], models=models, spread=spreads[0], reference_spread=spreads[1],
+        confidence=1 - _LEVEL,
     )  # fmt: skip
+    return np.asarray(power)
 
 
 def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -308,4 +309,4 @@ def _measured_once(trials: tuple[Trial, ...]) -> list[Case]:
 
 def _distance(score: float, reference: np.ndarray) -> float:
     spread = reference.std(ddof=1) if len(reference) > 1 else np.nan
-    return float((score - reference.mean()) / spread) if spread > 0 else float("nan")
+    return float((score - reference.mean()) / spread) if spread > 1e-9 else float("nan")

@@ -60,8 +60,9 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     if k < 1 or m < 2:
         return float("nan")
     shift = (audited - mean) if side == "above" else (mean - audited)
-    if deviation == 0:
-        return 0.0 if shift > 0 else 1.0
+    rounding = 1e-12 * abs(mean)
+    if deviation <= rounding:
+        return 0.0 if shift > rounding else 1.0
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 

@@ -176,3 +176,9 @@ def test_the_score_of_an_interval_is_its_width_and_what_it_missed():
     assert winkler(0.1, 0.3, 0.2) == pytest.approx(0.2)
     assert winkler(0.1, 0.3, 0.4) == pytest.approx(0.2 + 40 * 0.1)
     assert winkler([0.0, -1.0], [0.0, 1.0], -0.5).tolist() == pytest.approx([20.0, 2.0])
+
+
+def test_reference_models_that_are_alike_but_for_rounding_are_alike():
+    reference = np.full(29, 0.1) + np.array([0, 1e-17] * 14 + [0])
+    assert p_value([0.1], reference, side="above") == 1
+    assert p_value([0.2], reference, side="above") == 0
