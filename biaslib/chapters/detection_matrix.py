@@ -12,7 +12,7 @@ from biaslib.figures import plots, theme
 
 _TRUTH: Final = "True causal effect"
 
-_GAP, _LEFT, _HEAD, _ROW = 0.9, 11.5, 6.0, 0.0255  # columns, columns, rows, and a row's height by the page's width
+_GAP, _LEFT, _HEAD, _ROW = 0.9, 0.42, 6.0, 0.0255  # columns, names by blocks, rows, a row's height by the page's width
 
 
 def detection_matrix(
@@ -29,12 +29,13 @@ def detection_matrix(
     rows = _rows(set(powers["metric"]))
     foot = max(rows.values())
     figure, ax = theme.new(aspect=_ROW * (_HEAD + foot + 2))
-    ax.set(xlim=(-_LEFT, starts[shown[-1]] + len(steps[shown[-1]]) - 0.4), ylim=(foot + 1.4, -_HEAD))
+    right = starts[shown[-1]] + len(steps[shown[-1]])
+    ax.set(xlim=(-_LEFT * right, right - 0.4), ylim=(foot + 1.4, -_HEAD))
     theme.bare(ax)
     audits = powers[(powers["images"] == images) & (powers["models"] == 1) & powers["power"].notna()]
     for world, start in starts.items():
         strengths = steps[world]
-        _pictures(ax, world, start, len(strengths))
+        _pictures(ax, world, start, len(strengths), both=right < 35)
         squares: list[tuple[float, float, str, float, str]] = []  # x, y, colour, how full and words
         true = effects[effects["world"] == world].set_index("strength")["effect"]
         for place, s in enumerate(strengths):
@@ -71,11 +72,13 @@ def _rows(known: set[str]) -> dict[str, float]:
     return rows
 
 
-def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
-    """One image of the world without the cue and with it, over its block."""
-    place, width = PLACES[world], min(columns / 2, 3.0)
+def _pictures(ax: Axes, world: str, start: float, columns: int, *, both: bool) -> None:
+    """One image of the world with the cue, and without it where there is room, over its block."""
+    place, width = PLACES[world], min(columns / 2, 3.0) if both else columns
     limits = ax.get_xlim(), ax.get_ylim()
-    for at, cue in enumerate(() if place.photos else (0, 1)):  # photographs of animals are not ours to print
+    for at, cue in enumerate(
+        () if place.photos else (0, 1) if both else (1,)
+    ):  # photographs of animals are not ours to print
         trial = Trial(world=world, strength=0.0)
         table = trial.drawn_by.factors(40, strength=0.0, seed=11)
         row = trial.edited(table[trial.truth(table)].head(1), cue)
@@ -86,7 +89,7 @@ def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
         )  # fmt: skip
     ax.set(xlim=limits[0], ylim=limits[1])
     _write(ax, start - 0.46, -_HEAD + 0.2, world, va="bottom", fontsize=8.5, fontweight="bold", color=theme.INK)
-    _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.8)
+    _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.0)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:

@@ -63,11 +63,11 @@ _BLURRED: Final = ("blur", 4.0)  # so that the digit does not say everything
 
 PLACES: Final = {
     "birds": _Place(
-        "waterbird or landbird", "water behind the bird", "a background", ("bird",), ("background",), _BIRDS
+        "waterbird or landbird", "water behind the bird", "background", ("bird",), ("background",), _BIRDS
     ),
-    "pets": _Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PETS),
+    "pets": _Place("cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PETS),
     "fruits": _Place(
-        "an apple", "an apple tree behind it", "a background", ("fruit",), ("background",), _FRUITS, 1500,
+        "an apple", "an apple tree behind it", "background", ("fruit",), ("background",), _FRUITS, 1500,
         positive=APPLE,
     ),
     "digits": _Place(
@@ -76,15 +76,15 @@ PLACES: Final = {
         tested_with=(_BLURRED, ("split", "test")),
     ),
     "faces": _Place(
-        "wavy hair", "the clan's face", "a group of people", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000,
+        "wavy hair", "the clan's face", "a group", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000,
         outputs=Faces.attributes,
     ),
     "scenes": _Place(
-        "the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",), _SCENES,
+        "the robot's maker", "a mug", "one of many", ("robot",), ("mug",), _SCENES,
         outputs=(*OBJECTS, Scenes.target), objective=_MAKERS,
     ),
     "pet photos": _Place(
-        "cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PHOTOS, 1500, size=128,
+        "cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PHOTOS, 1500, size=128,
         photos="pets",
     ),
 }  # fmt: skip
@@ -130,10 +130,10 @@ class Trial(Setup):
     @property
     def data(self) -> Drawn:
         """The training images."""
-        place = self.place
         return Drawn(
-            world=place.photos or self.world, photos="train" if place.photos else None, options=place.drawn_with,
-            images=self.images or place.images, strength=self.strength, seed=self.seed, size=place.size or self.size,
+            world=self.place.photos or self.world, photos="train" if self.place.photos else None, seed=self.seed,
+            images=self.images or self.place.images, strength=self.strength, size=self.place.size or self.size,
+            options=self.place.drawn_with,
         )  # fmt: skip
 
     def tested(self, strength: float, seed: int) -> Drawn:

@@ -167,8 +167,7 @@ def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> 
     """
     rows, rng = [], np.random.default_rng(seed)
 
-    def drawn(values: np.ndarray) -> np.ndarray:
-        """As they are, then drawn again, (1 + resamples, models)."""
+    def drawn(values: np.ndarray) -> np.ndarray:  # as they are, then drawn again, (1 + resamples, models)
         return np.vstack([values, values[rng.integers(len(values), size=(resamples, len(values)))]])
 
     def span(values: np.ndarray, n: int) -> Interval:
@@ -208,10 +207,7 @@ def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
-    """How often, in a table of `numbers`, each metric alone reports an unbiased model with all others as its reference.
-
-    A row a world, architecture and metric: `audits` (unbiased models) and `false_positives`, at `_LEVEL`.
-    """
+    """A row a metric and world: unbiased models (`audits`), and those that it reports at `_LEVEL` (`false_positives`)."""
     flags = against_reference(table[table["strength"] == 0]).assign(flagged=lambda each: each["p"] < _LEVEL)
     counts = flags.groupby([*_PLACE, "metric"], sort=False)["flagged"].agg(audits="size", false_positives="sum")
     return counts.reset_index()
