@@ -86,9 +86,8 @@ def score(guess: Mapping[str, tuple[float, float]], effects: pd.DataFrame) -> np
     """
     if unknown := set(guess) - set(effects["candidate"]):
         raise BiaslibError(f"A guess is about {', '.join(effects['candidate'])}, not about {', '.join(unknown)}.")
-    stated = [guess.get(candidate, SAID_NOTHING) for candidate in effects["candidate"]]
-    truth = [effect.estimate for effect in effects["effect"]]
-    return np.asarray(winkler(*np.array(stated, dtype=float).T, truth))
+    low, high = np.array([guess.get(candidate, SAID_NOTHING) for candidate in effects["candidate"]], dtype=float).T
+    return np.asarray(winkler(low, high, [effect.estimate for effect in effects["effect"]]))
 
 
 def cue_of(trial: Trial) -> str:

@@ -7,7 +7,7 @@ these tables `risk_score` is a metric's value, turned so that it is larger where
 import functools
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -207,7 +207,7 @@ def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
-    """A row a metric and world: unbiased models (`audits`), and those that it reports at `_LEVEL` (`false_positives`)."""
+    """A row a metric and world: unbiased models (`audits`) and those it reports at `_LEVEL` (`false_positives`)."""
     flags = against_reference(table[table["strength"] == 0]).assign(flagged=lambda each: each["p"] < _LEVEL)
     counts = flags.groupby([*_PLACE, "metric"], sort=False)["flagged"].agg(audits="size", false_positives="sum")
     return counts.reset_index()
@@ -235,7 +235,7 @@ def audits(table: pd.DataFrame) -> pd.DataFrame:
         metrics="size", single=lambda p: (p < _LEVEL).mean(), any=lambda p: (p < _LEVEL).any(),
         holm=lambda p: (holm(p) < _LEVEL).any(),
     ).reset_index().astype({"any": bool, "holm": bool})  # fmt: skip
-    ranks: dict[int, float] = {}
+    ranks: dict[Any, float] = {}
     for _, part in table.groupby(_PLACE, sort=False):
         scores = part.pivot_table(index="model", columns="metric", values="risk_score")
         calm = scores.loc[sorted(set(part.loc[part["strength"] == 0, "model"]))]
