@@ -8,8 +8,11 @@ from biaslib.statistics import holm
 from biaslib.statistics.detection import (
     detection_power,
     detection_threshold,
+    largest_distances,
     p_value,
     prediction_limit,
+    rank_p_value,
+    winkler,
     rank_p_values,
 )
 
@@ -148,3 +151,40 @@ def test_the_detection_threshold_of_a_share():
 def test_wrong_arguments(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call()
+
+
+def test_the_farthest_metric_by_hand():
+    pool = np.array([[9.0, 0.0], [1.0, 5.0], [2.0, np.nan], [3.0, 1.0]])
+    found = largest_distances(pool)
+    assert found[0] == pytest.approx((9 - 2) / 1)
+    assert found[1] == pytest.approx((5 - 0.5) / np.std([0, 1], ddof=1))
+    assert largest_distances([[1.0], [1.0], [1.0]]).tolist() == [0, 0, 0]
+    assert largest_distances([[2.0], [1.0], [1.0]])[0] == np.inf
+    assert largest_distances([[np.nan], [1.0], [1.0]])[0] == -np.inf
+
+
+def test_a_rank_is_exact_however_metrics_are_distributed():
+    rng = np.random.default_rng(1)
+
+    def unbiased():
+        common = rng.exponential(size=(20, 1)) ** 3
+        pool = np.concatenate([common + rng.normal(size=(20, 3)), rng.standard_cauchy((20, 2))], axis=1)
+        return rank_p_value(pool[0], pool[1:])
+
+    p = np.array([unbiased() for _ in range(600)])
+    assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.02)
+    assert p.min() == pytest.approx(1 / 20)
+    far = rank_p_value([0.0, 50.0], rng.normal(size=(19, 2)))
+    assert far == pytest.approx(1 / 20)
+
+
+def test_the_score_of_an_interval_is_its_width_and_what_it_missed():
+    assert winkler(0.1, 0.3, 0.2) == pytest.approx(0.2)
+    assert winkler(0.1, 0.3, 0.4) == pytest.approx(0.2 + 40 * 0.1)
+    assert winkler([0.0, -1.0], [0.0, 1.0], -0.5).tolist() == pytest.approx([20.0, 2.0])
+
+
+def test_reference_models_that_are_alike_but_for_rounding_are_alike():
+    reference = np.full(29, 0.1) + np.array([0, 1e-17] * 14 + [0])
+    assert p_value([0.1], reference, side="above") == 1
+    assert p_value([0.2], reference, side="above") == 0
