@@ -12,8 +12,8 @@ from biaslib.statistics.detection import (
     p_value,
     prediction_limit,
     rank_p_value,
-    winkler,
     rank_p_values,
+    winkler,
 )
 
 
