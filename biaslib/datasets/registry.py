@@ -245,8 +245,9 @@ def _unpack(archive: Path, into: Path) -> None:
             with tarfile.open(archive) as opened_tar:
                 for member in opened_tar.getmembers():
                     _judge(archive, member.name, plain=member.isreg() or member.isdir())
+                    member.mode = 0o755 if member.isdir() else 0o644  # not the archive's, under any Python
                 _judge_size(archive, sum(member.size for member in opened_tar.getmembers()))
-                # permissions and owners of the archive are not taken over, where Python knows how
+                # owners of the archive are not taken over, where Python knows how
                 opened_tar.extraction_filter = getattr(tarfile, "data_filter", None)
                 opened_tar.extractall(into)
                 # what follows the last member: a compressed stream's checksum stands at its very end

@@ -17,7 +17,7 @@ import scipy.stats
 from biaslib.chapters import page
 from biaslib.chapters.papers import scenes
 from biaslib.chapters.scene_models import JointSetup
-from biaslib.datasets import published, registry
+from biaslib.datasets import coco_imsitu, published, registry
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.recipes import Loaded
@@ -84,6 +84,8 @@ class PeopleSetup(JointSetup):
     @functools.cached_property
     def attributes(self) -> tuple[str, ...]:
         """The objects; or the verbs, read from imSitu's files, and `indoors`."""
+        if self.source == "coco":  # known before a photograph is decoded
+            return coco_imsitu.PAPER_OBJECTS
         return tuple(self.data("train").table().columns.drop(self.group))
 
     def data(self, split: str) -> Loaded:
