@@ -23,6 +23,7 @@ NETWORKS: Final = {
     "small_mobilenet": "small MobileNet",
     "small_efficientnet": "small EfficientNet",
     "mobilenetv1_075": "MobileNetV1 × 0.75",
+    "tf_efficientnet_lite0": "EfficientNet-Lite0",
 }
 _SHORT_METRICS: Final = {
     "Integrated gradients": "IG",
@@ -100,11 +101,19 @@ def claims_table(
     this_run: claims.Numbers | None,
     about: Mapping[str, Any] | None = None,
     more: str = "",
+    also: Mapping[str, claims.Numbers] | None = None,
 ) -> figures.HtmlFigure:
-    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Small print: where the interval must lie. Too small to tell: only in part. "
+    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption.
+
+    `also` are the numbers of further records, by the head of their column.
+    """
+    words = "Holds: the interval lies where the small print says. Too small to tell: only a part of it does. "
+    table = claims.table(listed, record=record, this_run=this_run)
+    for head, numbers in (also or {}).items():
+        marks = claims.table(listed, record=None, this_run=numbers)["this run"]
+        table.insert(len(table.columns) - (this_run is not None), head, marks)
     return figures.table(
-        claims.table(listed, record=record, this_run=this_run),
+        table,
         note="measured",
         name="claims",
         caption=(words + more).strip() + (source(about) if about else ""),

@@ -28,11 +28,13 @@ def test_claims_stand_with_their_marks_and_where_each_number_must_lie():
         "It is so.",
         "x: above 0",
         "holds: 2.00",
-        "Too small to tell: only in part.",
+        "Too small to tell: only a part of it does.",
         "Of one world.",
     ):
         assert words in shown
     assert "this run" not in shown
+    shown = page.claims_table(listed, record={"x": 2}, this_run={"x": 3}, also={"drawn": {"x": 4}})._repr_html_()
+    assert shown.index("2.00") < shown.index("4.00") < shown.index("3.00")
 
 
 def test_rows_with_an_interval_become_columns_of_a_plot():
