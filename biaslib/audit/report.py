@@ -161,10 +161,10 @@ _CAPTIONS: Mapping[str, str] = {
     "regions": "How much of the target's map lies in each region, beside the region's share of the image.",
     "regions_by_cell": "The same, cell by cell.",
     "trust": "From which strength of a planted bias on (0 to 1) one model and {images:,} pictures were enough in "
-    "{power:.0%} of audits, for a background (birds), a small object (pets), a group of people (faces) and one of many "
-    "objects (scenes); and how many unbiased models were accused. From the book's chapter The dial, whose auditor "
-    "compares the model with unbiased ones trained the same way. This audit has none to compare with: read the order "
-    "of the measures, not the strengths.",
+    "{power:.0%} of audits, for a background (birds, fruits), a small object (pets), a pair of marks (digits), a group "
+    "of people (faces) and one of many objects (scenes); on photographs fewer pictures. And how many unbiased models "
+    "were accused. From the book's chapter The dial, whose auditor compares the model with unbiased ones trained the "
+    "same way. This audit has none to compare with: read the order of the measures, not the strengths.",
 }
 # columns as the page shows them
 _NAMES: Mapping[str, str] = {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
+ALL = "all"
 _PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
 
 
@@ -44,9 +45,12 @@ def data(name: str, **counts: int) -> None:
 def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
     """The record of an earlier run of a preset, or None; without a preset of the largest scale there is.
 
+    With the preset `ALL` it is all of a notebook's records as one, where a record of tables is made in parts.
     `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
     `device`, `date`, `commit`, `seconds` and `versions`. A record that cannot be read is a `BiaslibError`.
     """
+    if preset == ALL:
+        return _joined(notebook)
     for candidate in (preset,) if preset else _PRESETS:
         file = _file(notebook, candidate)
         if file.is_file():
@@ -114,6 +118,26 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
     with store.replacing(file) as partial:
         partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return file
+
+
+def _joined(notebook: str) -> dict[str, Any] | None:
+    """All records of a notebook as one: tables one below the other, counts and seconds added up, of images the most."""
+    files = sorted(project.find().recorded.glob(f"{notebook}-*.json"))
+    parts = [part for file in files if (part := get(notebook, file.stem.removeprefix(f"{notebook}-")))]
+    if not parts:
+        return None
+    values: dict[str, Any] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for name, value in part["values"].items():
+            first = values.get(name)
+            values[name] = value if first is None else pd.concat([first, value], ignore_index=True)
+        for name, each in part["data"].items():
+            of = counts.setdefault(name, {})
+            for what, n in each.items():
+                of[what] = max(of.get(what, 0), n) if what.endswith("images") else of.get(what, 0) + n
+    last = max(parts, key=lambda part: part["date"])
+    return {**last, "values": values, "data": counts, "seconds": sum(part["seconds"] for part in parts)}
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ from biaslib.book import execution, parameters, recorded
 from biaslib.book.project import Project, find
 from biaslib.errors import BiaslibError
 
-PRESETS = ("standard", "real")  # those that records are made with on two cores
+# those that records are made with on two cores, in this order: what reads all parts of the dial's record comes last
+PRESETS = ("standard_2", "standard_3", "standard_4", "standard_5", "real", "standard")
 
 
 def stale(project: Project) -> list[tuple[str, str]]:

@@ -1,17 +1,17 @@
-"""The blind audit, a game for a class: unnamed models, the cues they may lean on, guesses and their score."""
+"""The blind audit, a game for a class: unnamed models, the cues they may lean on, guessed effects and their score."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from biaslib import recipes, training
-from biaslib.dial.measuring import Measured, balanced, probability
+from biaslib.dial.measuring import Case, balanced, probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
-from biaslib.metrics.groups import matthews_correlation
 from biaslib.statistics import Interval, holm, interval
+from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
 from biaslib.store import stored
 
@@ -34,15 +34,8 @@ _CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
         "a ball": "ball", "a large robot": "robot_size", "bright light": "light",
     },
 }  # fmt: skip
-NONE: Final = "none of them"
+SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
-
-
-class Guess(NamedTuple):
-    """What a player writes down before an envelope is opened."""
-
-    cue: str  # one of the world's candidates, or `NONE`
-    strength: float  # of the bias in the training images, in [0, 1]; 0 with `NONE`
 
 
 def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
@@ -56,11 +49,12 @@ def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) 
     return [trials[order[number]] for number in envelopes]
 
 
-def cue_dependence(model: Measured) -> pd.DataFrame:
+def cue_dependence(model: Case) -> pd.DataFrame:
     """How far the answers follow each candidate: what an auditor sees who has its labels, one forward pass an image.
 
     A row a candidate: `gap` (the accuracy on balanced images where it agrees with the target less that where it does
-    not, Newcombe's interval), `mcc` (of answers and candidate), `p` and `p_holm` of the gap, over the candidates.
+    not, Newcombe's interval), `p` and `p_holm` of the gap, over the candidates. Where target and candidate are
+    independent and each is there in half of the images, the gap estimates the candidate's effect on the answers.
     """
     rows = []
     factors = balanced(model.trial)
@@ -69,8 +63,9 @@ def cue_dependence(model: Measured) -> pd.DataFrame:
         there = values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
         agree = there == model.truth
         gap = compare_shares(model.correct[agree], model.correct[~agree])
-        span, mcc = Interval(gap.difference, gap.low, gap.high, sum(gap.n)), matthews_correlation(model.answer, there)
-        rows.append({"candidate": candidate, "gap": span, "mcc": float(mcc), "p": gap.p})
+        rows.append(
+            {"candidate": candidate, "gap": Interval(gap.difference, gap.low, gap.high, sum(gap.n)), "p": gap.p}
+        )
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table["p"]))
 
@@ -84,37 +79,20 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
     return tables
 
 
-def score(guess: Guess, trial: Trial) -> dict[str, float]:
-    """What a guess is worth: 2 points for whether the model was biased, 2 for the cue, 2 for the strength; the `total`.
+def score(guess: Mapping[str, tuple[float, float]], effects: pd.DataFrame) -> np.ndarray:
+    """What a guess of an interval for each candidate's true effect is worth: `detection.winkler`, 0 is best.
 
-    The last are 2 (1 - 2 |guess - strength|), at least 0. A guess of `NONE` gets all six where that is true.
+    (candidates,) in the order of the table of `effects`; a candidate without a guess has `SAID_NOTHING`.
     """
-    known = (*_CANDIDATES[trial.world], NONE)
-    if guess.cue not in known or not 0 <= guess.strength <= 1:
-        raise BiaslibError(
-            f"A guess is one of {', '.join(known)} and a strength from 0 to 1, not {guess.cue!r} and {guess.strength}."
-        )
-    cue = answer(trial).cue
-    points = {
-        "biased": 2.0 * ((guess.cue == NONE) == (cue == NONE)),
-        "cue": 2.0 * (guess.cue == cue),
-        "strength": 2.0 * max(0.0, 1 - 2 * abs(guess.strength - trial.strength)),
-    }
-    return points | {"total": sum(points.values())}
+    if unknown := set(guess) - set(effects["candidate"]):
+        raise BiaslibError(f"A guess is about {', '.join(effects['candidate'])}, not about {', '.join(unknown)}.")
+    low, high = np.array([guess.get(candidate, SAID_NOTHING) for candidate in effects["candidate"]], dtype=float).T
+    return np.asarray(winkler(low, high, [effect.estimate for effect in effects["effect"]]))
 
 
-def answer(trial: Trial) -> Guess:
-    """The guess that is right."""
-    own = next(words for words, column in _CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
-    return Guess(own if trial.strength > 0 else NONE, trial.strength)
-
-
-def guess_from_answers(table: pd.DataFrame, *, level: float = 0.05) -> Guess:
-    """The guess of a player who reads the table of `cue_dependence` alone: the widest gap, where it is significant."""
-    widest = table.iloc[int(np.argmax([abs(gap.estimate) for gap in table["gap"]]))]
-    if not widest["p_holm"] < level:
-        return Guess(NONE, 0.0)
-    return Guess(widest["candidate"], min(1.0, abs(widest["mcc"])))
+def cue_of(trial: Trial) -> str:
+    """The candidate that is tied to the target in the training images, where their strength is above 0."""
+    return next(words for words, column in _CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
 
 
 @stored("dial-candidates", passes=lambda trial: (2 * _EDITED * len(_CANDIDATES[trial.world]), 1))
@@ -125,7 +103,8 @@ def _probabilities(trial: Trial) -> np.ndarray:
     probabilities = []
     for column in _CANDIDATES[trial.world].values():
         values = table[column].to_numpy()
-        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], (0.1, 0.9))
+        # quartiles, the means of both halves into which `cue_dependence` cuts
+        ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], (0.25, 0.75))
         edited = [table.assign(**{column: np.full(len(table), end).astype(values.dtype)}) for end in ends]
         images = [trial.drawn_by.render(rows, size=trial.size).images for rows in edited]
         probabilities.append([probability(trial.world, training.predict(model, some)) for some in images])

@@ -2,19 +2,17 @@
 
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biaslib import worlds
 from biaslib.dial.catalogue import METRICS
-from biaslib.dial.trials import PLACES
+from biaslib.dial.trials import PLACES, Trial
 from biaslib.figures import plots, theme
 
 _TRUTH: Final = "True causal effect"
 
-_GAP, _LEFT, _HEAD, _ROW = 0.9, 11.5, 6.0, 0.0255  # columns, columns, rows, and a row's height by the page's width
+_GAP, _LEFT, _HEAD, _ROW = 0.9, 0.42, 6.0, 0.0255  # columns, names by blocks, rows, a row's height by the page's width
 
 
 def detection_matrix(
@@ -26,16 +24,18 @@ def detection_matrix(
     The tables: `verdicts.powers` and `false_positive_counts` for one architecture a world; world, strength and effect.
     """
     shown = [world for world in PLACES if world in set(powers["world"])]
-    strengths = [0.0, *sorted(powers["strength"].unique())]
-    starts = {world: place * (len(strengths) + _GAP) for place, world in enumerate(shown)}
+    steps = {world: [0.0, *sorted(part["strength"].unique())] for world, part in powers.groupby("world")}
+    starts = {world: sum(len(steps[each]) + _GAP for each in shown[:place]) for place, world in enumerate(shown)}
     rows = _rows(set(powers["metric"]))
     foot = max(rows.values())
     figure, ax = theme.new(aspect=_ROW * (_HEAD + foot + 2))
-    ax.set(xlim=(-_LEFT, max(starts.values()) + len(strengths) - 0.4), ylim=(foot + 1.4, -_HEAD))
+    right = starts[shown[-1]] + len(steps[shown[-1]])
+    ax.set(xlim=(-_LEFT * right, right - 0.4), ylim=(foot + 1.4, -_HEAD))
     theme.bare(ax)
     audits = powers[(powers["images"] == images) & (powers["models"] == 1) & powers["power"].notna()]
     for world, start in starts.items():
-        _pictures(ax, world, start, len(strengths))
+        strengths = steps[world]
+        _pictures(ax, world, start, len(strengths), both=right < 35)
         squares: list[tuple[float, float, str, float, str]] = []  # x, y, colour, how full and words
         true = effects[effects["world"] == world].set_index("strength")["effect"]
         for place, s in enumerate(strengths):
@@ -72,21 +72,24 @@ def _rows(known: set[str]) -> dict[str, float]:
     return rows
 
 
-def _pictures(ax: Axes, world: str, start: float, columns: int) -> None:
-    """One image of the world without the cue and with it, over its block."""
-    drawn_by, width = worlds.get(world), min(columns / 2, 3.0)
-    table = drawn_by.factors(40, strength=0.0, seed=11)
-    row = table[table[drawn_by.target].astype(bool)].head(1)
+def _pictures(ax: Axes, world: str, start: float, columns: int, *, both: bool) -> None:
+    """One image of the world with the cue, and without it where there is room, over its block."""
+    place, width = PLACES[world], min(columns / 2, 3.0) if both else columns
     limits = ax.get_xlim(), ax.get_ylim()
-    for at, cue in enumerate((0, 1)):
-        value = np.full(1, cue).astype(table[drawn_by.cue].to_numpy().dtype)
-        picture = drawn_by.render(row.assign(**{drawn_by.cue: value}), size=128).images[0]
+    for at, cue in enumerate(
+        () if place.photos else (0, 1) if both else (1,)
+    ):  # photographs of animals are not ours to print
+        trial = Trial(world=world, strength=0.0)
+        table = trial.drawn_by.factors(40, strength=0.0, seed=11)
+        row = trial.edited(table[trial.truth(table)].head(1), cue)
         left = start - 0.5 + at * width
-        ax.imshow(picture, extent=(left + 0.04, left + width - 0.04, -1.0, -_HEAD + 1.3), aspect="auto")
+        ax.imshow(
+            trial.drawn_by.render(row, size=128).images[0], aspect="auto",
+            extent=(left + 0.04, left + width - 0.04, -1.0, -_HEAD + 1.3),
+        )  # fmt: skip
     ax.set(xlim=limits[0], ylim=limits[1])
-    place = PLACES[world]
     _write(ax, start - 0.46, -_HEAD + 0.2, world, va="bottom", fontsize=8.5, fontweight="bold", color=theme.INK)
-    _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.8)
+    _write(ax, start - 0.46, -_HEAD + 1.15, place.kind, va="bottom", fontsize=6.0)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:

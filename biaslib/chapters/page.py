@@ -23,6 +23,7 @@ NETWORKS: Final = {
     "small_mobilenet": "small MobileNet",
     "small_efficientnet": "small EfficientNet",
     "mobilenetv1_075": "MobileNetV1 × 0.75",
+    "tf_efficientnet_lite0": "EfficientNet-Lite0",
 }
 _SHORT_METRICS: Final = {
     "Integrated gradients": "IG",
@@ -102,7 +103,7 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Small print: where the interval must lie. Too small to tell: only in part. "
+    words = "Holds: the interval lies where the small print says. Too small to tell: only a part of it does. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",

@@ -1,19 +1,32 @@
-"""The metrics of the book's four papers, each as one number of a model, with what it needs and what it costs."""
+"""The metrics of the book's four papers, each as one number of a model, with what it needs and what it costs.
 
-from collections.abc import Callable, Sequence
+A metric of your own is a function of a case (`measuring.Case`: labels, answers, maps, masks of one model) and of the
+rows of its test images that count, some of them more than once. It is named with the side on which a biased model is
+expected, before any is measured, and goes on the board beside the book's::
+
+    def spread(case: Case, rows: np.ndarray) -> float:
+        return float(case.map[rows].std())
+
+    mine = Metric("Spread of the map", "yours", "", "above", "nothing more", 3, spread)
+    verdicts.numbers(cases, [mine])  # its value for each model, beside the true effect
+    verdicts.powers(trials, [mine])  # how often it finds the bias, by numbers of images and of models
+
+`verdicts.against_reference` has its false alarms. It needs no model anew: what is measured of a model stays stored.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from biaslib.dial.measuring import MapScore, Measured
+from biaslib.dial.measuring import NULL_MAPS, Case, MapScore
 from biaslib.metrics import bias_amplification, worst_group_accuracy
-from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
 
-# (models of one world, rows of the test images) -> (models,)
-_Value = Callable[[Sequence[Measured], np.ndarray], np.ndarray]
+_Value = Callable[[Case, np.ndarray], float]
+NULL: Final = "null maps"  # the family of what no audit takes, and each should be better than
 
 _LARGEST_SET: Final = 3  # of attributes; a face has 22 beside the target, and more sets than can be redrawn
 _CHANNELS: Final = 128  # of the last map of the book's small networks, each of which Score-CAM asks about
@@ -28,66 +41,75 @@ _DIRECTIONS: Final = {
 
 
 @dataclass(frozen=True)
-class _Metric:
+class Metric:
     """One way to tell a biased model from unbiased ones."""
 
-    name: str  # words for it, its key
-    family: str  # "answers", "amplification", "attention", "attribution" or "counterfactual"
-    source: str  # the paper of the book that brought it, A to D; "" for what all of them have
-    side: Side  # where a biased model is expected
-    needs: str  # what an auditor must have beside the model and labelled images of the target
-    passes: float  # forward passes an image, a backward pass counted as two
-    value: _Value  # each model's number on some of the test images, which may be drawn more than once
-    exact: bool = False  # whether it takes pictures that only a generated world has
-    slow: bool = False  # whether it takes long to compute again on other images
+    name: str  #: words for it, its key
+    family: str  #: "answers", "amplification", "attention", "attribution", "null maps" or "counterfactual"
+    source: str  #: the paper of the book that brought it, A to D; "" for what all of them have
+    side: Side  #: where a biased model is expected
+    needs: str  #: what an auditor must have beside the model and labelled images of the target
+    passes: float  #: forward passes an image, a backward pass counted as two
+    value: (
+        _Value  #: a model's number on some of its test images, which may be drawn more than once; NaN where it has none
+    )
+    exact: bool = False  #: whether it takes pictures that only a generated world has
+    slow: bool = False  #: whether it takes long to compute again on other images
+    few: bool = False  #: whether it is of the explained images alone, not of all test images
 
     @property
     def sign(self) -> float:
         """Times a value it is a risk score: larger where a biased model is expected."""
         return 1.0 if self.side == "above" else -1.0
 
+    @property
+    def audits(self) -> bool:
+        """Whether it is one of those that an auditor may choose from: neither the truth nor a null map."""
+        return not self.exact and self.family != NULL
 
-def _accuracy_as_biased(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
+
+def _accuracy_as_biased(case: Case, rows: np.ndarray) -> float:
     """Accuracy on test images as biased as the training images: what is usually reported."""
-    correct = [model.biased_truth == model.biased_answer for model in models]
-    return np.array([np.mean(right[rows % len(right)]) for right in correct])
+    correct = case.biased_truth == case.biased_answer
+    return float(correct[rows % len(correct)].mean())
 
 
-def _worst_group(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
+def _worst_group(case: Case, rows: np.ndarray) -> float:
     """Accuracy of the worst of the four groups of target and cue, on balanced images."""
-    correct = np.stack([model.correct for model in models])[:, rows]
-    return np.asarray(worst_group_accuracy(correct, models[0].group[rows]))
+    return float(worst_group_accuracy(case.correct[rows], case.group[rows]))
 
 
-def _accuracy_gap(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
-    """Accuracy where cue and target agree less accuracy where they do not, on balanced images; NaN without either."""
-    correct = np.stack([model.correct for model in models])[:, rows]
-    agree = (models[0].truth == models[0].cue)[rows]
+def _accuracy_gap(case: Case, rows: np.ndarray) -> float:
+    """Accuracy where cue and target agree less accuracy where they do not, on balanced images; NaN without either.
+
+    On such images it orders models as the correlation of answers and cue does, which is therefore no further metric.
+    """
+    correct, agree = case.correct[rows], (case.truth == case.cue)[rows]
     if agree.all() or not agree.any():
-        return np.full(len(models), np.nan)
-    return np.asarray(correct[:, agree].mean(axis=1) - correct[:, ~agree].mean(axis=1))
+        return float("nan")
+    return float(correct[agree].mean() - correct[~agree].mean())
 
 
-def _answers_follow_cue(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
-    """Matthews correlation of answers and cue, on balanced images, where that of target and cue is 0."""
-    return matthews_correlation(np.stack([model.answer for model in models])[:, rows], models[0].cue[rows])
-
-
-def _exact_effect(models: Sequence[Measured], rows: np.ndarray) -> np.ndarray:
+def _exact_effect(case: Case, rows: np.ndarray) -> float:
     """Mean true effect of the cue on the answer: a sensitivity whose counterfactual images are exact."""
-    return np.array([float(score_sensitivity(*model.probability[rows].T)) for model in models])
+    return float(score_sensitivity(*case.probability[rows].T))
 
 
 def _mean_of(score: MapScore) -> _Value:
-    """The mean over images of a score of maps; NaN where no image has one, or the world's models have no such map."""
+    """The mean over images of a score of maps; NaN where no image has one, or the world's models have no such map.
 
-    def mean(model: Measured, rows: np.ndarray) -> float:
-        values = model.scores.get(score, np.array([np.nan]))
+    Where the cue is all that is not the object, mass on the cue is mass on the object under another name: NaN.
+    """
+
+    def mean(case: Case, rows: np.ndarray) -> float:
+        if score[:2] == ("RMA", "cue") and case.trial.place.cue_regions == ("background",):
+            return float("nan")
+        values = case.scores.get(score, np.array([np.nan]))
         drawn = values[rows % len(values)]
         defined = drawn[~np.isnan(drawn)]
         return float(defined.mean()) if len(defined) else float("nan")
 
-    return lambda models, rows: np.array([mean(model, rows) for model in models])
+    return mean
 
 
 def _amplification(kind: str, *, sets: bool) -> _Value:
@@ -99,51 +121,55 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
     """
     sizes = {"min_size": 2, "max_size": _LARGEST_SET} if sets else {"max_size": 1}
 
-    def amplification(model: Measured, rows: np.ndarray) -> float:
-        predicts_group = model.trial.world in ("faces", "scenes")
-        if not predicts_group and (sets or kind != "group_to_attribute"):
+    def amplification(case: Case, rows: np.ndarray) -> float:
+        if not case.trial.place.outputs and (sets or kind != "group_to_attribute"):
             return float("nan")
-        drawn = rows % len(model.test)
-        test, predicted = model.test.take(drawn), model.predicted.take(drawn)
+        drawn = rows % len(case.test)
+        test, predicted = case.test.take(drawn), case.predicted.take(drawn)
         if not test.attributes.any(axis=0).all() or len(np.unique(test.groups)) < 2:
             return float("nan")
-        return bias_amplification(model.train, test, predicted, kind=kind, absolute=sets, n_groups=2, **sizes).mean  # type: ignore[arg-type]
+        return bias_amplification(case.train, test, predicted, kind=kind, absolute=sets, n_groups=2, **sizes).mean  # type: ignore[arg-type]
 
-    return lambda models, rows: np.array([amplification(model, rows) for model in models])
+    return amplification
 
 
-EXACT: Final = _Metric(
+EXACT: Final = Metric(
     "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "pairs with and without the cue", 2,
     _exact_effect, exact=True,
 )  # fmt: skip
-_ALL: Final[tuple[_Metric, ...]] = (
-    _Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
-    _Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
-    _Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
-    _Metric("Correlation of answers and cue", "answers", "A", "above", "labels of the cue", 1, _answers_follow_cue),
+_ALL: Final[tuple[Metric, ...]] = (
+    Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
+    Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
+    Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
     *(
-        _Metric(f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
+        Metric(f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
                "labels of the group, also in training", 1, _amplification(kind, sets=sets), slow=True)
         for sets in (False, True)
         for kind, words in _DIRECTIONS.items()
     ),
-    _Metric("Mask score of the object", "attention", "A", "below", "masks of the object", 3,
+    Metric("Mask score of the object", "attention", "A", "below", "masks of the object", 3,
            _mean_of(MapScore("mask score", "object"))),
-    _Metric("Mask score of the cue", "attention", "A", "above", "masks of the cue", 3,
+    Metric("Mask score of the cue", "attention", "A", "above", "masks of the cue", 3,
            _mean_of(MapScore("mask score", "cue"))),
-    _Metric("Heatmap score", "attention", "A", "above", "a model that tells the cue", 5,
+    Metric("Heatmap score", "attention", "A", "above", "a model that tells the cue", 5,
            _mean_of(MapScore("heatmap score", "target"))),
     *(
-        _Metric(f"{score} of the {part}, {method}", "attribution", "C", "below" if part == "object" else "above",
-               f"masks of the {part}", passes, _mean_of(MapScore(score, part, method)))
+        Metric(f"{score} of the {part}, {method}", "attribution", "C", "below" if part == "object" else "above",
+               f"masks of the {part}", passes, _mean_of(MapScore(score, part, method)), few=True)
         for score in ("RMA", "RRA")
         for part in ("object", "cue")
         for method, passes in _PASSES.items()
     ),
     *(
-        _Metric(f"AOPC, {method}", "attribution", "C", "above", "which class has the cue", passes + _AOPC_PASSES,
-               _mean_of(MapScore("AOPC", "answer", method)))
+        Metric(f"AOPC, {method}", "attribution", "C", "above", "which class has the cue", passes + _AOPC_PASSES,
+               _mean_of(MapScore("AOPC", "answer", method)), few=True)
         for method, passes in _PASSES.items()
+    ),
+    *(
+        Metric(f"RMA of the {part}, {name}", NULL, "", "below" if part == "object" else "above",
+               f"masks of the {part}", 0, _mean_of(MapScore("RMA", part, name)), few=True)
+        for part in ("object", "cue")
+        for name in NULL_MAPS
     ),
     EXACT,
 )  # fmt: skip

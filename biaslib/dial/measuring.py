@@ -1,4 +1,8 @@
-"""Everything the metrics of the dial need of one model, image by image; through the store."""
+"""The case: everything the metrics of the dial may know of one model, image by image; through the store.
+
+What is stored of a model depends on this module and on what it imports, `trials` among it, and neither on the metrics
+of the catalogue nor on verdicts or pages: a new metric of the same arrays asks no model anything.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -7,17 +11,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
+from scipy import ndimage
 from scipy.special import expit, softmax
 from torch import nn
 
-from biaslib import attribution, metrics, models, recipes, training, worlds
-from biaslib.dial.trials import Trial
+from biaslib import attribution, metrics, models, recipes, training
+from biaslib.dial.trials import PLACES, Trial
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
 from biaslib.store import Calls, stored
+from biaslib.worlds.digits import Digits
 from biaslib.worlds.faces import Faces
-from biaslib.worlds.pets import Pets
-from biaslib.worlds.scenes import OBJECTS, Scenes
+from biaslib.worlds.scenes import OBJECTS
 
 _Arrays = dict[str, np.ndarray]
 
@@ -31,6 +37,8 @@ _BALL_GROWTH: Final = 0.5  # of the ball's area, as paper C extends it
 # of faces: further attributes whose maps are compared with the clan's
 _BYSTANDERS: Final = ("Eyeglasses", "Blond_Hair")
 _ACCURACIES: Final = {"RMA": metrics.relevance_mass_accuracy, "RRA": metrics.relevance_rank_accuracy}
+# maps that do not know the model, and that of a network of its kind with other, random weights
+NULL_MAPS: Final = ("random map", "centre", "edges", "random network")
 _STEPS, _REGION = 73, 3  # as large a share of 64 x 64 pixels as the paper's 100 regions of 9 x 9 are of 224 x 224
 
 
@@ -41,12 +49,15 @@ class MapScore(NamedTuple):
     #: the "object" or the "cue" that a map is compared with; of a heatmap score the "target" or the attribute whose map
     #: is compared with the cue's; of AOPC the "answer" that is destroyed
     of: str
-    method: str = "Grad-CAM"  #: of `attribution.METHODS`
+    method: str = "Grad-CAM"  #: of `attribution.METHODS`, or one of `NULL_MAPS`
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one model does, on N balanced test images and on N' test images as biased as its training images."""
+class Case:
+    """What one model does, on N balanced test images and on N' test images as biased as its training images.
+
+    A metric of the dial is a function of a case and of the rows of the N images that count (`catalogue.Metric`).
+    """
 
     trial: Trial  #: the model
     truth: np.ndarray  #: (N,) whether the target is there; balanced: as often with the cue as without
@@ -54,6 +65,9 @@ class Measured:
     probability: np.ndarray  #: (N, 2) of the target, of the same images without the cue and with it
     scores: dict[MapScore, np.ndarray]  #: of each image's map, (N,) or (explained,); NaN where an image has none
     map: np.ndarray  #: (N, h, w) Grad-CAM of the model's answer
+    #: of the explained images, (explained, h, w) by each method of `attribution.METHODS` that was tried, of the answer;
+    #: each image's largest value is 1
+    maps: dict[str, np.ndarray]
     train: Labels  #: of the training images: attributes, and groups that they are tied to
     test: Labels  #: of the test images that are as biased
     predicted: Labels  #: the answers on those; where the model does not predict the group, the group as labelled
@@ -80,53 +94,55 @@ class Measured:
         """(N,) 0 to 3: target and cue together."""
         return 2 * self.truth + self.cue
 
+    def mask(self, part: str) -> np.ndarray:
+        """(N, H, W) bool: where the "object" or the "cue" is, in the test images that all models of a world share."""
+        place = self.trial.place
+        return _union(pictures(self.trial), place.regions if part == "object" else place.cue_regions)
+
 
 def planned(trials: Sequence[Trial]) -> list[Calls]:
     """What `measured` asks of the store."""
     return [_run.calls(trials)]
 
 
-def measured(trials: Sequence[Trial]) -> list[Measured]:
+def measured(trials: Sequence[Trial]) -> list[Case]:
     """What each model does, in this order; models are trained where the store lacks them."""
     recipes.train.many([trial.recipe for trial in trials])
     return [_measured(trial, arrays) for trial, arrays in zip(trials, planned(trials)[0].results(), strict=True)]
 
 
-def measure(trial: Trial) -> Measured:
-    """What one model does, computed anew."""
-    return _measured(trial, _run.compute(trial))
-
-
 def balanced(trial: Trial) -> pd.DataFrame:
     """The rows of the test images: those of the world without bias, the same for all its trials."""
-    return trial.drawn_by.factors(trial.test_images, strength=0.0, seed=_TEST_SEED)
+    return trial.tested(0.0, _TEST_SEED).table()
 
 
 def pictures(trial: Trial) -> Samples:
     """The balanced test images with their masks."""
-    return _rendered(trial.world, trial.test_images, trial.size, None)
+    return _rendered(_shared(trial), None)
 
 
 def probability(world: str, logits: np.ndarray) -> np.ndarray:
     """(N,) of the target, from all logits of a model of this world."""
-    if world == "faces":
-        return np.asarray(expit(logits[:, Faces.attributes.index(Faces.target)]))
-    choices = logits[:, len(OBJECTS) :] if world == "scenes" else logits
-    return np.asarray(softmax(choices, axis=1)[:, 1])
+    place = PLACES[world]
+    if place.outputs and not place.objective:
+        return np.asarray(expit(logits[:, _target(world)]))
+    return np.asarray(softmax(logits[:, max(len(place.outputs) - 1, 0) :], axis=1)[:, place.positive])
 
 
-def _labels(world: str, table: pd.DataFrame) -> Labels:
+def _target(world: str) -> int:
+    """The output for the target, of a model with one for each attribute."""
+    return PLACES[world].outputs.index(Faces.target if world == "faces" else Digits.target)
+
+
+def _labels(trial: Trial, table: pd.DataFrame) -> Labels:
     """What amplification is measured between.
 
-    All other attributes and the clan in faces, all objects and the maker in scenes, else the target and the cue.
+    Where models answer more than the target: all else and the target (in faces the clan); else the target and the cue.
     """
-    match world:
-        case "faces":
-            names, group = ATTRIBUTES, Faces.cue
-        case "scenes":
-            names, group = OBJECTS, Scenes.target
-        case _:
-            names, group = (worlds.get(world).target,), worlds.get(world).cue
+    if not trial.place.outputs:
+        return Labels(trial.truth(table)[:, None], trial.cue(table).astype(int), (trial.drawn_by.target,))
+    group = Faces.cue if trial.world == "faces" else trial.drawn_by.target
+    names = tuple(name for name in trial.place.outputs if name != group)
     return Labels(table[list(names)].to_numpy(bool), table[group].to_numpy(int), names)
 
 
@@ -134,48 +150,75 @@ def _labels(world: str, table: pd.DataFrame) -> Labels:
     "dial",
     passes=lambda trial: (
         1.5 * trial.test_images,  # those that all models are asked about are drawn once
-        # the methods that take many passes, and the curves of pets
-        3.5 + {"birds": 198, "pets": 346}.get(trial.world, 0) * trial.explained / (1.5 * trial.test_images),
+        # Grad-CAM of a random network; the methods that take many passes, and the curves of pets
+        3.5 + (9 + {"birds": 198, "pets": 346}.get(trial.world, 0)) * trial.explained / (1.5 * trial.test_images),
         (trial.world in _ALL_METHODS_IN) * trial.explained / (1.5 * trial.test_images),
     ),
 )
 def _run(trial: Trial) -> _Arrays:
     """The arrays of one trial."""
     model, samples = recipes.load(trial.recipe), pictures(trial)
-    pairs = [_rendered(trial.world, trial.test_images, trial.size, cue).images for cue in (0, 1)]
+    pairs = [_rendered(_shared(trial), cue).images for cue in (0, 1)]
     answers = [probability(trial.world, training.predict(model, images)) for images in pairs]
-    maps = _maps(trial.world, model, samples.images)
-    scores = _attention(trial, maps, samples) | _localisation(trial, model, maps["target"], samples)
+    maps = _maps(trial, model, samples.images)
+    explained = _explained(trial, model, maps["target"], samples.take(slice(trial.explained)))
+    scores = _attention(trial, maps, samples) | _localisation(trial, model, explained, samples)
     return {
         "probability": np.stack(answers, axis=1),
         "map": maps["target"].astype(np.float16),
+        **{f"maps/{name}": _to_one(explained[name]) for name in explained if name not in NULL_MAPS},
         **{"/".join(("score", *key)): values for key, values in scores.items()},
         **_as_biased(trial, model),
     }
 
 
-def _maps(world: str, model: nn.Module, images: np.ndarray) -> _Arrays:
+def _maps(trial: Trial, model: nn.Module, images: np.ndarray) -> _Arrays:
     """Grad-CAM (N, h, w) of the target's answer, of the cue where the model predicts it, and of bystanders."""
-    pixels = models.to_tensor(images, model=model)
-    if world == "faces":
-        names = ("target", "cue", *_BYSTANDERS)
-        outputs = np.array([Faces.attributes.index(name) for name in (Faces.target, Faces.cue, *_BYSTANDERS)])
-        cams = attribution.grad_cam(model, pixels, outputs, absolute=True).numpy()
-        return {name: cams[:, place] for place, name in enumerate(names)}
-    answered = _answered(world, training.predict(model, images))
+    pixels, outputs, world = models.to_tensor(images, model=model), trial.place.outputs, trial.drawn_by
+    if outputs and not trial.place.objective:
+        own = {"target": world.target, "cue": world.cue} | {name: name for name in _BYSTANDERS if name in outputs}
+        asked = np.array([outputs.index(name) for name in own.values()])
+        cams = attribution.grad_cam(model, pixels, asked, absolute=True).numpy()
+        return {name: cams[:, place] for place, name in enumerate(own)}
+    answered = _answered(trial.world, training.predict(model, images))
     maps = {"target": attribution.grad_cam(model, pixels, answered[:, None])[:, 0].numpy()}
-    if world == "scenes":
-        cue = np.array([OBJECTS.index(Scenes.cue)])
+    if outputs:
+        cue = np.array([outputs.index(world.cue)])
         maps["cue"] = attribution.grad_cam(model, pixels, cue, absolute=True)[:, 0].numpy()
     return maps
 
 
 def _answered(world: str, logits: np.ndarray) -> np.ndarray:
     """(N,) the output that the answer is."""
-    if world == "faces":
-        return np.full(len(logits), Faces.attributes.index(Faces.target))
-    first = len(OBJECTS) if world == "scenes" else 0
+    place = PLACES[world]
+    if place.outputs and not place.objective:
+        return np.full(len(logits), _target(world))
+    first = max(len(place.outputs) - 1, 0)
     return np.asarray(first + logits[:, first:].argmax(axis=1))
+
+
+def _explained(trial: Trial, model: nn.Module, cams: np.ndarray, explained: Samples) -> _Arrays:
+    """Maps (explained, h, w) by all methods that are tried in this world, and the null maps; of the answer."""
+    pixels = models.to_tensor(explained.images, model=model)
+    answered = _answered(trial.world, training.predict(model, explained.images))[:, None]
+    made = {"Grad-CAM": cams[: trial.explained]}
+    if trial.world in _ALL_METHODS_IN:
+        others = {name: method for name, method in attribution.METHODS.items() if name not in made}
+        made |= {name: method(model, pixels, answered)[:, 0].numpy() for name, method in others.items()}
+    chance = 1000 * trial.seed + round(100 * trial.strength) + 1  # another for each model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(chance)
+        config = trial.recipe.training
+        network = models.placed(models.build(config.architecture, config.outputs, hidden=config.hidden))
+    side = np.linspace(-1, 1, trial.data.size)
+    grey = explained.images.mean(axis=3, dtype=np.float32)
+    nulls = (
+        np.random.default_rng(chance).random(grey.shape, np.float32),
+        np.broadcast_to(np.exp(-4 * (side[:, None] ** 2 + side**2)), grey.shape),
+        np.hypot(ndimage.sobel(grey, axis=1), ndimage.sobel(grey, axis=2)),
+        attribution.grad_cam(network, pixels, answered, absolute=True)[:, 0].numpy(),
+    )
+    return made | dict(zip(NULL_MAPS, nulls, strict=True))
 
 
 def _attention(trial: Trial, maps: _Arrays, samples: Samples) -> dict[MapScore, np.ndarray]:
@@ -190,31 +233,24 @@ def _attention(trial: Trial, maps: _Arrays, samples: Samples) -> dict[MapScore, 
 
 
 def _localisation(
-    trial: Trial, model: nn.Module, answer_maps: np.ndarray, samples: Samples
+    trial: Trial, model: nn.Module, explained_maps: _Arrays, samples: Samples
 ) -> dict[MapScore, np.ndarray]:
     """Mass and rank on object and cue, and how fast the answer is destroyed (paper C); on the explained images."""
     explained = samples.take(slice(trial.explained))
-    answered = _answered(trial.world, training.predict(model, explained.images))
     parts = {"object": _union(explained, trial.place.regions), "cue": _union(explained, trial.place.cue_regions)}
     if trial.place.cue_regions == ("ball",):
         parts["cue"] = metrics.dilate_to_area(parts["cue"], share=_BALL_GROWTH)
     scores: dict[MapScore, np.ndarray] = {}
-    for name, method in attribution.METHODS.items():
-        if name == "Grad-CAM":
-            coarse = answer_maps[: trial.explained]
-        elif trial.world in _ALL_METHODS_IN:
-            pixels = models.to_tensor(explained.images, model=model)
-            coarse = method(model, pixels, answered[:, None])[:, 0].numpy()
-        else:
-            continue
-        fine = metrics.upsample_maps(coarse, trial.size, trial.size)
+    for name, coarse in explained_maps.items():
+        fine = metrics.upsample_maps(coarse, trial.data.size, trial.data.size)
         for part, masks in parts.items():
             rows = np.asarray(masks.any(axis=(1, 2)))
             for score, accuracy in _ACCURACIES.items():
                 scores[MapScore(score, part, name)] = _at(rows, accuracy(fine[rows], masks[rows]))
-        if trial.world == "pets":
-            rows = explained.labels[Pets.target].to_numpy(bool)
-            region = max(1, round(_REGION * trial.size / 64))
+        if trial.world == "pets" and name not in NULL_MAPS:
+            rows = trial.truth(balanced(trial))[: trial.explained]
+            region = max(1, round(_REGION * trial.data.size / 64))
+            answered = _answered(trial.world, training.predict(model, explained.images))
             curves = metrics.perturbation_curves(
                 lambda images: np.asarray(softmax(training.predict(model, images), axis=1)),
                 explained.images[rows], fine[rows], answered[rows], steps=_STEPS, region=region,
@@ -225,17 +261,18 @@ def _localisation(
 
 def _as_biased(trial: Trial, model: nn.Module) -> _Arrays:
     """Labels and answers on test images as biased as the training images (paper B)."""
-    world, trained = trial.world, _labels(trial.world, trial.data.table())
-    if world == "scenes":
+    trained = _labels(trial, trial.data.table())
+    if trial.place.objective:
         test, predicted = _scenes_as_biased(trial, model)
         truth, answer = test.groups, predicted.groups
     else:
-        table = trial.drawn_by.factors(trial.test_images, strength=trial.strength, seed=_OWN_SEED)
-        logits = training.predict(model, trial.drawn_by.render(table, size=trial.size, regions=()).images)
-        test, truth = _labels(world, table), table[trial.drawn_by.target].to_numpy(bool)
-        answer = probability(world, logits) > 0.5
-        if world == "faces":
-            predicted = _labels(world, pd.DataFrame(logits > 0, columns=Faces.attributes))
+        images = trial.tested(trial.strength, _OWN_SEED)
+        table = images.table()
+        logits = training.predict(model, images.get_world().render(table, size=trial.data.size, regions=()).images)
+        test, truth = _labels(trial, table), trial.truth(table)
+        answer = probability(trial.world, logits) > 0.5
+        if trial.place.outputs:
+            predicted = _labels(trial, pd.DataFrame(logits > 0, columns=trial.place.outputs))
         else:
             predicted = Labels(answer[:, None], test.groups, test.names)
     sides = {"train": trained, "test": test, "predicted": predicted}
@@ -251,26 +288,27 @@ def _scenes_as_biased(trial: Trial, model: nn.Module) -> tuple[Labels, Labels]:
     """Labels and predictions: objects at thresholds from other such images, and the likeliest maker."""
     data = trial.data
     sets = [replace(data, images=n, seed=data.seed + seed) for n, seed in _SCENES_AS_BIASED]
-    chosen_by, test = (_labels("scenes", images.table()) for images in sets)
+    chosen_by, test = (_labels(trial, images.table()) for images in sets)
     logits = [training.predict(model, images.samples().images) for images in sets]
     objects = [of_set[:, : len(OBJECTS)] for of_set in logits]
     thresholds = metrics.calibrated_thresholds(chosen_by.attributes, objects[0])
     return test, Labels(objects[1] > thresholds, logits[1][:, len(OBJECTS) :].argmax(axis=1), OBJECTS)
 
 
-def _measured(trial: Trial, arrays: _Arrays) -> Measured:
+def _measured(trial: Trial, arrays: _Arrays) -> Case:
     table = balanced(trial)
-    names = _labels(trial.world, table).names
+    names = _labels(trial, table).names
     sides: dict[str, Any] = {
         side: Labels(arrays[f"{side}/attributes"], arrays[f"{side}/groups"].astype(int), names)
         for side in ("train", "test", "predicted")
     }
-    return Measured(
+    return Case(
         trial=trial,
-        truth=table[trial.drawn_by.target].to_numpy(bool),
-        cue=table[trial.drawn_by.cue].to_numpy(bool),
+        truth=trial.truth(table),
+        cue=trial.cue(table),
         scores={MapScore(*key.split("/")[1:]): array for key, array in arrays.items() if key.startswith("score/")},
         map=arrays["map"].astype(np.float32),
+        maps={key.removeprefix("maps/"): array for key, array in arrays.items() if key.startswith("maps/")},
         probability=arrays["probability"],
         biased_truth=arrays["biased_truth"],
         biased_answer=arrays["biased_answer"],
@@ -289,11 +327,19 @@ def _at(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     return everywhere
 
 
+def _to_one(maps: np.ndarray) -> np.ndarray:
+    """Each map by its largest value, in half precision, which would lose the smallest otherwise."""
+    largest = maps.max(axis=(1, 2), keepdims=True)
+    return np.divide(maps, largest, out=np.zeros_like(maps), where=largest > 0).astype(np.float16)
+
+
+def _shared(trial: Trial) -> Trial:
+    """What all trials with the same test images have in common."""
+    return replace(trial, strength=0.0, seed=0, architecture=None, images=None, epochs=None)
+
+
 @functools.lru_cache(maxsize=3)
-def _rendered(name: str, n: int, size: int, cue: int | None) -> Samples:
+def _rendered(shared: Trial, cue: int | None) -> Samples:
     """The balanced images as they are, or all of them with or without the cue; kept for the next model."""
-    world = worlds.get(name)
-    table = world.factors(n, strength=0.0, seed=_TEST_SEED)
-    if cue is not None:
-        table = table.assign(**{world.cue: np.full(n, cue).astype(table[world.cue].to_numpy().dtype)})
-    return world.render(table, size=size)
+    table = balanced(shared)
+    return shared.drawn_by.render(table if cue is None else shared.edited(table, cue), size=shared.data.size)

@@ -69,29 +69,6 @@ def between_families(
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "tau"])
 
 
-def normalised_ranks(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with `rank`: where each metric puts the model among all of its world, 0 least biased, 1 most biased."""
-    ranks = table.groupby(["world", "architecture", "metric"], sort=False)["risk_score"]
-    return table.assign(rank=(ranks.rank() - 1) / (ranks.transform("size") - 1).clip(lower=1))
-
-
-def rank_spread(table: pd.DataFrame) -> pd.DataFrame:
-    """How far metrics differ about each model, in a table of `verdicts.numbers`; the true effect does not count as one.
-
-    A row a model, the most disputed first: `world`, `architecture`, `strength`, `seed`, `model`, `effect`, `rank` (by
-    the true effect), `low`, `high` (quartiles of the metrics' normalised ranks), `spread` (their distance), `metrics`.
-    """
-    keys, rows = ["world", "architecture", "strength", "seed", "model", "effect"], []
-    for _, part in normalised_ranks(table).groupby("model", sort=False):
-        exact = part["metric"] == EXACT.name
-        ranks = part.loc[~exact, "rank"]
-        low, high = ranks.quantile([0.25, 0.75])
-        rank = float(part.loc[exact, "rank"].mean())
-        rows.append((*part.iloc[0][keys], rank, low, high, high - low, len(ranks)))
-    spreads = pd.DataFrame(rows, columns=[*keys, "rank", "low", "high", "spread", "metrics"])
-    return spreads.sort_values("spread", ascending=False, kind="stable", ignore_index=True)
-
-
 def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> _PairSigns:
     wide = part.pivot_table(index="model", columns="metric", values="risk_score").reindex(columns=list(names))
     strengths = part.groupby("model")["strength"].first().reindex(wide.index).to_numpy()

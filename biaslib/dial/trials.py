@@ -4,13 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from biaslib import recipes, worlds
+import numpy as np
+import pandas as pd
+
+from biaslib import recipes
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup
 from biaslib.training import TrainingConfig
-from biaslib.training.objectives import Joint
+from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.base import World
+from biaslib.worlds.digits import CORNERS, Digits
 from biaslib.worlds.faces import Faces
+from biaslib.worlds.fruits import APPLE, NAMES
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 
@@ -25,6 +30,14 @@ class _Place:
     cue_regions: tuple[str, ...]
     training: TrainingConfig
     images: int = 3000  # for training
+    size: int | None = None  # of its images in pixels, where they have only one
+    positive: int = 1  # the class of the target that the model is asked about
+    beside: str = ""  # a further column: the cue is there where both are alike, and not where its own is 1
+    outputs: tuple[str, ...] = ()  # what its models answer together, the target among it; (): the target alone
+    objective: Objective | None = None  # of such models, where it is not a loss for each output
+    photos: str = ""  # the name of its photographs in `recipes.Drawn`, where it is not drawn
+    drawn_with: tuple[tuple[str, Any], ...] = ()  # what else its tables are drawn with
+    tested_with: tuple[tuple[str, Any], ...] = ()  # and those of test images
 
     @property
     def architecture(self) -> str:
@@ -37,17 +50,44 @@ _PETS = TrainingConfig(architecture="small_mobilenet", batch=32, learning_rate=1
 _FACES = TrainingConfig(outputs=len(Faces.attributes), loss="binary", epochs=7)
 _MAKERS = Joint(attributes=len(OBJECTS), groups=2)
 _SCENES = TrainingConfig(outputs=_MAKERS.outputs, epochs=10, augmentation=())
+_FRUITS = replace(_PETS, outputs=len(NAMES), epochs=4)
+_DIGITS = TrainingConfig(
+    architecture="lenet5", outputs=len(CORNERS) + 1, loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
+    learning_rate=0.02, schedule="cosine", epochs=8, augmentation=(), precision="float32",
+)  # fmt: skip
+_PHOTOS = replace(
+    _PETS, architecture="mobilenetv1_075", weights="weights/tfjs_mobilenet_v1_0.75_224", frozen=8, optimiser="adam",
+    learning_rate=1e-3, epochs=4,
+)  # fmt: skip
+_BLURRED: Final = ("blur", 4.0)  # so that the digit does not say everything
 
 PLACES: Final = {
     "birds": _Place(
-        "waterbird or landbird", "water behind the bird", "a background", ("bird",), ("background",), _BIRDS
+        "waterbird or landbird", "water behind the bird", "background", ("bird",), ("background",), _BIRDS
     ),
-    "pets": _Place("cat or dog", "a ball beside it", "a small object", ("animal",), ("ball",), _PETS),
+    "pets": _Place("cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PETS),
+    "fruits": _Place(
+        "an apple", "an apple tree behind it", "background", ("fruit",), ("background",), _FRUITS, 1500,
+        positive=APPLE,
+    ),
+    "digits": _Place(
+        "which five digits", "two corners alike", "a pair", ("digit",), ("top_left", "bottom_left"), _DIGITS, 2400,
+        size=28, beside="top_left", outputs=(*CORNERS, Digits.target), drawn_with=(_BLURRED,),
+        tested_with=(_BLURRED, ("split", "test")),
+    ),
     "faces": _Place(
-        "wavy hair", "the clan's face", "a group of people", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000
+        "wavy hair", "the clan's face", "a group", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000,
+        outputs=Faces.attributes,
     ),
-    "scenes": _Place("the robot's maker", "a mug", "one of many objects", ("robot",), ("mug",), _SCENES),
-}
+    "scenes": _Place(
+        "the robot's maker", "a mug", "one of many", ("robot",), ("mug",), _SCENES,
+        outputs=(*OBJECTS, Scenes.target), objective=_MAKERS,
+    ),
+    "pet photos": _Place(
+        "cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PHOTOS, 1500, size=128,
+        photos="pets",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +124,40 @@ class Trial(Setup):
 
     @property
     def drawn_by(self) -> World:
-        """The world."""
-        return worlds.get(self.world)
+        """The world, of photographs that of the test."""
+        return self.tested(0.0, 0).get_world()
 
     @property
     def data(self) -> Drawn:
         """The training images."""
         return Drawn(
-            world=self.world, images=self.images or self.place.images, strength=self.strength, seed=self.seed,
-            size=self.size,
+            world=self.place.photos or self.world, photos="train" if self.place.photos else None, seed=self.seed,
+            images=self.images or self.place.images, strength=self.strength, size=self.place.size or self.size,
+            options=self.place.drawn_with,
         )  # fmt: skip
+
+    def tested(self, strength: float, seed: int) -> Drawn:
+        """Test images, none of which is a training image, with this strength of the bias."""
+        return replace(
+            self.data, images=self.test_images, strength=strength, seed=seed, options=self.place.tested_with,
+            photos="test" if self.place.photos else None,
+        )  # fmt: skip
+
+    def truth(self, table: pd.DataFrame) -> np.ndarray:
+        """(n,) bool: which rows of the world have the target."""
+        return np.asarray(table[self.drawn_by.target].to_numpy() == self.place.positive)
+
+    def cue(self, table: pd.DataFrame) -> np.ndarray:
+        """(n,) bool: which rows have the cue."""
+        return np.asarray(table[self.drawn_by.cue].to_numpy(int) == self._with_cue(table))
+
+    def edited(self, table: pd.DataFrame, there: int) -> pd.DataFrame:
+        """All rows with the cue (1) or without it (0), and nothing else changed."""
+        column, value = self.drawn_by.cue, self._with_cue(table)
+        return table.assign(**{column: (value if there else 1 - value).astype(table[column].to_numpy().dtype)})
+
+    def _with_cue(self, table: pd.DataFrame) -> np.ndarray:
+        return table[self.place.beside].to_numpy(int) if self.place.beside else np.ones(len(table), int)
 
     @property
     def recipe(self) -> Recipe:
@@ -103,12 +167,9 @@ class Trial(Setup):
             usual, architecture=self.architecture or usual.architecture, epochs=self.epochs or usual.epochs,
             seed=self.seed,
         )  # fmt: skip
-        match self.world:
-            case "faces":
-                return Recipe(data=self.data, targets=Faces.attributes, training=config)
-            case "scenes":
-                return Recipe(data=self.data, targets=(*OBJECTS, Scenes.target), training=config, objective=_MAKERS)
-        return recipes.target_of_world(self.data, config)
+        if not self.place.outputs:
+            return recipes.target_of_world(self.data, config)
+        return Recipe(data=self.data, targets=self.place.outputs, training=config, objective=self.place.objective)
 
 
 def grid(
@@ -116,13 +177,13 @@ def grid(
     *,
     strengths: Sequence[float],
     models: int,
-    twins: int,
+    references: int,
     images: Sequence[int | None] | None = None,
     epochs: Sequence[int | None] | None = None,
     seed: int = 0,
     **shared: Any,
 ) -> list[Trial]:
-    """Trials of several worlds, of `PLACES`: `twins` at strength 0, `models` at every other strength, world by world.
+    """Trials of several worlds, of `PLACES`, world by world: `models` at every strength, `references` at strength 0.
 
     Strength 0 is added where it is missing. `images` and `epochs` are a number for each world (None: see `Trial`),
     `seed` is that of the first model of each strength, `shared` is what else a `Trial` takes.
@@ -137,5 +198,5 @@ def grid(
         Trial(world=name, strength=float(strength), seed=seed + number, images=n, epochs=passes, **shared)
         for name, n, passes in zip(names, images, epochs, strict=True)
         for strength in sorted({0.0, *strengths})
-        for number in range(models if strength else twins)
+        for number in range(models if strength else references)
     ]

@@ -1,22 +1,30 @@
 """What each metric of the dial is worth: response, power, false positives, rank agreement with the true causal effect.
 
-In these tables `risk_score` is a metric's value, turned so that it is larger where a biased model is expected.
+A statistic counts once, and only metrics that an audit may choose from (`Metric.audits`) are its family of tests. In
+these tables `risk_score` is a metric's value, turned so that it is larger where a biased model is expected.
 """
 
 import functools
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import EXACT, METRICS
-from biaslib.dial.measuring import Measured, measured
+from biaslib.dial.catalogue import METRICS, Metric
+from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
-from biaslib.statistics import holm, interval, kendall
-from biaslib.statistics.detection import detection_power, detection_threshold, p_value
+from biaslib.statistics import Interval, holm
+from biaslib.statistics.detection import (
+    detection_power,
+    detection_threshold,
+    largest_distances,
+    p_value,
+    rank_p_value,
+)
+from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import stored
 
@@ -28,13 +36,12 @@ AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
 # the tables of an audit: what is measured in them, and the metric of the dial that it is
 _AUDIT_MEASURES: Final = {
     "gaps": ("gap in accuracy", "Accuracy gap"),
-    "correlations": ("correlation of answers and group", "Correlation of answers and cue"),
     "amplification": ("amplification, group → target", "Amplification, group → attribute"),
     "attention": ("attention of target and group", "Heatmap score"),
     "regions": ("share of the map on a region", "RMA of the cue, Grad-CAM"),
 }
 _PLACE: Final = ["world", "architecture"]
-_MODEL: Final = [*_PLACE, "strength", "seed", "model", "effect"]
+_MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
 # of both tables that a record holds: the keys of a row, what becomes columns, of what values, with how many decimals
 _OF_NUMBERS: Final = (_MODEL, "metric", "value", 4)
@@ -42,20 +49,20 @@ _OF_POWERS: Final = (_AUDIT, "strength", "power", 3)
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
 
 
-def numbers(models: Sequence[Measured]) -> pd.DataFrame:
-    """Every metric of every model on all test images, beside the true effect: a row a model and metric that it has.
+def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
+    """Every metric of every model, and `further` ones, beside the true effect: a row a model and metric that it has.
 
-    Columns `world`, `architecture`, `strength`, `seed`, `model` (its place in `models`), `effect` (mean true causal
-    effect of the cue), `metric`, `value`, `family` and `risk_score`.
+    On all test images, or on the first `images`; the effect is always that on all. Columns `world`, `architecture`,
+    `strength`, `seed`, `model` (its place in `cases`), `effect` (mean true causal effect of the cue), `metric`,
+    `value`, `family` and `risk_score`.
     """
-    rows = []
-    for place, model in enumerate(models):
-        images = np.arange(len(model.truth))
-        trial = model.trial
-        key = (*_place(trial), trial.strength, trial.seed, place, float(model.effect.mean()))
-        rows += [(*key, metric.name, float(metric.value([model], images)[0])) for metric in METRICS.values()]
-    table = pd.DataFrame(rows, columns=[*_MODEL, "metric", "value"])
-    return _with_risk_scores(table[np.isfinite(table["value"])])
+    rows, metrics = [], [*METRICS.values(), *further]
+    for place, case in enumerate(cases):
+        drawn = np.arange(images or len(case.truth))
+        key = (*_place(case.trial), case.trial.strength, case.trial.seed, float(case.effect.mean()), place)
+        rows += [(*key, metric.name, metric.value(case, drawn)) for metric in metrics]
+    table = pd.DataFrame(rows, columns=[*_MODEL, "model", "metric", "value"])
+    return _with_risk_scores(table[np.isfinite(table["value"])], further)
 
 
 def as_record(table: pd.DataFrame) -> pd.DataFrame:
@@ -66,10 +73,15 @@ def as_record(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table that `as_record` was given, but for the numbers of draws."""
-    index, columns, values, _ = _OF_NUMBERS if "effect" in wide else _OF_POWERS
-    table = wide.melt(id_vars=index, var_name=columns, value_name=values).dropna(subset=values)
-    return _with_risk_scores(table) if columns == "metric" else table.astype({columns: float}).reset_index(drop=True)
+    """The table that `as_record` was given, but for the numbers of draws; of a record's parts one below the other.
+
+    A row of numbers is a model, numbered anew. Metrics that the catalogue does not know are left out.
+    """
+    if "effect" not in wide:
+        table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
+        return table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
+    wide = wide.assign(model=np.arange(len(wide)))[[*_MODEL, "model", *wide.columns.intersection([*METRICS])]]
+    return _with_risk_scores(wide.melt(id_vars=[*_MODEL, "model"], var_name="metric", value_name="value").dropna())
 
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,14 +90,7 @@ def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["architecture"] == table["world"].map(usual)]
 
 
-def responses(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Mean of every metric at every strength, an Interval over models: world, architecture, metric, strength, value."""
-    keys = [*_PLACE, "metric", "strength"]
-    rows = [(*key, interval(part["value"], seed=seed)) for key, part in table.groupby(keys, sort=False)]
-    return pd.DataFrame(rows, columns=[*keys, "value"])
-
-
-def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
+def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
     """How often each metric reports biased models, by their number (`_ENSEMBLES`) and that of test images (`_SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
@@ -108,46 +113,88 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
         for group in groups.values()
         for metric in METRICS.values()
     ]
+    redrawn = [(key[0], METRICS[key[1]], values) for key, values in zip(keys, _redraw.many(keys), strict=True)]
+    redrawn += [
+        (tuple(group), metric, _redrawn(_measured_once(tuple(group)), metric, _SIZES, draws, seed))
+        for group in groups.values()
+        for metric in further
+    ]
     rows: list[tuple[object, ...]] = []
-    for (models, name, *_), values in zip(keys, _redraw.many(keys), strict=True):
+    for models, metric, values in redrawn:
         if np.isnan(values).all():
             continue
-        risk = METRICS[name].sign * values  # (sizes, draws, trials)
+        risk = metric.sign * values  # (sizes, draws, trials)
         strengths = np.array([trial.strength for trial in models])
         reference = risk[..., strengths == 0]
         for strength in sorted(set(strengths) - {0.0}):
-            biased = risk[..., strengths == strength]
             for count in _ENSEMBLES:
-                power = detection_power(
-                    shift=biased.mean(axis=-1) - reference.mean(axis=-1), n_reference=reference.shape[-1],
-                    models=count, spread=biased.std(axis=-1, ddof=1), reference_spread=reference.std(axis=-1, ddof=1),
-                    confidence=1 - _LEVEL,
-                )  # fmt: skip
+                power = _power(risk[..., strengths == strength], reference, count)
                 for size, drawn in zip(_SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
-                    rows.append((*_place(models[0]), name, strength, size, count, mean, len(defined)))
+                    rows.append((*_place(models[0]), metric.name, strength, size, count, mean, len(defined)))
     return pd.DataFrame(rows, columns=[*_PLACE, "metric", "strength", "images", "models", "power", "draws"])
 
 
 @stored("dial-redrawn")
 def _redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
-    """(sizes, draws, trials) of one metric on redrawn test images; NaN where it is undefined."""
-    models, rng = _measured_once(trials), np.random.default_rng(seed)
-    total = len(models[0].truth)
-    return np.array(
-        [[METRICS[name].value(models, rng.integers(total, size=size)) for _ in range(draws)] for size in sizes]
-    )
+    return _redrawn(_measured_once(trials), METRICS[name], sizes, draws, seed)
+
+
+def _redrawn(cases: Sequence[Case], metric: Metric, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
+    """(sizes, draws, models) of one metric on redrawn test images; NaN where it is undefined."""
+    rng, total = np.random.default_rng(seed), len(cases[0].truth)
+    drawn = [[rng.integers(total, size=size) for _ in range(draws)] for size in sizes]
+    return np.array([[[metric.value(case, rows) for case in cases] for rows in of_size] for of_size in drawn])
+
+
+def _power(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.ndarray:
+    """(...) by risk scores (..., k) of biased and (..., m) of reference models; equal but for rounding is equal."""
+    shift = np.round(biased.mean(axis=-1) - reference.mean(axis=-1), 9)
+    spreads = [np.round(scores.std(axis=-1, ddof=1), 9) for scores in (biased, reference)]
+    power = detection_power(
+        shift=shift, n_reference=reference.shape[-1], models=models, spread=spreads[0], reference_spread=spreads[1],
+        confidence=1 - _LEVEL,
+    )  # fmt: skip
+    return np.asarray(power)
+
+
+def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.DataFrame:
+    """The power of an audit of one model on all test images, an Interval over models, in a table of `numbers`.
+
+    A row a world, architecture, metric and strength, with `power` and `rise`: how much more it is than at the strength
+    before, by the same draws of the reference models. From a bootstrap over models.
+    """
+    rows, rng = [], np.random.default_rng(seed)
+
+    def drawn(values: np.ndarray) -> np.ndarray:  # as they are, then drawn again, (1 + resamples, models)
+        return np.vstack([values, values[rng.integers(len(values), size=(resamples, len(values)))]])
+
+    def span(values: np.ndarray, n: int) -> Interval:
+        return Interval(float(values[0]), *percentile_ends(values[1:], _LEVEL / 2), n)
+
+    for key, part in table.groupby([*_PLACE, "metric"], sort=False):
+        risk = {strength: each.to_numpy() for strength, each in part.groupby("strength")["risk_score"]}
+        if len(calm := risk.pop(0.0, np.empty(0))) < 2:
+            continue
+        reference, before = drawn(calm), np.full(1 + resamples, np.nan)
+        for strength, values in ((strength, values) for strength, values in risk.items() if len(values) > 1):
+            power = _power(drawn(values), reference)
+            rows.append((*key, strength, span(power, len(values)), span(power - before, len(values))))
+            before = power
+    return pd.DataFrame(rows, columns=[*_PLACE, "metric", "strength", "power", "rise"])
+
+
+def everywhere(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of metrics that every world of the table has, on which families are compared; null maps left out."""
+    chosen = table[table["metric"].map(METRICS).map(lambda metric: metric.audits or metric.exact)]
+    return chosen[chosen.groupby("metric")["world"].transform("nunique") == table["world"].nunique()]
 
 
 def family_powers(table: pd.DataFrame) -> pd.Series:
-    """The mean power of each family of metrics in a table of `powers`, for one number of images and of models.
-
-    Over the metrics that every world has: a family that is measured in an easy world only would lead otherwise.
-    """
-    everywhere = table.groupby("metric")["world"].transform("nunique") == table["world"].nunique()
-    families = table["metric"].map(lambda name: METRICS[name].family).rename("family")
-    return table[everywhere].groupby(families[everywhere])["power"].mean()
+    """The mean power of each family in a table of `powers`, on metrics that are `everywhere`."""
+    common = everywhere(table)
+    return common.groupby(common["metric"].map(lambda name: METRICS[name].family).rename("family"))["power"].mean()
 
 
 def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
@@ -160,46 +207,42 @@ def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def false_positive_counts(table: pd.DataFrame) -> pd.DataFrame:
-    """How often, in a table of `numbers`, each metric reports an unbiased model with all the others as its reference.
-
-    A row a world, architecture and metric: `audits` (unbiased models), `false_positives` (single tests at `_LEVEL`) and
-    `corrected` (Holm's correction over all metrics of the audit, the exact sensitivity left out); and for each place a
-    row with metric "any", in which an audit counts where at least one metric reports.
-    """
-    rows: list[tuple[object, ...]] = []
-    reference = table[(table["strength"] == 0) & (table["metric"] != EXACT.name)]
-    for place, part in reference.groupby(_PLACE, sort=False):
-        scores = part.pivot_table(index="model", columns="metric", values="risk_score")[list(part["metric"].unique())]
-        p = np.array([_p_against_others(column.to_numpy()) for _, column in scores.items()])  # (metrics, models)
-        adjusted = np.array([holm(audit) for audit in p.T]).T
-        for name, single, corrected in zip(scores.columns, p < _LEVEL, adjusted < _LEVEL, strict=True):
-            rows.append((*place, name, len(scores), int(single.sum()), int(corrected.sum())))
-        any_metric = [int(flags.any(axis=0).sum()) for flags in (p < _LEVEL, adjusted < _LEVEL)]
-        rows.append((*place, "any", len(scores), *any_metric))
-    return pd.DataFrame(rows, columns=[*_PLACE, "metric", "audits", "false_positives", "corrected"])
+    """A row a metric and world: unbiased models (`audits`) and those it reports at `_LEVEL` (`false_positives`)."""
+    flags = against_reference(table[table["strength"] == 0]).assign(flagged=lambda each: each["p"] < _LEVEL)
+    counts = flags.groupby([*_PLACE, "metric"], sort=False)["flagged"].agg(audits="size", false_positives="sum")
+    return counts.reset_index()
 
 
-def false_positive_rates(counts: pd.DataFrame) -> pd.DataFrame:
-    """The `false_positive_counts` of all places together, as Intervals (Wilson): metric, false_positives and corrected.
+def false_positive_rates(counts: pd.DataFrame) -> pd.Series:
+    """The `false_positive_counts` of all places together: an Interval (Wilson) of each metric.
 
     The audits of one place share their reference models, so that the intervals are somewhat too narrow.
     """
-    kinds = ["false_positives", "corrected"]
-    sums = counts.groupby("metric", sort=False)[["audits", *kinds]].sum()
-    rows = [
-        (name, *(share_interval(int(row[kind]), int(row["audits"])) for kind in kinds)) for name, row in sums.iterrows()
-    ]
-    return pd.DataFrame(rows, columns=["metric", *kinds])
+    sums = counts.groupby("metric", sort=False)[["audits", "false_positives"]].sum()
+    return pd.Series({name: share_interval(int(hits), int(n)) for name, (n, hits) in sums.iterrows()}, dtype=object)
 
 
-def truthfulness(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Kendall's tau of each metric's risk score with the true effect over models: `across` and by world."""
-    worlds = list(table["world"].unique())
-    rows = []
-    for name, part in table.groupby("metric", sort=False):
-        within = [part[part["world"] == world] for world in worlds]
-        rows.append((name, *(kendall(some["risk_score"], some["effect"], seed=seed) for some in (part, *within))))
-    return pd.DataFrame(rows, columns=["metric", "across", *worlds])
+def audits(table: pd.DataFrame) -> pd.DataFrame:
+    """Each model of a table of `numbers` in an audit that takes every metric there is; unbiased ones with all others.
+
+    A row a model: `world`, `architecture`, `strength`, `seed`, `effect`, `model`, `metrics` (how many tests), `single`
+    (the share of them that report it, each at `_LEVEL`), and whether the audit reports it: `any` (where at least one
+    does), `holm` (at least one after Holm's correction) and `pooled` (by `detection.rank_p_value`, one exact test).
+    """
+    table = table[table["metric"].map(METRICS).map(lambda metric: metric.audits)]
+    tests = against_reference(table).groupby([*_MODEL, "model"], sort=False)["p"]
+    found = tests.agg(
+        metrics="size", single=lambda p: (p < _LEVEL).mean(), any=lambda p: (p < _LEVEL).any(),
+        holm=lambda p: (holm(p) < _LEVEL).any(),
+    ).reset_index().astype({"any": bool, "holm": bool})  # fmt: skip
+    ranks: dict[Any, float] = {}
+    for _, part in table.groupby(_PLACE, sort=False):
+        scores = part.pivot_table(index="model", columns="metric", values="risk_score")
+        calm = scores.loc[sorted(set(part.loc[part["strength"] == 0, "model"]))]
+        farthest = largest_distances(calm)  # of them each is audited, and the pool is always the same
+        ranks |= {model: (farthest >= own).mean() for model, own in zip(calm.index, farthest, strict=True)}
+        ranks |= {model: rank_p_value(own, calm) for model, own in scores.drop(index=calm.index).iterrows()}
+    return found.assign(pooled=found["model"].map(ranks) <= _LEVEL)
 
 
 def against_reference(table: pd.DataFrame) -> pd.DataFrame:
@@ -226,7 +269,7 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
     the strength from which on so many images show the bias in 80 % of audits, in words.
     """
     counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
-    rates = false_positive_rates(counts).set_index("metric")["false_positives"]
+    rates = false_positive_rates(counts)
     thresholds = detection_thresholds(on_usual_architecture(from_record(recorded_powers)))
     audits = thresholds[(thresholds["images"] == AUDIT_IMAGES) & (thresholds["models"] == 1)]
     smallest = audits.set_index(["metric", "world"])["strength"]
@@ -244,8 +287,8 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
     return pd.DataFrame(rows, columns=["table", "measure", "images", "accused", "low", "high", "n", *PLACES])
 
 
-def _with_risk_scores(table: pd.DataFrame) -> pd.DataFrame:
-    metrics = table["metric"].map(METRICS)
+def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd.DataFrame:
+    metrics = table["metric"].map(METRICS | {metric.name: metric for metric in further})
     families, signs = metrics.map(lambda metric: metric.family), metrics.map(lambda metric: metric.sign)
     return table.assign(family=families, risk_score=signs * table["value"]).reset_index(drop=True)
 
@@ -255,15 +298,11 @@ def _place(trial: Trial) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _measured_once(trials: tuple[Trial, ...]) -> list[Measured]:
+def _measured_once(trials: tuple[Trial, ...]) -> list[Case]:
     """The models of one place, which its metrics share."""
     return measured(trials)
 
 
-def _p_against_others(scores: np.ndarray) -> np.ndarray:
-    return np.array([p_value([score], np.delete(scores, place), side="above") for place, score in enumerate(scores)])
-
-
 def _distance(score: float, reference: np.ndarray) -> float:
     spread = reference.std(ddof=1) if len(reference) > 1 else np.nan
-    return float((score - reference.mean()) / spread) if spread > 0 else float("nan")
+    return float((score - reference.mean()) / spread) if spread > 1e-9 else float("nan")

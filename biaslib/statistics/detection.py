@@ -1,4 +1,4 @@
-"""Whether audited models stand out from unbiased reference models: one rule for every metric, and how often it errs."""
+"""Whether audited models stand out from unbiased reference models: by a limit for normal values, or by ranks."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -60,8 +60,9 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     if k < 1 or m < 2:
         return float("nan")
     shift = (audited - mean) if side == "above" else (mean - audited)
-    if deviation == 0:
-        return 0.0 if shift > 0 else 1.0
+    rounding = 1e-12 * abs(mean)
+    if deviation <= rounding:
+        return 0.0 if shift > rounding else 1.0
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
@@ -70,6 +71,70 @@ def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.9
     values = np.asarray(reference, dtype=float)
     audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
     return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
+
+
+def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.ndarray:
+    r"""The p of each audited model by its rank among itself and all reference models; one-sided, whatever the values.
+
+    $$p = \frac{1 + k}{m + 1}$$
+
+    where k of the m reference values are at least as far on the expected side (Phipson and Smyth 2010). An unbiased
+    model that could change places with any reference model has $p \le a$ with a probability of at most a. No p is
+    smaller than 1 / (m + 1): 5 % take 19 reference models.
+
+    Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
+    NaN for a model without a value, and without reference models.
+    """
+    _check(side=side)
+    audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
+    others = others[~np.isnan(others)]
+    extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
+    return np.where(np.isnan(audited) | (len(others) == 0), np.nan, (1 + extreme.sum(axis=1)) / (len(others) + 1))
+
+
+def largest_distances(values: ArrayLike) -> np.ndarray:
+    """Of each model of a pool, how far it is from all the others in the metric in which it is farthest.
+
+    Values (M, K) are risk scores, larger where a biased model is expected, of M models by K metrics. The distance in a
+    metric is that from the mean of the other models in their standard deviations. NaN is left out; others that are all
+    alike are infinitely far from a larger value. (M,) numbers, -inf for a model without a distance.
+    """
+    data = np.asarray(values, dtype=float)
+    found = np.full(data.shape, -np.inf)
+    for place, own in enumerate(data):
+        others = np.delete(data, place, axis=0)
+        known = np.flatnonzero(np.isfinite(own) & (np.isfinite(others).sum(axis=0) > 1))
+        apart = own[known] - np.nanmean(others[:, known], axis=0)
+        spread = np.nanstd(others[:, known], axis=0, ddof=1)
+        alike = np.where(apart > 0, np.inf, 0.0)
+        found[place, known] = np.divide(apart, spread, out=alike, where=spread > 0)
+    return np.asarray(found.max(axis=1, initial=-np.inf))
+
+
+def rank_p_value(values: ArrayLike, reference: ArrayLike) -> float:
+    r"""How often an unbiased model would stand out as far in any of several metrics: one test for all of them.
+
+    The audited model is pooled with the m reference models. Each model's statistic is its `largest_distances`, and
+    $p = \#\{i: T_i \ge T_{\text{audited}}\} / (m + 1)$, the audited model counted. Where the audited model is as the
+    reference models are, all orders of the pool are equally likely, and p is at most any level that often, whatever
+    the distributions of the metrics and however they go together. The smallest p is 1 / (m + 1).
+
+    Values are (K,), reference is (m, K): risk scores, larger where a biased model is expected; NaN is left out.
+    """
+    pool = np.vstack([np.asarray(values, dtype=float)[None], np.asarray(reference, dtype=float)])
+    farthest = largest_distances(pool)
+    return float((farthest >= farthest[0]).mean())
+
+
+def winkler(low: Any, high: Any, truth: Any, *, confidence: float = 0.95) -> Any:
+    r"""How good an interval was once the truth is known: its width, and what it missed the truth by, times 2 / alpha.
+
+    $(u - l) + \frac{2}{\alpha} (l - x)_+ + \frac{2}{\alpha} (x - u)_+$ with alpha = 1 - confidence (Winkler 1972): 0 is
+    best. On average nobody does better than to state the interval in which they believe. Arrays broadcast.
+    """
+    low, high, truth = (np.asarray(part, dtype=float) for part in (low, high, truth))
+    missed = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
+    return (high - low + 2 / (1 - confidence) * missed)[()]
 
 
 def detection_power(

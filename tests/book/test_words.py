@@ -12,7 +12,7 @@ import yaml
 from tests.book.conftest import ROOT
 
 CONTENTS = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-SHAPED = ("The idea", "Attention", "Attention on faces", "Amplification", "Counterfactuals")
+SHAPED = ("The idea", "Attention", "Attention on faces", "Amplification", "Counterfactuals", "The dial")
 OLD = {"manipulating"}  # a narrative
 PARTS = [part for part in CONTENTS["parts"] if part["caption"] in SHAPED]
 CHAPTERS = [name for part in PARTS for entry in part["chapters"] if (name := Path(entry["file"]).name) not in OLD]

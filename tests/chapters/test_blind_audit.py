@@ -4,15 +4,14 @@ import pytest
 
 from biaslib import worlds
 from biaslib.chapters import blind_audit
-from biaslib.chapters.blind_audit import NONE, Guess
 from biaslib.dial import trials
-from biaslib.dial.measuring import Measured, balanced
+from biaslib.dial.measuring import Case, balanced
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 from biaslib.statistics import Interval
 
-ZOO = trials.grid(["birds", "pets"], strengths=[0.0, 1.0], models=2, twins=3)
+ZOO = trials.grid(["birds", "pets"], strengths=[0.0, 1.0], models=2, references=3)
 NOBODY = Labels(np.zeros((1, 1), bool), np.zeros(1, int), ("none",))
 
 
@@ -22,8 +21,19 @@ def model(answers, *, trial=None):
     table = balanced(trial)
     probability = np.repeat(np.asarray(answers, float)[:, None], 2, axis=1)
     truth, cue = (table[name].to_numpy(bool) for name in (trial.drawn_by.target, trial.drawn_by.cue))
-    return Measured(
-        trial, truth, cue, probability, {}, np.ones((len(answers), 4, 4)), NOBODY, NOBODY, NOBODY, truth[:1], truth[:1]
+    return Case(
+        trial,
+        truth,
+        cue,
+        probability,
+        {},
+        np.ones((len(answers), 4, 4)),
+        {},
+        NOBODY,
+        NOBODY,
+        NOBODY,
+        truth[:1],
+        truth[:1],
     )
 
 
@@ -38,7 +48,8 @@ def test_every_candidate_is_a_column_of_its_world_and_the_cue_is_one():
         assert set(columns.values()) <= set(drawn.columns)
         assert worlds.get(world).cue in columns.values()
         assert worlds.get(world).target not in columns.values()
-    assert set(blind_audit._CANDIDATES) == set(PLACES)
+        assert columns[blind_audit.cue_of(Trial(world=world, strength=1.0))] == worlds.get(world).cue
+    assert set(blind_audit._CANDIDATES) < set(PLACES)
 
 
 def test_each_number_is_one_model_and_all_numbers_are_all_models():
@@ -60,11 +71,9 @@ def test_a_model_that_answers_by_a_candidate_is_seen_to(table):
     found = blind_audit.cue_dependence(model(facing)).set_index("candidate")
     row = found.loc["facing right"]
     assert row["gap"].estimate == 1
-    assert row["mcc"] == 1
     assert row["p_holm"] < 1e-6
     others = found.drop(index="facing right")
     assert (others["p_holm"] > 0.05).all()
-    assert blind_audit.guess_from_answers(blind_audit.cue_dependence(model(facing))) == Guess("facing right", 1.0)
 
 
 def test_gaps_by_hand(table):
@@ -81,27 +90,24 @@ def test_gaps_by_hand(table):
 def test_who_is_always_right_follows_nothing(table):
     found = blind_audit.cue_dependence(model(table["waterbird"].to_numpy(bool)))
     assert [gap.estimate for gap in found["gap"]] == [0] * len(found)
-    assert blind_audit.guess_from_answers(found) == Guess(NONE, 0.0)
 
 
-def test_one_answer_for_all_has_no_correlation(table):
-    found = blind_audit.cue_dependence(model(np.ones(len(table))))
-    assert found["mcc"].isna().all()
+def test_the_gap_is_the_effect_on_the_answers(table):
+    wet = table["background"].to_numpy(bool)
+    answers = np.where(np.arange(len(wet)) % 4 == 0, wet, table["waterbird"].to_numpy(bool))  # a quarter follow it
+    gap = blind_audit.cue_dependence(model(answers)).set_index("candidate").loc["water behind the bird", "gap"]
+    assert gap.estimate == pytest.approx(0.25, abs=0.05)
+    assert gap.low < 0.25 < gap.high
 
 
 def test_the_score_of_a_guess():
-    biased, calm = Trial(world="pets", strength=0.5), Trial(world="pets", strength=0.0)
-    assert blind_audit.score(Guess("a ball beside it", 0.5), biased)["total"] == 6
-    assert blind_audit.score(Guess("a garden", 0.75), biased) == {"biased": 2, "cue": 0, "strength": 1, "total": 3}
-    assert blind_audit.score(Guess(NONE, 0.0), biased)["total"] == 0
-    assert blind_audit.score(Guess(NONE, 0.0), calm)["total"] == 6
-    assert blind_audit.score(Guess("a garden", 0.25), calm) == {"biased": 0, "cue": 0, "strength": 1, "total": 1}
-
-
-@pytest.mark.parametrize("guess", [Guess("a cloud", 0.5), Guess(NONE, 1.5)])
-def test_a_guess_that_is_none_is_refused(guess):
-    with pytest.raises(BiaslibError, match="A guess is one of a ball beside it"):
-        blind_audit.score(guess, Trial(world="pets", strength=0.5))
+    effects = pd.DataFrame({"candidate": ["a", "b"], "effect": [Interval(0.3, 0.2, 0.4, 9), Interval(0.0, 0, 0, 9)]})
+    width = blind_audit.SAID_NOTHING[1] - blind_audit.SAID_NOTHING[0]
+    assert blind_audit.score({"a": (0.2, 0.4)}, effects).tolist() == pytest.approx([0.2, width])
+    assert blind_audit.score({}, effects).tolist() == pytest.approx([width + 40 * 0.28, width])
+    assert blind_audit.score({"b": (0.1, 0.2)}, effects)[1] == pytest.approx(0.1 + 40 * 0.1)
+    with pytest.raises(BiaslibError, match="A guess is about a, b, not about c"):
+        blind_audit.score({"c": (0.0, 0.1)}, effects)
 
 
 def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_path):
@@ -118,7 +124,7 @@ def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_
     found = dict(zip(blind_audit._CANDIDATES["birds"], blind_audit._probabilities(trial), strict=True))
     table = balanced(trial)
     for words, column in (("water behind the bird", "background"), ("bright light", "light")):
-        ends = (0, 1) if column == "background" else np.quantile(table[column], (0.1, 0.9))
+        ends = (0, 1) if column == "background" else np.quantile(table[column], (0.25, 0.75))
         for side, end in enumerate(ends):
             values = np.full(len(table), end).astype(table[column].dtype)
             images = trial.drawn_by.render(table.assign(**{column: values}), size=32).images

@@ -131,24 +131,6 @@ def test_the_same_seed_draws_the_same_models():
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_normalised_ranks_run_from_0_to_1_within_a_world():
-    both = pd.concat([
-        table({EXACT.name: [0, 1, 2], GAP: [3, 3, 9]}), table({EXACT.name: [70, 50]}, world="pets", first=3)
-    ])  # fmt: skip
-    found = ranks.normalised_ranks(both)
-    assert list(found.loc[(found["metric"] == GAP), "rank"]) == [0.25, 0.25, 1.0]
-    assert list(found.loc[found["world"] == "pets", "rank"]) == [1.0, 0.0]
-
-
-def test_the_most_disputed_model_comes_first():
-    values = {EXACT.name: [0, 1, 2], GAP: [0, 1, 2], RMA: [0, 2, 1], WORST: [0, 1, 2], MASK: [0, 2, 1]}
-    found = ranks.rank_spread(table(values))
-    assert list(found["model"]) == [1, 2, 0]
-    assert list(found["spread"]) == [0.5, 0.5, 0.0]
-    assert list(found["rank"]) == [0.5, 1.0, 0.0]
-    assert set(found["metrics"]) == {4}  # the true effect is no party
-
-
 def test_wrong_input_is_named():
     with pytest.raises(
         BiaslibError, match="kind must be one of all models, same strength, given the effect, not 'all'"

@@ -10,8 +10,12 @@ from biaslib.statistics.detection import (
     detection_threshold,
     false_positives,
     flagged,
+    largest_distances,
     p_value,
     prediction_limit,
+    rank_p_value,
+    rank_p_values,
+    winkler,
 )
 
 
@@ -24,11 +28,12 @@ def test_the_limit_by_hand():
     assert prediction_limit([0.3, 0.3, 0.3], side="above") == pytest.approx(0.3)
 
 
-def test_one_more_reference_model_is_reported_as_often_as_the_confidence_says():
-    rng = np.random.default_rng(0)
-    for side in ("above", "below"):
-        hits = [flagged(values[4:], values[:4], side=side, confidence=0.9)[0] for values in rng.normal(size=(4000, 5))]
-        assert np.mean(hits) == pytest.approx(0.1, abs=0.015)
+def test_one_more_reference_model_is_beyond_the_limit_as_often_as_the_confidence_says():
+    draws = np.random.default_rng(0).normal(size=(4000, 5))
+    above = [values[4] > prediction_limit(values[:4], side="above", confidence=0.9) for values in draws]
+    below = [values[4] < prediction_limit(values[:4], side="below", confidence=0.9) for values in draws]
+    assert np.mean(above) == pytest.approx(0.1, abs=0.015)
+    assert np.mean(below) == pytest.approx(0.1, abs=0.015)
 
 
 def test_a_change_of_unit_changes_no_verdict():
@@ -49,6 +54,31 @@ def test_false_positives_leave_each_reference_model_out():
     reference = [0.10, 0.11, 0.12, 0.13, 0.90]
     assert false_positives(reference, side="above").tolist() == [False, False, False, False, True]
     assert false_positives(reference, side="below").tolist() == [False] * 5
+
+
+def test_ranks_by_hand():
+    reference = [0.1, 0.2, 0.3, 0.4]
+    found = rank_p_values([0.5, 0.4, 0.15, 0.0, np.nan], reference, side="above")
+    np.testing.assert_allclose(found, [1 / 5, 2 / 5, 4 / 5, 1, np.nan])  # a tie counts as being as extreme
+    np.testing.assert_allclose(rank_p_values([0.0, 0.1, 0.5], reference, side="below"), [1 / 5, 2 / 5, 1])
+    np.testing.assert_allclose(rank_p_values([0.5], [np.nan, *reference], side="above"), [1 / 5])
+    assert np.isnan(rank_p_values([0.5], [np.nan], side="above")).all()
+
+
+def test_a_change_of_unit_changes_no_rank():
+    rng = np.random.default_rng(1)
+    reference, values = rng.normal(size=4), 3 * rng.normal(size=50)
+    np.testing.assert_array_equal(
+        rank_p_values(values, reference, side="above"), rank_p_values(-7 * values + 2, -7 * reference + 2, side="below")
+    )
+
+
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy", "exponential"])
+def test_an_exchangeable_model_has_a_small_p_as_seldom_as_it_says(draw):
+    pools = getattr(np.random.default_rng(0), draw)(size=(20_000, 20))
+    found = np.array([rank_p_values(pool[:1], pool[1:], side="above")[0] for pool in pools])
+    for level in (0.05, 0.2):
+        assert np.mean(found <= level + 1e-9) == pytest.approx(level, abs=0.006)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +164,7 @@ def test_the_detection_threshold_of_a_share():
         (lambda: prediction_limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
         (lambda: prediction_limit([1, 2], side="above", confidence=1.0), "confidence must be from 0.5 to below 1"),
         (lambda: prediction_limit([1, 2], side="above", models=0), "at least one model is audited, not 0"),
+        (lambda: rank_p_values([1], [1, 2], side="up"), "side must be above or below, not 'up'"),
         (lambda: p_value([1], [1, 2], side="up"), "side must be above or below, not 'up'"),
         (lambda: detection_power(shift=1.0, n_reference=1), "at least 2 unbiased reference models, not 1"),
         (lambda: detection_power(shift=1.0, n_reference=3, spread=-1.0), "a spread is a standard deviation"),
@@ -142,3 +173,40 @@ def test_the_detection_threshold_of_a_share():
 def test_wrong_arguments(call, sentence):
     with pytest.raises(BiaslibError, match=sentence):
         call()
+
+
+def test_the_farthest_metric_by_hand():
+    pool = np.array([[9.0, 0.0], [1.0, 5.0], [2.0, np.nan], [3.0, 1.0]])
+    found = largest_distances(pool)
+    assert found[0] == pytest.approx((9 - 2) / 1)
+    assert found[1] == pytest.approx((5 - 0.5) / np.std([0, 1], ddof=1))
+    assert largest_distances([[1.0], [1.0], [1.0]]).tolist() == [0, 0, 0]
+    assert largest_distances([[2.0], [1.0], [1.0]])[0] == np.inf
+    assert largest_distances([[np.nan], [1.0], [1.0]])[0] == -np.inf
+
+
+def test_a_rank_is_exact_however_metrics_are_distributed():
+    rng = np.random.default_rng(1)
+
+    def unbiased():
+        common = rng.exponential(size=(20, 1)) ** 3
+        pool = np.concatenate([common + rng.normal(size=(20, 3)), rng.standard_cauchy((20, 2))], axis=1)
+        return rank_p_value(pool[0], pool[1:])
+
+    p = np.array([unbiased() for _ in range(600)])
+    assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.02)
+    assert p.min() == pytest.approx(1 / 20)
+    far = rank_p_value([0.0, 50.0], rng.normal(size=(19, 2)))
+    assert far == pytest.approx(1 / 20)
+
+
+def test_the_score_of_an_interval_is_its_width_and_what_it_missed():
+    assert winkler(0.1, 0.3, 0.2) == pytest.approx(0.2)
+    assert winkler(0.1, 0.3, 0.4) == pytest.approx(0.2 + 40 * 0.1)
+    assert winkler([0.0, -1.0], [0.0, 1.0], -0.5).tolist() == pytest.approx([20.0, 2.0])
+
+
+def test_reference_models_that_are_alike_but_for_rounding_are_alike():
+    reference = np.full(29, 0.1) + np.array([0, 1e-17] * 14 + [0])
+    assert p_value([0.1], reference, side="above") == 1
+    assert p_value([0.2], reference, side="above") == 0

@@ -63,25 +63,38 @@ def places(
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 
-def plain_corners(images: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS) -> pd.DataFrame:
-    """A ball for every picture (N, S, S, 3) uint8 whose object nobody has outlined: in the plainest of its corners.
+def plain_corners(
+    images: np.ndarray,
+    *,
+    occupied: np.ndarray | None = None,
+    seed: int = 0,
+    radius: tuple[float, float] = RADIUS,
+) -> pd.DataFrame:
+    """A ball for every picture (N, S, S, 3) uint8, in the plainest of its corners.
 
-    Plain is where the mean gradient of the brightness under the ball is smallest. A guess, not a promise: the chapter
-    on planted biases counts how often such a place touches an outlined animal. A row is as `places` gives it and
-    depends on the seed, its number and its own picture. A `BiaslibError` is raised for pictures that are not square, or
-    numbers out of range.
+    Plain is where the mean gradient of the brightness under the ball is smallest. With `occupied`, (N, S, S) bool, the
+    corners are left out in which a ball would touch what is there; x, y and size are NaN where no corner is free.
+    Without it the corner is a guess: the chapter on planted biases counts how often it touches an outlined animal. A
+    row is as `places` gives it and depends on the seed, its number and its own picture. A `BiaslibError` is raised for
+    pictures that are not square, or numbers out of range.
     """
     size = check_square(images)
     _check(radius, GAP, FLOOR, seed)
     x, y = (field[0] for field in grid(size))
-    rows = []
+    rows: list[tuple[float, ...]] = []
     for i, image in enumerate(images):
         rng = np.random.default_rng([seed, i])
         kind, ball_seed, wanted = int(rng.integers(len(BALLS))), int(rng.integers(2**32)), rng.uniform(*radius)
         near = np.minimum(GAP + wanted * (1 + rng.random((4, 2))), 1 - GAP - wanted)
         corners = np.abs([(0, 0), (0, 1), (1, 0), (1, 1)] - near)
-        plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
-        rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
+        if occupied is not None:
+            away = [np.hypot(x - across, y - down) > wanted + GAP for across, down in corners]
+            corners = corners[[not (occupied[i] & ~free).any() for free in away]]
+        if len(corners):
+            plain = [_pattern(image, x, y, corner, wanted) for corner in corners]
+            rows.append((kind, *corners[int(np.argmin(plain))], wanted, ball_seed))
+        else:
+            rows.append((kind, np.nan, np.nan, np.nan, ball_seed))
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
 
 

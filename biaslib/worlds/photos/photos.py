@@ -20,8 +20,6 @@ from biaslib.worlds.photos import balls
 
 # Data sets with cats and dogs; only the first has their outlines.
 _PETS = ("pets", "cat-and-dog")
-# Schaaf et al. 2021, section 3.1
-PAPER_FRUITS = {"train": 1810, "val": 604, "test": 810}
 
 _PLACES = 224  # the side at which free places are looked for, so that a ball lies where it lies at every size
 SMALL = 8  # where only the labels of photos are asked for
@@ -45,9 +43,10 @@ _PAD = 3  # pixels of the original around a cut-out, so that its edge has colour
 class PetPhotos(DrawnWorld):
     """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
 
-    Where an animal is outlined (Oxford-IIIT Pet), a ball lies at random where it touches neither the animal nor the
-    frame; photos without room for one are left out, with and without a ball alike. Where none is (cat-and-dog), it lies
-    in the plainest corner: good enough to train on, not to measure with, and such photos bring no mask of the animal.
+    A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
+    of the corners in which the ball touches no animal; photos without such a corner are left out, with and without a
+    ball alike. Where it is not (cat-and-dog), the ball may touch it: good enough to train on, not to measure with, and
+    such photos bring no mask of the animal.
 
     Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
     (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do
@@ -79,10 +78,7 @@ class PetPhotos(DrawnWorld):
         tables = []
         for source in sources:
             loaded = datasets.load(source, split, size=_PLACES, root=root)
-            if "animal" in loaded.masks:
-                table = balls.places(loaded.masks["animal"], radius=radius)
-            else:
-                table = balls.plain_corners(loaded.images, radius=radius)
+            table = balls.plain_corners(loaded.images, occupied=loaded.masks.get("animal"), radius=radius)
             own = {"source": np.int8(_PETS.index(source)), "photo": np.arange(len(table)), "cat": loaded.labels["cat"]}
             tables.append(pd.DataFrame(own).join(table))
         table = pd.concat(tables, ignore_index=True)

@@ -162,6 +162,15 @@ def test_plain_corners_choose_the_corner_without_pattern():
     table = photos.plain_corners(images, seed=2)
     assert [(int(x > 0.5), int(y > 0.5)) for x, y in zip(table["ball_x"], table["ball_y"], strict=True)] == corners
     photos.put(images, table)  # all inside
+    occupied = np.zeros((3, size, size), bool)
+    occupied[0, :40, :40] = True  # the plainest corner, and a little of both beside it
+    occupied[1] = True
+    free = photos.plain_corners(images, occupied=occupied, seed=2)
+    assert tuple(free.loc[0, ["ball_x", "ball_y"]] > 0.5) != corners[0]
+    assert free["ball_x"].isna().tolist() == [False, True, False]
+    assert free.loc[2].equals(table.loc[2])
+    _, ball = photos.put(images[:1], free[:1])
+    assert not (ball & occupied[:1]).any()
 
 
 BALL = {"ball_kind": 0, "ball_x": 0.5, "ball_y": 0.5, "ball_size": 0.1, "ball_seed": 0}
