@@ -97,18 +97,6 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
     return images.reshape(len(steps), len(codes), *images.shape[1:])
 
 
-def scores_along(
-    predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
-) -> np.ndarray:
-    """What classifiers say along each direction: (A, steps, N) or (A, steps, N, T) scores."""
-    scores = []
-    for direction in directions:
-        images = traversal(generator, codes, direction, steps)
-        answers = np.asarray(predict(images.reshape(-1, *images.shape[2:])))
-        scores.append(answers.reshape(len(steps), len(codes), *answers.shape[1:]))
-    return np.stack(scores)
-
-
 def leakage(
     predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
@@ -117,8 +105,12 @@ def leakage(
     (A, T, N) changes of each probability on each code, in [-1, 1]; those of a direction that changes its own attribute
     alone are about 0 in all columns but one.
     """
-    along = scores_along(predict, generator, codes, directions, (-step, step))
-    return np.moveaxis(along[:, 1] - along[:, 0], 2, 1)
+    changes = []
+    for direction in directions:
+        images = traversal(generator, codes, direction, (-step, step))
+        before, after = np.asarray(predict(np.concatenate(images))).reshape(2, len(codes), -1)
+        changes.append(after - before)
+    return np.moveaxis(np.stack(changes), 2, 1)
 
 
 def consistency(
