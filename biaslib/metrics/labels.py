@@ -59,8 +59,8 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     permute each attribute for itself (`together=False`) among the images that agree in it and have about as many true
     attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
     misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
-    absolute changes of large sets are compared with errors of emptier images, and a model whose errors do not depend on
-    the group is often called one that amplifies. Otherwise errors about different attributes become independent.
+    a model whose errors do not depend on the group is often called one that amplifies. Otherwise errors about different
+    attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
