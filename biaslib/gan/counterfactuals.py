@@ -86,7 +86,7 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
     They are (steps, N, size, size, 3) uint8. A step of 1 along a direction of length 1 turns a code of 128 normal
-    numbers by about 5 degrees. Codes or a direction of another length than the generator's are a `BiaslibError`.
+    numbers by about 5 degrees. A direction of another length than the codes' is a `BiaslibError`.
     """
     if np.shape(direction) != codes.shape[1:]:
         raise BiaslibError(
@@ -142,10 +142,9 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
       + \operatorname{tr}\big(\Sigma_a + \Sigma_b - 2 (\Sigma_a \Sigma_b)^{1/2}\big)$$
 
     With features of Inception it is the FID; with others it has another unit and compares with itself alone. It falls
-    with the number of images although nothing gets better, so only sets of one size are to be compared.
-
-    The sets are (N, d) and (M, d), finite, N and M > 1; others are a `BiaslibError`. The distance is at least 0, in the
-    squared unit of the features; it is 0 for equal means and covariances.
+    with the number of images although nothing gets better, so only sets of one size are to be compared. The sets are
+    (N, d) and (M, d), finite, N and M > 1; others are a `BiaslibError`. The distance is at least 0, in the squared unit
+    of the features; it is 0 for equal means and covariances.
     """
     for features in (a, b):
         if np.ndim(features) != 2 or len(features) < 2 or np.shape(features)[1] != np.shape(a)[1]:

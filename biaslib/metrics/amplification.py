@@ -164,8 +164,9 @@ def bias_amplification(
         reference: what a directional change starts from: the labels of "test" (Wang and Russakovsky 2021, and the
             released code), or of "train" (as the paper writes it). The undirected change always starts from train.
         n_groups: number of groups; one more than the largest number where not given.
-        threshold: from where the undirected metric counts a group: "1/G", as the released code has it where each group
-            is a column, or "1/(G-1)" as in its last version, which no cell of two groups ever passes.
+        threshold: from where the undirected metric counts a group: "1/G", or "1/(G-1)" as in the last version of the
+            released code, which no cell of two groups ever passes. The first version, behind its values of CelebA,
+            has 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
 

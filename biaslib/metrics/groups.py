@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from scipy.stats import binomtest
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, is_tensor, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, checked_binary, is_tensor, like, to_numpy
 
 _GroupLabels = AnyArray | pd.Series | Sequence[object]
 
@@ -80,15 +80,14 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
         0.75
     """
-    truth, score = to_numpy(labels), to_numpy(scores)
-    if not np.isin(truth, (0, 1)).all():
-        raise BiaslibError("labels must be 0 or 1 (or bool): average precision is for one attribute at a time.")
+    truth = checked_binary("labels", labels, "average precision is for one attribute at a time")
+    score = to_numpy(scores)
     if min(truth.ndim, score.ndim) < 1 or truth.shape[-1] != score.shape[-1] or truth.shape[-1] == 0:
         raise BiaslibError(f"labels and scores must both be (..., n) with n >= 1, not {truth.shape} and {score.shape}.")
     if np.any(np.asarray(n_positive) <= 0):
         raise BiaslibError(f"n_positive must be above 0, not {n_positive}.")
     try:
-        return like(_average_precision(truth.astype(bool), score.astype(np.float64), n_positive), labels)
+        return like(_average_precision(truth, score.astype(np.float64), n_positive), labels)
     except ValueError as error:
         raise BiaslibError(
             f"The leading dimensions of labels {truth.shape}, scores {score.shape} and n_positive "
@@ -103,7 +102,7 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
     Both are (..., N) of 0 and 1 or bool, broadcast against each other; others are a `BiaslibError`. The result is (...)
     float64; NaN where one of them has one value only (scikit-learn gives 0 there).
     """
-    first, second = _binary("a", a), _binary("b", b)
+    first, second = (checked_binary(name, side, "threshold scores first") for name, side in (("a", a), ("b", b)))
     if first.shape[-1] != second.shape[-1]:
         raise BiaslibError(f"a has {first.shape[-1]} values and b {second.shape[-1]}: give the same number of each.")
     return matthews_from_counts(
@@ -126,27 +125,25 @@ def matthews_from_counts(*, both: Any, a: Any, b: Any, n: Any) -> np.ndarray:
 class PredictabilityAmplification(NamedTuple):
     """How much better a model's answers can be guessed than labels with as many errors."""
 
-    value: float  #: (model - labels) / (model + labels), or the difference alone; 0 where nothing is amplified
+    value: float  #: (model - labels) / (model + labels); 0 where nothing is amplified
     model: float  #: share of the model's answers that the best attacker guesses, in [0.5, 1]
     labels: float  #: the same of the labels after as many random errors as the model makes, in expectation
 
 
-def predictability_amplification(
-    given: Array, labels: Array, predicted: Array, *, normalised: bool = True
-) -> PredictabilityAmplification:
+def predictability_amplification(given: Array, labels: Array, predicted: Array) -> PredictabilityAmplification:
     r"""How much better `given` foretells a model's answers than it foretells labels that are wrong as often.
 
     DPA (Tokas, Nair and Kerner 2025): an attacker sees `given` (the groups, say) and guesses `predicted`. For discrete
     values the best attacker is their table: in each group it says the more frequent answer, and is right in the share
     $\lambda_M$. The labels are made as wrong as the model: as many of them, chosen at random, are turned. $\lambda_D$
     is the share in which the best attacker guesses those, in expectation over the choice, which is summed exactly. The
-    result is $(\lambda_M - \lambda_D) / (\lambda_M + \lambda_D)$ (equation 4), or $\lambda_M - \lambda_D$ where
-    `normalised` is False (leakage amplification; Wang et al. 2019 attack the other way round).
+    value is $(\lambda_M - \lambda_D) / (\lambda_M + \lambda_D)$ (equation 4), in (-1/3, 1/3); $\lambda_M - \lambda_D$
+    alone is leakage amplification (Wang et al. 2019 attack the other way round).
 
     `given` (N,) are any whole numbers, one a group; `labels` and `predicted` (N,) are bool, or 0 and 1; others are a
     `BiaslibError`. Swap the roles, with the group as the label and as the answer, for the direction from attribute to
-    group. The value lies in (-1/3, 1/3), or (-0.5, 0.5) for the difference. It has no noise of a training; it is of
-    these images, and the best attacker of few images is better than that of many.
+    group. It has no noise of a training; it is of these images, and the best attacker of few images is better than
+    that of many.
 
     Example:
         >>> group, label = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 1, 0, 1, 0, 0])
@@ -154,21 +151,19 @@ def predictability_amplification(
         >>> amplified.model, round(amplified.labels, 3), round(amplified.value, 3)
         (1.0, 0.756, 0.139)
     """
-    groups, truth, answers = (to_numpy(values) for values in (given, labels, predicted))
+    groups, remedy = to_numpy(given), "measure one attribute at a time"
+    truth, answers = checked_binary("labels", labels, remedy), checked_binary("predicted", predicted, remedy)
     if groups.ndim != 1 or not len(groups) or not groups.shape == truth.shape == answers.shape:
         shapes = ", ".join(str(values.shape) for values in (groups, truth, answers))
         raise BiaslibError(f"given, labels and predicted must be (N,) of one length of at least 1, not {shapes}.")
-    if not (np.isin(truth, (0, 1)).all() and np.isin(answers, (0, 1)).all()):
-        raise BiaslibError("labels and predicted must be bool, or 0 and 1: measure one attribute at a time.")
     _, group = np.unique(groups, return_inverse=True)
     sizes = np.bincount(group)
-    ones, said = (np.bincount(group[values == 1], minlength=len(sizes)) for values in (truth, answers))
+    ones, said = (np.bincount(group[values], minlength=len(sizes)) for values in (truth, answers))
     wrong = int((truth != answers).sum())
     model = float(np.maximum(said, sizes - said).sum() / len(group))
     turned = [_best_guess(int(n), int(size - n), wrong, len(group)) for n, size in zip(ones, sizes, strict=True)]
     expected = float(sum(turned) / len(group))
-    value = (model - expected) / (model + expected if normalised else 1.0)
-    return PredictabilityAmplification(value, model, expected)
+    return PredictabilityAmplification((model - expected) / (model + expected), model, expected)
 
 
 def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: float) -> float:
@@ -197,15 +192,6 @@ def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
         raise BiaslibError(f"{int(column.isna().sum())} of {n} group labels are missing: drop those images first.")
     codes, labels = pd.factorize(column, sort=True)
     return codes, pd.Index(labels)
-
-
-def _binary(name: str, values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype == np.bool_:
-        return array
-    if not np.isin(array, (0, 1)).all():
-        raise BiaslibError(f"{name} must hold 0 and 1 only: threshold it before measuring its correlation.")
-    return array.astype(bool)
 
 
 def _best_guess(ones: int, zeros: int, wrong: int, n: int) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import to_numpy
+from biaslib.metrics._arrays import checked_binary, to_numpy
 
 _CROWDS = 8  # strata of about as many images, by how many attributes they truly have
 
@@ -29,7 +29,11 @@ class Labels:
         names = self.names
         if isinstance(self.attributes, pd.DataFrame) and len(names) == 0:
             names = tuple(self.attributes.columns)
-        attributes, groups = _binary(to_numpy(self.attributes)), _whole(to_numpy(self.groups))
+        attributes, groups = to_numpy(self.attributes), _whole(to_numpy(self.groups))
+        if attributes.ndim != 2 or attributes.size == 0:
+            shape = attributes.shape
+            raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {shape}.")
+        attributes = checked_binary("attributes", attributes, "threshold scores before measuring")
         if len(attributes) != len(groups):
             raise BiaslibError(f"{len(attributes)} images but {len(groups)} groups: give one group for every image.")
         if len(names) not in (0, attributes.shape[1]):
@@ -84,16 +88,6 @@ def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray
     source = np.empty(len(strata), np.intp)
     source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
     return source
-
-
-def _binary(values: np.ndarray) -> np.ndarray:
-    if values.ndim != 2 or values.size == 0:
-        raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {values.shape}.")
-    if values.dtype == np.bool_:
-        return values
-    if values.dtype.kind not in "iufO" or not ((values == 0) | (values == 1)).all():
-        raise BiaslibError("attributes must hold 0 and 1 only (or bool): threshold scores before measuring.")
-    return values.astype(bool)
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

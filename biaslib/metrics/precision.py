@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import Array, checked_binary, like, to_numpy
 from biaslib.metrics.counting import count_sets
 from biaslib.metrics.labels import Labels
 
@@ -145,18 +145,15 @@ def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
 
 def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
     """Labels (N, A) as bool and scores (N, A) as float64."""
-    truth, score = to_numpy(labels), to_numpy(scores)
+    truth, score = checked_binary("labels", labels, "threshold them first"), to_numpy(scores).astype(np.float64)
     if truth.ndim != 2 or truth.shape != score.shape or truth.size == 0:
         raise BiaslibError(
             f"labels and scores must both be (N, A) with N, A >= 1, one column an attribute, not {truth.shape} and "
             f"{score.shape}."
         )
-    if not np.isin(truth, (0, 1)).all():
-        raise BiaslibError("labels must be 0 or 1 (or bool).")
-    score = score.astype(np.float64)
     if count := int(np.isnan(score).sum()):
         raise BiaslibError(f"{count} of {score.size} scores are NaN, which have no rank: drop those images.")
-    return truth.astype(bool), score
+    return truth, score
 
 
 def _threshold(truth: np.ndarray, scores: np.ndarray) -> float:

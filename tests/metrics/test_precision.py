@@ -168,7 +168,7 @@ def test_only_the_order_of_the_scores_matters_and_torch_stays_torch() -> None:
     ("labels", "scores", "message"),
     [
         (np.zeros((2, 1)), np.array([[0.0], [np.nan]]), "1 of 2 scores are NaN"),
-        (np.full((2, 1), 2), np.zeros((2, 1)), "labels must be 0 or 1"),
+        (np.full((2, 1), 2), np.zeros((2, 1)), "labels must hold 0 and 1 only"),
         (np.zeros((2, 1)), np.zeros((3, 1)), r"not \(2, 1\) and \(3, 1\)"),
         (np.zeros(2), np.zeros(2), r"must both be \(N, A\)"),
         (np.zeros((0, 1)), np.zeros((0, 1)), "with N, A >= 1"),
