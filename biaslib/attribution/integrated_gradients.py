@@ -39,9 +39,7 @@ def integrated_gradients(
     there. `completeness_gap` measures what is missing. All targets share the forward passes.
 
     Args:
-        model: any module that maps images to logits.
-        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
-        targets: indices of logits, (T,) or (N, T).
+        model, images, targets: as for every method; the model is any module that maps images to logits.
         steps: how many points of the way from the baseline to the image are looked at, at least 2, or a BiaslibError.
         baseline: the image x' that stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None
             is black, which is not 0 after normalisation. Another shape is a BiaslibError.

@@ -29,11 +29,12 @@ class Labels:
         names = self.names
         if isinstance(self.attributes, pd.DataFrame) and len(names) == 0:
             names = tuple(self.attributes.columns)
-        attributes, groups = to_numpy(self.attributes), _whole(to_numpy(self.groups))
+        attributes = to_numpy(self.attributes)
         if attributes.ndim != 2 or attributes.size == 0:
             shape = attributes.shape
             raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {shape}.")
         attributes = checked_binary("attributes", attributes, "threshold scores before measuring")
+        groups = _whole(to_numpy(self.groups))
         if len(attributes) != len(groups):
             raise BiaslibError(f"{len(attributes)} images but {len(groups)} groups: give one group for every image.")
         if len(names) not in (0, attributes.shape[1]):
