@@ -38,14 +38,12 @@ def integrated_gradients(
     They do so only nearly, because the gradients of rectified units jump and no rule with finitely many points is exact
     there. `completeness_gap` measures what is missing. All targets share the forward passes.
 
-    Args:
-        model, images, targets: as for every method; the model is any module that maps images to logits.
-        steps: how many points of the way from the baseline to the image are looked at, at least 2, or a BiaslibError.
-        baseline: the image x' that stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None
-            is black, which is not 0 after normalisation. Another shape is a BiaslibError.
-        signed: give the shares $a_{tc}$ themselves, (N, T, 3, H, W), of every colour and with their sign.
-        batch: how many points, of one or more images, go through the model at once. None: 8 on a CPU, where more are
-            not faster, elsewhere 128.
+    `steps`, at least 2, are the points of the way from the baseline to the image. `baseline` is the image x' that
+    stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None is black, which is not 0 after
+    normalisation. With `signed` the shares $a_{tc}$ themselves are given, (N, T, 3, H, W), of every colour and with
+    their sign. `batch` is how many points, of one or more images, go through the model at once, which is any module
+    that maps images to logits; None: 8 on a CPU, where more are not faster, elsewhere 128. A `BiaslibError` is also
+    raised for fewer steps and for a baseline of another shape.
     """
     if steps < 2:
         raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
