@@ -1,7 +1,7 @@
 """What every method asks of its model, images and targets, and how it borrows the model."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,9 @@ from torch import nn
 
 from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
+
+Images = np.ndarray | torch.Tensor
+Targets = Sequence[int] | np.ndarray | torch.Tensor
 
 _MOST_DIFFERENCE = 5e-5  # of two logits
 

@@ -1,7 +1,7 @@
 """Layer-wise relevance propagation by zennit's rules, and by the rule of the DeepExplain toolbox."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ _MEANS = {torch.mean, torch.Tensor.mean}
 _SHAPES = {"flatten", "view", "reshape", "view_as", "clone", "contiguous", "permute", "squeeze", "unsqueeze", "detach"}
 _SHAPES |= {"requires_grad_", "to", "double", "__get__", "dropout", "pad"}
 _STABILISER = 1e-6  # zennit's, where a sum or a mean is shared out
+_Rule = Callable[[torch.Tensor], Sequence[torch.Tensor | None]]  # from the relevance of an output to that of each input
 
 
 def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> tuple[nn.Module, torch.Tensor]:
@@ -128,7 +129,7 @@ class _RelevanceMode(TorchFunctionMode):
         map_, *others = inputs
         self.entered.append(map_)
         if isinstance(layer, Linear | AvgPool):
-            return _Weighed.apply(map_), *others
+            return _weighed(map_), *others
         if not _hands_through(layer):
             return inputs
         # what is before it keeps its numbers for the way back
@@ -137,10 +138,11 @@ class _RelevanceMode(TorchFunctionMode):
     def _leave_layer(self, layer: nn.Module, _: Any, output: torch.Tensor) -> torch.Tensor:
         map_ = self.entered.pop()
         if isinstance(layer, Linear):
-            return _Divided.apply(output, self.eps)
+            return _divided(output, self.eps)
         if isinstance(layer, AvgPool):
-            return _Divided.apply(output, self.stabiliser)
-        return _HandedThrough.apply(output, map_) if _hands_through(layer) else output
+            return _divided(output, self.stabiliser)
+        # the relevance of the output is that of the input
+        return _Ruled.apply(output, lambda relevance: [relevance], map_) if _hands_through(layer) else output
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -154,14 +156,15 @@ class _RelevanceMode(TorchFunctionMode):
                 f"*, or {_REMEDY}."
             )
         if func in _SUMS:
-            return _Sum.apply(args[0], args[1], self.stabiliser)
+            return _sum(args[0], args[1], self.stabiliser)
         if func in _PRODUCTS:
             first, second = sorted(args, key=lambda value: -getattr(value, "numel", lambda: 0)())
             if isinstance(second, torch.Tensor) and second.requires_grad and second.shape == first.shape:
                 raise BiaslibError(f"LRP has no rule for a product of two maps, as this model has: {_REMEDY}.")
-            return _Gated.apply(first, second.detach() if isinstance(second, torch.Tensor) else second)
+            gate = second.detach() if isinstance(second, torch.Tensor) else second
+            return _Ruled.apply(first.detach() * gate, lambda relevance: [relevance], first)  # all of it is the map's
         if func in _MEANS:
-            return _Mean.apply(func, args, kwargs, self.stabiliser, args[0])
+            return _mean(func, args[0], args[1:], kwargs, self.stabiliser)
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.is_floating_point() and func.__name__ not in _SHAPES:
             raise BiaslibError(
@@ -179,89 +182,57 @@ def _stable(values: torch.Tensor, eps: float | torch.Tensor) -> torch.Tensor:
     return torch.where(values >= 0, eps, -eps).to(values.dtype).add_(values)
 
 
-class _Weighed(torch.autograd.Function):
+class _Ruled(torch.autograd.Function):
+    """What a layer or a step gives; its relevance goes to its inputs by a rule, in place of the derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, output: torch.Tensor, rule: _Rule, *inputs: Any) -> torch.Tensor:
+        ctx.rule = rule
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
+        return None, None, *ctx.rule(relevance[0])
+
+
+def _weighed(inputs: torch.Tensor) -> torch.Tensor:
     """A layer's input, whose relevance is the derivative times the input."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:
-        ctx.inputs = inputs
-        return inputs.view_as(inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: torch.Tensor) -> Any:
-        return ctx.inputs * gradient[0]
+    return _Ruled.apply(inputs, lambda gradient: [inputs * gradient], inputs)
 
 
-class _Divided(torch.autograd.Function):
+def _divided(output: torch.Tensor, eps: float) -> torch.Tensor:
     """A layer's output, whose relevance goes into the layer as a share of it."""
 
-    @staticmethod
-    def forward(ctx: Any, outputs: torch.Tensor, eps: float) -> torch.Tensor:
-        ctx.outputs, ctx.eps = outputs, eps
-        return outputs.view_as(outputs)
+    def rule(relevance: torch.Tensor) -> list[torch.Tensor]:
+        shares = _stable(output, output.new_tensor(eps))
+        return [torch.div(relevance, shares, out=shares)]
 
-    @staticmethod
-    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
-        shares = _stable(ctx.outputs, ctx.outputs.new_tensor(ctx.eps))
-        return torch.div(relevance[0], shares, out=shares), None
+    return _Ruled.apply(output, rule, output)
 
 
-class _HandedThrough(torch.autograd.Function):
-    """A layer's output, whose relevance is its input's."""
-
-    @staticmethod
-    def forward(ctx: Any, outputs: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        return outputs.view_as(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
-        return None, relevance[0]
-
-
-class _Sum(torch.autograd.Function):
-    """a + b, which share the relevance in proportion."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Any, b: Any, eps: float) -> torch.Tensor:
+def _sum(a: Any, b: Any, eps: float) -> torch.Tensor:
+    """The sum a + b, whose parts share the relevance in proportion."""
+    with torch.no_grad():
         total = a + b
-        ctx.parts, ctx.total, ctx.eps = (a, b), total, eps
-        return total
 
-    @staticmethod
-    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
-        share = relevance[0] / _stable(ctx.total, ctx.eps)
-        return *((share * part if isinstance(part, torch.Tensor) else None) for part in ctx.parts), None
+    def rule(relevance: torch.Tensor) -> list[torch.Tensor | None]:
+        share = relevance / _stable(total, eps)
+        return [share * part if isinstance(part, torch.Tensor) else None for part in (a, b)]
 
-
-class _Gated(torch.autograd.Function):
-    """A map times a gate or a number; the relevance is the map's."""
-
-    @staticmethod
-    def forward(ctx: Any, map_: torch.Tensor, gate: Any) -> torch.Tensor:
-        return map_ * gate
-
-    @staticmethod
-    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
-        return relevance[0], None
+    return _Ruled.apply(total, rule, a, b)
 
 
-class _Mean(torch.autograd.Function):
+def _mean(mean: Callable[..., torch.Tensor], map_: torch.Tensor, args: Any, kwargs: Any, eps: float) -> torch.Tensor:
     """A mean over places, which share the relevance in proportion."""
+    inputs = map_.detach().requires_grad_()
+    result = mean(inputs, *args, **kwargs)
 
-    @staticmethod
-    def forward(ctx: Any, mean: Any, args: Any, kwargs: Any, eps: float, map_: torch.Tensor) -> torch.Tensor:
-        result = mean(map_, *args[1:], **kwargs)
-        with torch.enable_grad():
-            again = map_.detach().requires_grad_()
-            ctx.again, ctx.result = again, mean(again, *args[1:], **kwargs)
-        ctx.eps = eps
-        return result
+    def rule(relevance: torch.Tensor) -> list[torch.Tensor]:
+        share = relevance / _stable(result.detach(), eps)
+        (gradient,) = torch.autograd.grad(result, inputs, share, retain_graph=True)
+        return [gradient * inputs.detach()]
 
-    @staticmethod
-    def backward(ctx: Any, *relevance: torch.Tensor) -> Any:
-        share = relevance[0] / _stable(ctx.result.detach(), ctx.eps)
-        (gradient,) = torch.autograd.grad(ctx.result, ctx.again, share, retain_graph=True)
-        return None, None, None, None, gradient * ctx.again.detach()
+    return _Ruled.apply(result.detach(), rule, map_)
 
 
 class _ToolboxActivation(nn.Module):
@@ -277,15 +248,4 @@ class _ToolboxActivation(nn.Module):
             outputs = self.activation(inputs.detach().clone())
             ratio = _stable(inputs, self.eps)
             torch.div(outputs, ratio, out=ratio)
-        return _Ratio.apply(inputs, outputs, ratio)
-
-
-class _Ratio(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, inputs: torch.Tensor, outputs: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
-        ctx.ratio = ratio
-        return outputs.view_as(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: torch.Tensor) -> Any:
-        return gradient[0] * ctx.ratio, None, None
+        return _Ruled.apply(outputs, lambda gradient: [gradient * ratio], inputs)

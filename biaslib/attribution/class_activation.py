@@ -1,7 +1,7 @@
 """Class activation maps: Grad-CAM and Score-CAM for many targets at once, and all others of the grad-cam library."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from biaslib.attribution._models import (
+    Images,
+    Targets,
     batches,
     check_outputs,
     checked_targets,
@@ -30,12 +32,7 @@ _LIBRARY = (
 
 
 def grad_cam(
-    model: nn.Module,
-    images: np.ndarray | torch.Tensor,
-    targets: Sequence[int] | np.ndarray | torch.Tensor,
-    *,
-    absolute: bool = False,
-    batch: int = 64,
+    model: nn.Module, images: Images, targets: Targets, *, absolute: bool = False, batch: int = 64
 ) -> torch.Tensor:
     r"""How much each place of the last map speaks for each target (Selvaraju et al. 2017, eq. 1 and 2).
 
@@ -45,19 +42,12 @@ def grad_cam(
     with the map F of the last convolutional stage and the logit $y_t$. The sum over places of a gradient is the
     derivative along a shift of the whole channel, so only (N, C) numbers a target are differentiated; and where the
     head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives
-    them for all targets at once. The maps are raw: not scaled, not resized. A `BiaslibError` is raised for images or
-    targets of a wrong shape, a target the model lacks, or a model without a map.
+    them for all targets at once. The maps are raw: not scaled, not resized; one may be 0 everywhere: nothing speaks
+    for the target.
 
-    Args:
-        model: with timm's `forward_features` and `forward_head`; it comes back as it was, even after an error.
-        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
-        targets: indices of logits, (T,) for all images or (N, T) for each its own.
-        absolute: explain $|y_t|$, as for an attribute whose absence is a decision too (Serianni et al. 2025,
-            supplement A). A logit of exactly 0 has a zero map.
-        batch: how many images go through the model at once; bounds the memory.
-
-    Returns:
-        (N, T, h, w) float32 on the CPU, >= 0. A map may be 0 everywhere: nothing speaks for the target.
+    The model has timm's `forward_features`, which gives a map, and `forward_head`; another is a `BiaslibError`. With
+    `absolute` $|y_t|$ is explained, as for an attribute whose absence is a decision too (Serianni et al. 2025,
+    supplement A); a logit of exactly 0 then has a zero map.
     """
     chosen = checked_targets(images, targets, batch)
     maps = []
@@ -108,30 +98,22 @@ def _gradient(outputs: torch.Tensor, inputs: torch.Tensor, seeds: torch.Tensor) 
     return torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, is_grads_batched=True)[0]
 
 
-def score_cam(
-    model: nn.Module,
-    images: np.ndarray | torch.Tensor,
-    targets: Sequence[int] | np.ndarray | torch.Tensor,
-    *,
-    batch: int | None = None,
-) -> torch.Tensor:
+def score_cam(model: nn.Module, images: Images, targets: Targets, *, batch: int | None = None) -> torch.Tensor:
     r"""How much each place of the last map speaks for each target, without a gradient (Wang et al. 2020).
 
     $$\mathrm{map}_t = \mathrm{ReLU}\Big(\sum_c w_{tc} F_c\Big), \qquad
       w_{tc} = \mathrm{softmax}_c\, y_t(x \odot m_c), \qquad
       m_c = \frac{\mathrm{up}(F_c) - \min}{\max - \min}$$
 
-    with the map F of the last convolutional stage, enlarged to the image's size (bilinear, corners aligned), and the
-    logit $y_t$. No score of a baseline image is subtracted: the softmax over channels would not see it. The masked
-    image is a product of *normalised* pixels, so a mask of 0 shows ImageNet's mean colour, not black. A channel that
-    is 0 everywhere has a mask of 0; of one that is the same everywhere but not 0, rounding decides what the mask is,
-    as in the grad-cam library. The maps are raw: not scaled, not resized.
+    with the map enlarged to the image's size (bilinear, corners aligned). No score of a baseline image is subtracted:
+    the softmax over channels would not see it. The masked image is a product of *normalised* pixels, so a mask of 0
+    shows ImageNet's mean colour, not black. A channel that is 0 everywhere has a mask of 0; of one that is the same
+    everywhere but not 0, rounding decides what the mask is, as in the grad-cam library.
 
     One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
-    folded away; channels that are 0 everywhere share one pass.
-
-    Everything is as for `grad_cam`, but that `batch` is how many masked images, of any of the images, go through the
-    model at once. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its cache; elsewhere 256.
+    folded away; channels that are 0 everywhere share one pass. Everything is as for `grad_cam`, but that `batch` counts
+    masked images, of any of the images. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its
+    cache; elsewhere 256.
     """
     chosen = checked_targets(images, targets, batch)
     if batch is None:
@@ -171,25 +153,17 @@ def _masked(images: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
 
 
 def library_cam(name: str) -> Callable[..., torch.Tensor]:
-    """A class activation map of the grad-cam library as a function of this package.
+    """A class activation map of the grad-cam library as a function of this package, `method(..., *, batch=8)`.
 
     `name` is that of the library's class, such as "LayerCAM", "EigenCAM" or "AblationCAM"; another is a `BiaslibError`.
-
-    `method(model, images, targets, *, batch=8)` -> (N, T, h, w) float32 on the CPU, >= 0, is the library's map of the
-    last convolutional stage before it is scaled and resized, its negative values set to 0. It goes through the library
-    once a target, on a copy of the model, and asks of model, images and targets what `grad_cam` asks. EigenCAM, FEM and
-    KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
+    The maps are the library's of the last convolutional stage before they are scaled and resized, negative values set
+    to 0. They go through the library once a target, on a copy of the model, which is asked for what `grad_cam` asks.
+    EigenCAM, FEM and KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
     """
     if name not in _LIBRARY:
         raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_LIBRARY)}.")
 
-    def method(
-        model: nn.Module,
-        images: np.ndarray | torch.Tensor,
-        targets: Sequence[int] | np.ndarray | torch.Tensor,
-        *,
-        batch: int = 8,
-    ) -> torch.Tensor:
+    def method(model: nn.Module, images: Images, targets: Targets, *, batch: int = 8) -> torch.Tensor:
         chosen = checked_targets(images, targets, batch)
         maps = []
         with unchanged(model):

@@ -1,20 +1,18 @@
 """Layer-wise relevance propagation with the epsilon rule, and the variant of a widely used toolbox."""
 
-from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import nn
 
-from biaslib.attribution._models import batches, check_outputs, checked_targets, place_of, unchanged
+from biaslib.attribution._models import Images, Targets, batches, check_outputs, checked_targets, place_of, unchanged
 from biaslib.errors import BiaslibError
 
 
 def epsilon_lrp(
     model: nn.Module,
-    images: np.ndarray | torch.Tensor,
-    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    images: Images,
+    targets: Targets,
     *,
     eps: float = 1e-6,
     rule: Literal["epsilon", "toolbox"] = "epsilon",
@@ -39,23 +37,12 @@ def epsilon_lrp(
     nonlinearity (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so that MobileNet's maps are
     gradient times input whatever eps is.
 
-    eps is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer.
-    Everything is computed in float64; on Apple's devices, which lack it, in float32. A `BiaslibError` is raised for
-    images or targets of a wrong shape, a target the model does not have, an eps that is not positive, an unknown rule,
-    a layer or a step between layers that "epsilon" has no rule for, or relevance too small for float32.
-
-    Args:
-        model: any module of layers that the rule knows; it comes back as it was, because a copy is worked on.
-        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
-        targets: indices of logits, (T,) for all images or (N, T) for each its own.
-        eps: the stabiliser, > 0.
-        rule: "epsilon" or "toolbox".
-        signed: give the relevance R itself, of every colour and with its sign.
-        scaled: divide every map by its largest absolute value, for relevance that leaves float32's range.
-        batch: how many images go through the model at once; bounds the memory. None: 8 on a CPU, elsewhere 64.
-
-    Returns:
-        (N, T, H, W) float32 on the CPU, >= 0, squared relevance summed over colours; signed (N, T, 3, H, W).
+    `eps` > 0 is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer,
+    and leaves float32's range, a `BiaslibError`, unless `scaled` divides every map by its largest absolute value. With
+    `signed` the relevance R itself is given, (N, T, 3, H, W), of every colour and with its sign. `batch` is 8 on a CPU
+    where it is None, elsewhere 64. Everything is computed in float64; on Apple's devices, which lack it, in float32.
+    A `BiaslibError` is also raised for an eps that is not positive, an unknown rule, and a layer or a step between
+    layers that "epsilon" has no rule for.
     """
     if not eps > 0:
         raise BiaslibError(f"eps must be positive, not {eps}.")

@@ -1,12 +1,11 @@
 """Integrated gradients: every pixel's share of what separates the image from a black one."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 from torch import nn
 
 from biaslib.attribution._models import (
+    Images,
+    Targets,
     batches,
     check_outputs,
     checked_targets,
@@ -21,11 +20,11 @@ from biaslib.models import to_tensor
 
 def integrated_gradients(
     model: nn.Module,
-    images: np.ndarray | torch.Tensor,
-    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    images: Images,
+    targets: Targets,
     *,
     steps: int = 64,
-    baseline: np.ndarray | torch.Tensor | None = None,
+    baseline: Images | None = None,
     signed: bool = False,
     batch: int | None = None,
 ) -> torch.Tensor:
@@ -39,22 +38,12 @@ def integrated_gradients(
     They do so only nearly, because the gradients of rectified units jump and no rule with finitely many points is exact
     there. `completeness_gap` measures what is missing. All targets share the forward passes.
 
-    Args:
-        model: any module that maps images to logits; it comes back as it was, even after an error.
-        images: (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3) pixels.
-        targets: indices of logits, (T,) for all images or (N, T) for each its own.
-        steps: how many points of the way from the baseline to the image are looked at, at least 2.
-        baseline: the image x' that stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None
-            is black, which is not 0 after normalisation.
-        signed: give the shares $a_{tc}$ themselves, of every colour and with their sign.
-        batch: how many points, of one or more images, go through the model at once; bounds the memory. None: 8 on a
-            CPU, where more are not faster, elsewhere 128.
-
-    Returns:
-        (N, T, H, W) float32 on the CPU, >= 0, squared shares summed over colours; signed (N, T, 3, H, W).
-
-    Raises:
-        BiaslibError: images, targets or a baseline of a wrong shape, a target the model lacks, fewer than two steps.
+    `steps`, at least 2, are the points of the way from the baseline to the image. `baseline` is the image x' that
+    stands for nothing, normalised: (3, H, W) for all or (N, 3, H, W) for each; None is black, which is not 0 after
+    normalisation. With `signed` the shares $a_{tc}$ themselves are given, (N, T, 3, H, W), of every colour and with
+    their sign. `batch` is how many points, of one or more images, go through the model at once, which is any module
+    that maps images to logits; None: 8 on a CPU, where more are not faster, elsewhere 128. A `BiaslibError` is also
+    raised for fewer steps and for a baseline of another shape.
     """
     if steps < 2:
         raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
@@ -78,11 +67,11 @@ def integrated_gradients(
 
 def completeness_gap(
     model: nn.Module,
-    images: np.ndarray | torch.Tensor,
-    targets: Sequence[int] | np.ndarray | torch.Tensor,
+    images: Images,
+    targets: Targets,
     shares: torch.Tensor,
     *,
-    baseline: np.ndarray | torch.Tensor | None = None,
+    baseline: Images | None = None,
     batch: int = 8,
 ) -> torch.Tensor:
     r"""How far signed shares are from adding up to what they explain.
@@ -113,9 +102,7 @@ def completeness_gap(
     return gap.where(difference != 0, torch.nan).float()
 
 
-def _baseline(
-    baseline: np.ndarray | torch.Tensor | None, model: nn.Module, index: int, n: int, pixels: torch.Tensor
-) -> torch.Tensor:
+def _baseline(baseline: Images | None, model: nn.Module, index: int, n: int, pixels: torch.Tensor) -> torch.Tensor:
     """The baseline of one image, (1, 3, H, W)."""
     if baseline is None:
         # by the same arithmetic as the images, so that a black pixel's share is exactly 0

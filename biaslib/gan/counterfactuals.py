@@ -86,7 +86,7 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
     """The images of codes moved along a direction: G(z + step · d) (Denton et al. 2019, section 4.2).
 
     They are (steps, N, size, size, 3) uint8. A step of 1 along a direction of length 1 turns a code of 128 normal
-    numbers by about 5 degrees. Codes or a direction of another length than the generator's are a `BiaslibError`.
+    numbers by about 5 degrees. A direction of another length than the codes' is a `BiaslibError`.
     """
     if np.shape(direction) != codes.shape[1:]:
         raise BiaslibError(
@@ -97,18 +97,6 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
     return images.reshape(len(steps), len(codes), *images.shape[1:])
 
 
-def scores_along(
-    predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, steps: Sequence[float]
-) -> np.ndarray:
-    """What classifiers say along each direction: (A, steps, N) or (A, steps, N, T) scores."""
-    scores = []
-    for direction in directions:
-        images = traversal(generator, codes, direction, steps)
-        answers = np.asarray(predict(images.reshape(-1, *images.shape[2:])))
-        scores.append(answers.reshape(len(steps), len(codes), *answers.shape[1:]))
-    return np.stack(scores)
-
-
 def leakage(
     predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
@@ -117,8 +105,12 @@ def leakage(
     (A, T, N) changes of each probability on each code, in [-1, 1]; those of a direction that changes its own attribute
     alone are about 0 in all columns but one.
     """
-    along = scores_along(predict, generator, codes, directions, (-step, step))
-    return np.moveaxis(along[:, 1] - along[:, 0], 2, 1)
+    changes = []
+    for direction in directions:
+        images = traversal(generator, codes, direction, (-step, step))
+        before, after = np.asarray(predict(np.concatenate(images))).reshape(2, len(codes), -1)
+        changes.append(after - before)
+    return np.moveaxis(np.stack(changes), 2, 1)
 
 
 def consistency(
@@ -150,10 +142,9 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
       + \operatorname{tr}\big(\Sigma_a + \Sigma_b - 2 (\Sigma_a \Sigma_b)^{1/2}\big)$$
 
     With features of Inception it is the FID; with others it has another unit and compares with itself alone. It falls
-    with the number of images although nothing gets better, so only sets of one size are to be compared.
-
-    The sets are (N, d) and (M, d), finite, N and M > 1; others are a `BiaslibError`. The distance is at least 0, in the
-    squared unit of the features; it is 0 for equal means and covariances.
+    with the number of images although nothing gets better, so only sets of one size are to be compared. The sets are
+    (N, d) and (M, d), finite, N and M > 1; others are a `BiaslibError`. The distance is at least 0, in the squared unit
+    of the features; it is 0 for equal means and covariances.
     """
     for features in (a, b):
         if np.ndim(features) != 2 or len(features) < 2 or np.shape(features)[1] != np.shape(a)[1]:

@@ -41,10 +41,8 @@ def attribute_direction(
     balanced on, as many codes are taken with the attribute as without it, so that none of these can be what tells the
     two apart; a combination that one side lacks is left out. `each` codes are taken on each side at most (the paper has
     800, and balances on the target and the protected attribute). The classifier is a linear support vector machine,
-    `seed` that of the choice of codes and of the split.
-
-    A `BiaslibError` is raised for what is not manipulated (`check_movable`), an unknown or constant attribute, too few
-    images with or without it, or codes that do not fit the labels.
+    `seed` that of the choice of codes and of the split. A `BiaslibError` is raised for what is not manipulated
+    (`check_movable`), an unknown or constant attribute, too few images of a side, or codes that do not fit the labels.
     """
     check_movable(attribute)
     if codes.ndim != 2 or len(codes) != len(labels):

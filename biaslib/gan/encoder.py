@@ -57,26 +57,23 @@ class Encoder(nn.Module):
         return pixel_norm(self.head(self.features(images)))
 
 
-def train_encoder(generator: GeneratorNetwork, config: EncoderConfig, *, checkpoint: Path | None = None) -> Encoder:
+def train_encoder(generator: GeneratorNetwork, config: EncoderConfig, *, checkpoint: Path) -> Encoder:
     """Trains an encoder on pairs of codes and the images drawn from them, by the distance between normalised codes.
 
     The generator, in evaluation mode, normalises its codes, so their lengths cannot be seen in an image. `checkpoint`
     is a file that the training is kept in, from which a killed one goes on and ends with the same weights; the caller
-    removes it, and None keeps nothing. The encoder comes back in evaluation mode, on the device that it was trained on.
+    removes it. The encoder comes back in evaluation mode, on the device that it was trained on.
     """
     steps = max(1, config.images // config.batch)
     every = math.ceil(steps / _CHECKPOINTS)
     with torch.random.fork_rng():
-        if checkpoint is None:
-            run = _Run.start(generator, config, steps)
-        else:
-            run = resumed(lambda: _Run.start(generator, config, steps), checkpoint)
+        run = resumed(lambda: _Run.start(generator, config, steps), checkpoint)
         for _ in trange(
             run.step, steps, initial=run.step, total=steps, desc="training the encoder",
             disable=not sys.stderr.isatty(),
         ):  # fmt: skip
             run.train_step(generator, config.batch)
-            if checkpoint is not None and (run.step % every == 0 or run.step == steps):
+            if run.step % every == 0 or run.step == steps:
                 run.save(checkpoint)
     return run.encoder.eval()
 

@@ -127,7 +127,7 @@ def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, 
     $$\mathbb{E}\big[(\lVert \nabla_{\hat x} D(\hat x) \rVert_2 - 1)^2\big],
       \qquad \hat x = \epsilon x + (1 - \epsilon) \tilde x$$
 
-    The critic maps (N, 3, h, w) to (N,); shares (N,) in [0, 1] are those of the real image in each mixture.
+    Shares (N,) in [0, 1] are those of the real image in each mixture.
     """
     mixed = torch.lerp(fake, real, shares.reshape(-1, *[1] * (real.ndim - 1))).detach().requires_grad_(True)
     return (_slopes(critic, mixed).norm(dim=1) - 1).square().mean()

@@ -2,7 +2,13 @@
 
 from biaslib.metrics.amplification import Amplification, bias_amplification
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
-from biaslib.metrics.groups import group_accuracy, normalized_average_precision, worst_group_accuracy
+from biaslib.metrics.groups import (
+    PredictabilityAmplification,
+    group_accuracy,
+    normalized_average_precision,
+    predictability_amplification,
+    worst_group_accuracy,
+)
 from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.metrics.localisation import dilate_to_area, relevance_mass_accuracy, relevance_rank_accuracy, upsample_maps
 from biaslib.metrics.perturbation import aopc, perturbation_curves
@@ -12,7 +18,6 @@ from biaslib.metrics.precision import (
     mean_average_precision,
     set_average_precision,
 )
-from biaslib.metrics.predictability import PredictabilityAmplification, predictability_amplification
 from biaslib.metrics.sensitivity import (
     absolute_score_change,
     causal_effect,

@@ -73,6 +73,16 @@ def checked_masks(masks: Any) -> np.ndarray:
     return values
 
 
+def checked_binary(what: str, values: Any, remedy: str) -> np.ndarray:
+    """The values as NumPy bool; a BiaslibError with the remedy where they are neither that nor 0 and 1."""
+    array = to_numpy(values)
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype.kind not in "iufO" or not ((array == 0) | (array == 1)).all():
+        raise BiaslibError(f"{what} must hold 0 and 1 only (or bool): {remedy}.")
+    return array.astype(bool)
+
+
 def grid(maps: Any) -> str:
     """The size of maps (..., h, w) in words."""
     return " x ".join(map(str, np.shape(maps)[-2:]))

@@ -1,6 +1,5 @@
 """Multi-attribute bias amplification (Zhao, Andrews and Xiang 2023): does a model exaggerate what it was shown?"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -149,10 +148,9 @@ def bias_amplification(
 
     `max_size=1, absolute=False` gives the single-attribute metrics of Zhao et al. 2017 (undirected) and of Wang and
     Russakovsky 2021 (directional). Relabelling groups or attributes changes nothing. Predictions equal to the labels of
-    the reference give 0: the test labels, or those of training for the undirected kind, which always starts there.
-    Means lie in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may exceed 1. A
-    `BiaslibError` is raised, before any long computation, for labels that do not fit together, a group or an attribute
-    that never occurs in train or in test, unknown options, or more sets than can be counted.
+    the reference give 0. Means lie in [0, 1], or [-1, 1] where signed; with three groups or more the undirected one may
+    exceed 1. A `BiaslibError` is raised, before any long computation, for labels that do not fit together, a group or
+    an attribute that never occurs in train or in test, unknown options, or more sets than can be counted.
 
     Args:
         train: labels of the training images.
@@ -168,7 +166,7 @@ def bias_amplification(
         n_groups: number of groups; one more than the largest number where not given.
         threshold: from where the undirected metric counts a group: "1/G", or "1/(G-1)" as in the last version of the
             released code, which no cell of two groups ever passes. The first version, behind its values of CelebA,
-            divides by the number of group columns: 1/G where each group has a column.
+            has 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
 
@@ -255,7 +253,8 @@ def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: b
     """Mean, and variance over all cells; a change that is undefined adds nothing, and its cell is counted."""
     total, cells, mean, spread = 0.0, 0, 0.0, 0.0
     n_groups = len(rule.group_sizes[0])
-    for start, stop in _chunks(counts.n_sets):
+    for start in range(0, counts.n_sets, _CHUNK):
+        stop = start + _CHUNK
         change, positive = rule.changes(counts, start, stop)
         change = np.nan_to_num(change)
         if absolute:
@@ -276,10 +275,6 @@ def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: b
         return float("nan"), float("nan")
     divisor = counts.n_sets if rule.kind == "undirected" else counts.n_sets * n_groups
     return float(total / divisor), float(spread / cells)
-
-
-def _chunks(n: int) -> Iterator[tuple[int, int]]:
-    return ((start, min(n, start + _CHUNK)) for start in range(0, n, _CHUNK))
 
 
 def _largest(size: np.ndarray, weight: np.ndarray, top: int | None) -> np.ndarray:

@@ -21,10 +21,9 @@ def attention_iou(a: Array, b: Array) -> Array:
     `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
     a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
 
-    `a` and `b` are maps (..., h, w) on the same grid, >= 0, attention or masks, whose leading dimensions broadcast. A
-    `BiaslibError` is raised for negative values, grids that differ, leading dimensions that do not broadcast, or no
-    maps. The score is (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN
-    where a map is 0 everywhere or holds a NaN or an infinity.
+    `a` and `b` are maps (..., h, w) on the same grid, >= 0, attention or masks; others are a `BiaslibError`. The score
+    is (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
+    everywhere or holds a NaN or an infinity.
 
     Example:
         >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))
@@ -47,14 +46,11 @@ def attention_iou(a: Array, b: Array) -> Array:
 def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] = "nan") -> Array:
     """Attention-IoU of maps with a region's masks: is the attention where the region is?
 
-    The masks are brought to the maps' grid, not the maps to the masks' (Serianni et al. 2025, section 2, "Bias
-    Scores"): bilinear, antialiased, no threshold.
-
-    Maps are (N, h, w), >= 0, and masks (N, H, W) bool, True inside the region; further leading dimensions broadcast, as
-    in `attention_iou`. The scores are (N,) float64 in [0, 1]; NaN where the map is 0 everywhere. Where the region is
-    not in the image, `absent` says: "nan" (there is nothing to attend to), or "zero", as in the authors' released code,
-    where such images stay in the mean and make rare regions score low. A `BiaslibError` is raised as by `attention_iou`
-    and `resize_masks`, and for another value of `absent`.
+    The masks are brought to the maps' grid by `resize_masks`, not the maps to the masks' (Serianni et al. 2025, section
+    2, "Bias Scores"). Maps are (N, h, w), >= 0, and masks (N, H, W) bool, True inside the region. The scores are (N,)
+    float64 in [0, 1]; NaN where the map is 0 everywhere. Where the region is not in the image, `absent` says: "nan"
+    (there is nothing to attend to), or "zero", as in the authors' released code, where such images stay in the mean and
+    make rare regions score low; another value is a `BiaslibError`. Else everything is as for `attention_iou`.
     """
     if absent not in ("nan", "zero"):
         raise BiaslibError(f"absent must be 'nan' or 'zero', not {absent!r}.")

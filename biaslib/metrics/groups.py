@@ -1,14 +1,15 @@
 """How well a model does for each group, and for the one it serves worst; how far answers go with a group."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import gammaln
 from scipy.stats import binomtest
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, is_tensor, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, checked_binary, is_tensor, like, to_numpy
 
 _GroupLabels = AnyArray | pd.Series | Sequence[object]
 
@@ -16,10 +17,10 @@ _GroupLabels = AnyArray | pd.Series | Sequence[object]
 def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's 95 % interval (Wilson 1927).
 
-    `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind. The
-    interval is about the images of one model; what varies between models is for `statistics.interval`. A `BiaslibError`
-    is raised for no images, unequal lengths, a missing group label, or values that are not bool. The table has one row
-    a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
+    `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind; others, no
+    images, and a missing label are a `BiaslibError`. The interval is about the images of one model; what varies between
+    models is for `statistics.interval`. The table has one row a group, sorted by label: `group`, `n`, and in [0, 1]
+    `accuracy`, `low`, `high`.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
@@ -42,13 +43,11 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
 def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: float = 0.01) -> Array:
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
-    For several models give `correct` averaged over them: the paper takes the mean over models first and the minimum
-    over groups then. (M, N) instead gives each model's own worst group, whose mean is lower.
-
     `correct` is (..., N) bool, or float shares in [0, 1] (means over models), and `groups` (N,) labels, in the paper
-    target x protected attribute; groups with a share of the N images below `min_share` are left out. A `BiaslibError`
-    is raised for no images, unequal lengths, a missing group label, or values outside [0, 1].
-    The accuracy is (...) float64 in [0, 1]; NaN where every group is left out, or another one holds a NaN.
+    target x protected attribute; errors are those of `group_accuracy`. Groups with a share of the N images below
+    `min_share` are left out. The accuracy is (...) float64 in [0, 1]; NaN where every group is left out, or another one
+    holds a NaN. For several models give `correct` averaged over them: the paper takes the mean over models first and
+    the minimum over groups then. (M, N) instead gives each model's own worst group, whose mean is lower.
 
     Example:
         >>> float(worst_group_accuracy(np.array([True, False, True]), ["a", "a", "b"]))
@@ -81,15 +80,14 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
         0.75
     """
-    truth, score = to_numpy(labels), to_numpy(scores)
-    if not np.isin(truth, (0, 1)).all():
-        raise BiaslibError("labels must be 0 or 1 (or bool): average precision is for one attribute at a time.")
+    truth = checked_binary("labels", labels, "average precision is for one attribute at a time")
+    score = to_numpy(scores)
     if min(truth.ndim, score.ndim) < 1 or truth.shape[-1] != score.shape[-1] or truth.shape[-1] == 0:
         raise BiaslibError(f"labels and scores must both be (..., n) with n >= 1, not {truth.shape} and {score.shape}.")
     if np.any(np.asarray(n_positive) <= 0):
         raise BiaslibError(f"n_positive must be above 0, not {n_positive}.")
     try:
-        return like(_average_precision(truth.astype(bool), score.astype(np.float64), n_positive), labels)
+        return like(_average_precision(truth, score.astype(np.float64), n_positive), labels)
     except ValueError as error:
         raise BiaslibError(
             f"The leading dimensions of labels {truth.shape}, scores {score.shape} and n_positive "
@@ -101,12 +99,10 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
     """Matthews correlation coefficient (phi) of two sets of binary values, for many sets at once.
 
     MCC = (n n11 - n1. n.1) / sqrt(n1. (n - n1.) n.1 (n - n.1)), in [-1, 1] (Matthews 1975; Chicco and Jurman 2020).
-
-    Both are (..., N) of 0 and 1 or bool, broadcast against each other; the result is (...) float64. Undefined, NaN,
-    where one of them has one value only (scikit-learn gives 0 there). A `BiaslibError` is raised where the last axes
-    differ in length or a value is neither 0 nor 1.
+    Both are (..., N) of 0 and 1 or bool, broadcast against each other; others are a `BiaslibError`. The result is (...)
+    float64; NaN where one of them has one value only (scikit-learn gives 0 there).
     """
-    first, second = _binary("a", a), _binary("b", b)
+    first, second = (checked_binary(name, side, "threshold scores first") for name, side in (("a", a), ("b", b)))
     if first.shape[-1] != second.shape[-1]:
         raise BiaslibError(f"a has {first.shape[-1]} values and b {second.shape[-1]}: give the same number of each.")
     return matthews_from_counts(
@@ -124,6 +120,50 @@ def matthews_from_counts(*, both: Any, a: Any, b: Any, n: Any) -> np.ndarray:
     covariance = n * both - a * b
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(spread > 0, covariance / np.sqrt(spread), np.nan)
+
+
+class PredictabilityAmplification(NamedTuple):
+    """How much better a model's answers can be guessed than labels with as many errors."""
+
+    value: float  #: (model - labels) / (model + labels); 0 where nothing is amplified
+    model: float  #: share of the model's answers that the best attacker guesses, in [0.5, 1]
+    labels: float  #: the same of the labels after as many random errors as the model makes, in expectation
+
+
+def predictability_amplification(given: Array, labels: Array, predicted: Array) -> PredictabilityAmplification:
+    r"""How much better `given` foretells a model's answers than it foretells labels that are wrong as often.
+
+    DPA (Tokas, Nair and Kerner 2025): an attacker sees `given` (the groups, say) and guesses `predicted`. For discrete
+    values the best attacker is their table: in each group it says the more frequent answer, and is right in the share
+    $\lambda_M$. The labels are made as wrong as the model: as many of them, chosen at random, are turned. $\lambda_D$
+    is the share in which the best attacker guesses those, in expectation over the choice, which is summed exactly. The
+    value is $(\lambda_M - \lambda_D) / (\lambda_M + \lambda_D)$ (equation 4), in (-1/3, 1/3); $\lambda_M - \lambda_D$
+    alone is leakage amplification (Wang et al. 2019 attack the other way round).
+
+    `given` (N,) are any whole numbers, one a group; `labels` and `predicted` (N,) are bool, or 0 and 1; others are a
+    `BiaslibError`. Swap the roles, with the group as the label and as the answer, for the direction from attribute to
+    group. It has no noise of a training; it is of these images, and the best attacker of few images is better than
+    that of many.
+
+    Example:
+        >>> group, label = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 1, 0, 1, 0, 0])
+        >>> amplified = predictability_amplification(group, label, group == 0)
+        >>> amplified.model, round(amplified.labels, 3), round(amplified.value, 3)
+        (1.0, 0.756, 0.139)
+    """
+    groups, remedy = to_numpy(given), "measure one attribute at a time"
+    truth, answers = checked_binary("labels", labels, remedy), checked_binary("predicted", predicted, remedy)
+    if groups.ndim != 1 or not len(groups) or not groups.shape == truth.shape == answers.shape:
+        shapes = ", ".join(str(values.shape) for values in (groups, truth, answers))
+        raise BiaslibError(f"given, labels and predicted must be (N,) of one length of at least 1, not {shapes}.")
+    _, group = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(group)
+    ones, said = (np.bincount(group[values], minlength=len(sizes)) for values in (truth, answers))
+    wrong = int((truth != answers).sum())
+    model = float(np.maximum(said, sizes - said).sum() / len(group))
+    turned = [_best_guess(int(n), int(size - n), wrong, len(group)) for n, size in zip(ones, sizes, strict=True)]
+    expected = float(sum(turned) / len(group))
+    return PredictabilityAmplification((model - expected) / (model + expected), model, expected)
 
 
 def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: float) -> float:
@@ -154,10 +194,24 @@ def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
     return codes, pd.Index(labels)
 
 
-def _binary(name: str, values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype == np.bool_:
-        return array
-    if not np.isin(array, (0, 1)).all():
-        raise BiaslibError(f"{name} must hold 0 and 1 only: threshold it before measuring its correlation.")
-    return array.astype(bool)
+def _best_guess(ones: int, zeros: int, wrong: int, n: int) -> float:
+    """How many labels of a group its best guess gets, expected, when `wrong` of all n labels are turned at random."""
+    lost, gained = _likely(ones, wrong, n)[:, None], _likely(zeros, wrong, n)
+    elsewhere, rest = wrong - lost - gained, n - ones - zeros
+    possible = (elsewhere >= 0) & (elsewhere <= rest)
+    ways = _log_ways(ones, lost) + _log_ways(zeros, gained) + _log_ways(rest, np.clip(elsewhere, 0, rest))
+    weight = np.where(possible, np.exp(ways - ways[possible].max()), 0.0)
+    count = ones - lost + gained
+    return float((weight * np.maximum(count, ones + zeros - count)).sum() / weight.sum())
+
+
+def _likely(marked: int, drawn: int, n: int) -> np.ndarray:
+    """How many marked ones there can be among those drawn, without what is less likely than rounding."""
+    mean = drawn * marked / n
+    reach = 10 * np.sqrt(mean * (1 - marked / n)) + 10  # ten standard deviations at least
+    return np.arange(max(0, marked + drawn - n, int(mean - reach)), min(marked, drawn, int(mean + reach)) + 1)
+
+
+def _log_ways(n: int, k: np.ndarray) -> np.ndarray:
+    """The logarithm of the number of ways to choose k of n."""
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import to_numpy
+from biaslib.metrics._arrays import checked_binary, to_numpy
 
 _CROWDS = 8  # strata of about as many images, by how many attributes they truly have
 
@@ -29,7 +29,12 @@ class Labels:
         names = self.names
         if isinstance(self.attributes, pd.DataFrame) and len(names) == 0:
             names = tuple(self.attributes.columns)
-        attributes, groups = _binary(to_numpy(self.attributes)), _whole(to_numpy(self.groups))
+        attributes = to_numpy(self.attributes)
+        if attributes.ndim != 2 or attributes.size == 0:
+            shape = attributes.shape
+            raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {shape}.")
+        attributes = checked_binary("attributes", attributes, "threshold scores before measuring")
+        groups = _whole(to_numpy(self.groups))
         if len(attributes) != len(groups):
             raise BiaslibError(f"{len(attributes)} images but {len(groups)} groups: give one group for every image.")
         if len(names) not in (0, attributes.shape[1]):
@@ -59,8 +64,8 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     permute each attribute for itself (`together=False`) among the images that agree in it and have about as many true
     attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
     misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
-    absolute changes of large sets are compared with errors of emptier images, and a model whose errors do not depend on
-    the group is often called one that amplifies. Otherwise errors about different attributes become independent.
+    a model whose errors do not depend on the group is often called one that amplifies. Otherwise errors about different
+    attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
@@ -84,16 +89,6 @@ def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray
     source = np.empty(len(strata), np.intp)
     source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
     return source
-
-
-def _binary(values: np.ndarray) -> np.ndarray:
-    if values.ndim != 2 or values.size == 0:
-        raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {values.shape}.")
-    if values.dtype == np.bool_:
-        return values
-    if values.dtype.kind not in "iufO" or not ((values == 0) | (values == 1)).all():
-        raise BiaslibError("attributes must hold 0 and 1 only (or bool): threshold scores before measuring.")
-    return values.astype(bool)
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

@@ -15,11 +15,9 @@ def relevance_mass_accuracy(relevance: Array, mask: AnyArray) -> Array:
     $$\mathrm{RMA} = \frac{\sum_{p \in M} R_p}{\sum_p R_p}$$
 
     A map that is the same everywhere scores the region's share of the image. Maps are (..., H, W), >= 0, on the grid of
-    the mask (`upsample_maps` enlarges coarser ones), and masks (..., H, W) bool, True inside the region; the leading
-    dimensions of both broadcast. The share is (...) float64 in [0, 1]; NaN where the map is 0 everywhere or holds a NaN
-    or an infinity, and where the region is empty: there is nothing that could be found. A `BiaslibError` is raised for
-    negative relevance, a mask that is not bool or of another size, leading dimensions that do not broadcast, or no
-    maps.
+    the mask (`upsample_maps` enlarges coarser ones), and masks (..., H, W) bool, True inside the region; others are a
+    `BiaslibError`. The share is (...) float64 in [0, 1]; NaN where the map is 0 everywhere or holds a NaN or an
+    infinity, and where the region is empty: there is nothing that could be found.
 
     Example:
         >>> float(relevance_mass_accuracy(np.array([[3.0, 1.0]]), np.array([[True, False]])))
@@ -56,10 +54,9 @@ def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
 
     A coarse map cannot meet a small object exactly, so the paper extends the small ones. The pixels nearest to the
     region (Euclidean distance) are added until the area is reached; among pixels as near, those nearest to the region's
-    centre come first. All of the growth is in the image: a region that the border cuts off grows on the sides that are
-    left. Masks (..., H, W) bool, True inside the region, give masks with (1 + share) times the pixels (rounded), or all
-    there are; share >= 0. An empty region stays empty. A `BiaslibError` is raised for a mask that is not bool or has no
-    pixels, and for a negative share.
+    centre come first. A region that the border cuts off grows on the sides that are left. Masks (..., H, W) bool give
+    masks with (1 + share) times the pixels (rounded), or all there are. An empty region stays empty. A `BiaslibError`
+    is raised for a mask that is not bool or has no pixels, and for a negative share.
     """
     fine = checked_masks(mask)
     if not 0 <= share < np.inf:
@@ -79,10 +76,9 @@ def dilate_to_area(mask: Array, *, share: float = 0.5) -> Array:
 def upsample_maps(maps: Array, height: int, width: int) -> Array:
     """Coarse maps enlarged to the size of the image they explain, as class activation maps are for display and scoring.
 
-    Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's and Pillow's bilinear
-    enlargement, and that of the grad-cam library). A map that is >= 0 stays so, and one that is 0 stays 0. Maps (...,
-    h, w) become (..., height, width) float32; float64 for maps of float64. A `BiaslibError` is raised for maps that are
-    no numbers or have no cell, or that are larger than the image.
+    Bilinear between the centres of the cells, level beyond the outermost ones (as OpenCV's, Pillow's and the grad-cam
+    library's). A map that is >= 0 stays so. Maps (..., h, w) become (..., height, width) float32; float64 for maps of
+    float64. A `BiaslibError` is raised for maps that are no numbers, have no cell, or are larger than the image.
     """
     coarse = checked_maps(maps)
     if height < coarse.shape[-2] or width < coarse.shape[-1]:

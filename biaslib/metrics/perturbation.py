@@ -46,11 +46,10 @@ def perturbation_curves(
         steps: how many regions are destroyed, P in the papers.
         region: height and width of a region in pixels.
         repeats: how many times the noise and the order of ties are drawn; the curve is the mean.
-        value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats the smallest
-            and the largest value of all images. (0, 0) paints black.
+        value_range: smallest and largest value of the noise; None is 0 to 255 for uint8, and for floats those of all
+            images. (0, 0) paints black.
         seed: of the noise and the order of ties.
-        batch: how many images go through `predict` at once, which bounds the memory; None: as many as have 200,000
-            pixels together.
+        batch: how many images go through `predict` at once; None: as many as have 200,000 pixels together.
     """
     pixels = _checked_images(images)
     n, height, width = pixels.shape[:3]
@@ -113,9 +112,9 @@ def aopc(curves: Array) -> Array:
 
     $$\mathrm{AOPC} = \frac{1}{1 + P} \sum_{p=0}^{P} (c_0 - c_p)$$
 
-    Its value alone says little: what an order must beat is the value of the same images in random order,
-    `perturbation_curves(..., relevance=None)`. Curves (..., P + 1) with P >= 1 steps, else a BiaslibError is raised,
-    give (...) in the unit of the scores, within [-1, 1] for probabilities; NaN where a curve has one.
+    Its value alone says little: what an order must beat is the value of the same images in random order. Curves (...,
+    P + 1) with P >= 1 steps, else a `BiaslibError` is raised, give (...) in the unit of the scores, within [-1, 1] for
+    probabilities; NaN where a curve has one.
 
     Example:
         >>> float(aopc(np.array([1.0, 0.5, 0.0])))

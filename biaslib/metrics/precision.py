@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import Array, like, to_numpy
+from biaslib.metrics._arrays import Array, checked_binary, like, to_numpy
 from biaslib.metrics.counting import count_sets
 from biaslib.metrics.labels import Labels
 
@@ -38,13 +37,6 @@ class MeanPrecision:
     def undefined(self) -> int:
         """How many are not, as no image has the attributes; the mean leaves them out."""
         return int(np.isnan(self.values).sum())
-
-    def by_size(self) -> pd.DataFrame:
-        """One row a number of attributes in the set: `size`, `n`, `undefined`, `mean`."""
-        sizes = self.members.sum(axis=1)
-        parts = [(int(n), MeanPrecision(self.values[sizes == n], self.members[sizes == n])) for n in np.unique(sizes)]
-        rows = [(size, part.n, part.undefined, part.mean) for size, part in parts]
-        return pd.DataFrame(rows, columns=["size", "n", "undefined", "mean"])
 
 
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
@@ -80,15 +72,13 @@ def set_average_precision(
     Zhao, Andrews and Xiang (2023, section 5.3) report "a modified version of mAP that takes into account the different
     combinations of attributes in the ground-truth training set"; its formula is lost. Here an image is ranked by
     $\prod_{a \in m} \sigma(z_a)$, the probability of all of m where the attributes are independent given the image, and
-    an image is positive where it has all of m, whatever else it has: what co-occurrence means in the paper. A
-    `BiaslibError` is raised for labels other than 0 and 1, shapes that do not fit, no images, a logit that is NaN,
-    sizes out of order, or more sets than can be ranked.
+    an image is positive where it has all of m, whatever else it has: what co-occurrence means in the paper.
 
     `train` (M, A) bool, or 0 and 1, are the labels of training, `labels` (N, A) those of the test images, and `logits`
     (N, A) are predicted for them, before the sigmoid. Sets have `min_size` >= 1 to `max_size` attributes (None: all A).
     They are "observed", the whole label sets of training images, or "all", every combination that training images have;
     either way those that some test image has too, as in `bias_amplification`. No value of a set is NaN; without any set
-    there are no values and the mean is NaN.
+    the mean is. Errors are those of `mean_average_precision`; sizes out of order and more sets than can be ranked, too.
     """
     truth, score = _checked(labels, logits)
     seen = to_numpy(train)
@@ -155,18 +145,15 @@ def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
 
 def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
     """Labels (N, A) as bool and scores (N, A) as float64."""
-    truth, score = to_numpy(labels), to_numpy(scores)
+    truth, score = checked_binary("labels", labels, "threshold them first"), to_numpy(scores).astype(np.float64)
     if truth.ndim != 2 or truth.shape != score.shape or truth.size == 0:
         raise BiaslibError(
             f"labels and scores must both be (N, A) with N, A >= 1, one column an attribute, not {truth.shape} and "
             f"{score.shape}."
         )
-    if not np.isin(truth, (0, 1)).all():
-        raise BiaslibError("labels must be 0 or 1 (or bool).")
-    score = score.astype(np.float64)
     if count := int(np.isnan(score).sum()):
         raise BiaslibError(f"{count} of {score.size} scores are NaN, which have no rank: drop those images.")
-    return truth.astype(bool), score
+    return truth, score
 
 
 def _threshold(truth: np.ndarray, scores: np.ndarray) -> float:

@@ -27,11 +27,10 @@ def causal_effect(
 
     `predict` gives scores (N,), NumPy or torch, of uint8 images (N, size, size, 3); or (..., N), such as one row a
     model, which draws the images once for all. `factors` are N rows as the world's own `factors` makes them, `cue` is
-    the binary column to set, often `world.cue`, and `size` the height and width of the images in pixels. Where
-    predict's scores of the rows as they are, (N,) or (..., N), are known already, as for a second cue, give them as
-    `as_drawn`: then only what the other value makes of each row is drawn. The effect is (N,) or (..., N), the scores
-    with the cue less those without it, in their unit and of their kind. A `BiaslibError` is raised for an unknown or a
-    non-binary cue, no rows, or scores or as_drawn of another shape.
+    the binary column to set, often `world.cue`. Where predict's scores of the rows as they are, are known already, as
+    for a second cue, give them as `as_drawn`: then only what the other value makes of each row is drawn. The effect has
+    the shape of the scores: those with the cue less those without it, in their unit and of their kind. A `BiaslibError`
+    is raised for an unknown or a non-binary cue, no rows, or scores or as_drawn of another shape.
     """
     if cue not in factors.columns:
         raise BiaslibError(f"There is no factor {cue!r}: take one of {', '.join(map(str, factors.columns))}.")
@@ -140,9 +139,9 @@ def _pairs(before: Array, after: Array) -> tuple[np.ndarray, np.ndarray]:
         raise BiaslibError(
             f"before and after are scores of the same images, (..., N), not {first.shape} and {second.shape}."
         )
-    leading: tuple[int, ...] = broadcast_shape("the scores", first.shape[:-1], second.shape[:-1])
-    shape = (*leading, first.shape[-1])
-    return np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+    broadcast_shape("the scores", first.shape[:-1], second.shape[:-1])
+    first, second = np.broadcast_arrays(first, second)
+    return first, second
 
 
 def _answers(scores: np.ndarray, threshold: float) -> np.ndarray:

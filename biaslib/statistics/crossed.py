@@ -16,8 +16,7 @@ _RESAMPLES = 2000  # of a bootstrap
 class _Components:
     """Variance of the models' means, of the images' means, and the rest; NaN with fewer than two models or images.
 
-    The rest is that models differ on some images only, and noise. `n` counts models and images; images that were not
-    measured on every model are `left_out`.
+    `n` counts models and images; images that were not measured on every model are `left_out`.
     """
 
     models: float
@@ -39,8 +38,8 @@ def components(values: np.ndarray) -> _Components:
       \sigma^2_{images} = \frac{MS_{images} - MS_{rest}}{M}, \quad \sigma^2_{rest} = MS_{rest}$$
 
     with the mean squares of a two-way analysis of variance (Searle, Casella and McCulloch 1992, section 4.5); a
-    component that would be negative is 0. Values are (M, N), another shape is a `BiaslibError`; images with a NaN are
-    left out and counted.
+    component that would be negative is 0. The rest is that models differ on some images only, and noise. Values are
+    (M, N), another shape is a `BiaslibError`; images with a NaN are left out and counted.
     """
     table = _checked(values)
     defined = ~np.isnan(table).any(axis=0)
@@ -69,12 +68,11 @@ def crossed_interval(
     bootstrap, Owen 2007): an image that is hard for one model tends to be hard for all, which `statistics.interval`
     with clusters, made for images nested in models, would not know. Deviations are widened for few models as there.
 
-    Values are (M, N), of which NaN counts as undefined and is left out; confidence, seed, resamples and bounds are as
-    there. `strata` are how many models of each kind follow each other in `values`, such as (3, 3) for two
-    architectures: each resample then holds as many models of each kind as there are, and the widening is that of the
-    smallest kind; None: all models are of one kind. The Interval is over M N values; low and high are NaN with fewer
-    than two models of a kind or fewer than two images, everything is NaN without values. A `BiaslibError` is raised for
-    values of another shape or of fewer models than the strata, or a confidence out of range.
+    Values are (M, N), of which NaN counts as undefined and is left out; the other options and errors are as there.
+    `strata` are how many models of each kind follow each other in `values`, such as (3, 3) for two architectures: each
+    resample then holds as many models of each kind as there are, and the widening is that of the smallest kind. The
+    Interval is over M N values; low and high are NaN with fewer than two models of a kind or fewer than two images,
+    everything is NaN without values. Strata that do not sum to M are a `BiaslibError`.
     """
     check_confidence(confidence)
     table = _checked(values)
@@ -107,12 +105,12 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     variances of the models and Satterthwaite's degrees of freedom. Where the part of the images would be negative it is
     left out, and the test is Welch's over models.
 
-    `a` is (M_a, N), models by images, and `b` (M_b, N), other models on the same images. Each mean is that of the
-    values that are there; with missing ones (NaN), which may differ between models, the variance is an approximation.
-    The Comparison has a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
+    `a` is (M_a, N), models by images, and `b` (M_b, N), other models on the same images; other shapes are a
+    `BiaslibError`. With missing values (NaN), which may differ between models, the variance is an approximation. The
+    Comparison has a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
     standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
     difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or no
-    variance. A `BiaslibError` is raised for shapes that do not fit.
+    variance.
     """
     kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:
@@ -149,9 +147,8 @@ def crossed_ratio(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> Inte
 
     Each resample draws models, the same above and below, and images of either set, so that the uncertainty of the lower
     mean counts too. Deviations are widened for few models, as in `crossed_interval`. `top` is (M, N) and `bottom` (M,
-    K), of the same models; no value of either is NaN. The Interval is over M N values, and NaN where that of
-    mean(bottom) holds 0: a share of nothing is undefined. A `BiaslibError` is raised for shapes that do not fit, or
-    missing values.
+    K); other shapes and missing values are a `BiaslibError`. The Interval is over M N values, and NaN where that of
+    mean(bottom) holds 0: a share of nothing is undefined.
     """
     tables = [_checked(values) for values in (top, bottom)]
     if len(tables[0]) != len(tables[1]):

@@ -19,9 +19,8 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
 
     for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
     Meeker 1991, section 4.7). `reference` is (m,), the same number of each reference model, NaN left out; `side` is
-    "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k, how many
-    audited models are judged by their mean. The limit is NaN with fewer than two reference models. A `BiaslibError` is
-    raised for another side, a confidence out of range, or no model.
+    "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k. Others
+    are a `BiaslibError`. The limit is NaN with fewer than two reference models.
     """
     _check(side=side, models=models)
     if not 0.5 <= confidence < 1:
@@ -151,11 +150,10 @@ def detection_power(
 
     the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
-    `shift` (...) is how far the biased mean lies on the expected side, in the unit of the spreads, and below 0 for a
-    model that moves to the other side; `n_reference` is m >= 2, `models` is k >= 1, judged by their mean. The spreads
-    (...) are standard deviations, >= 0, of biased and of reference models; `confidence` is that of `prediction_limit`.
-    The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is whether the shift is above 0.
-    A `BiaslibError` is raised for fewer than two reference models, no model, or a negative spread.
+    `shift` (...) is $\Delta$, below 0 for a model that moves to the other side; `n_reference` is m >= 2, `models` is
+    k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of `prediction_limit`.
+    Others are a `BiaslibError`. The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is
+    whether the shift is above 0.
     """
     _check(side="above", models=models)
     if n_reference < 2:

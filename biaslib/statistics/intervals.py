@@ -22,8 +22,7 @@ _EXACT_UP_TO, _FLIPS = 16, 10_000
 class Interval:
     """An estimate, the interval that covers the truth with the stated confidence, and the number of values behind it.
 
-    `estimate`, `low` and `high` are NaN where they are undefined; `undefined` counts the values that were NaN and
-    left out.
+    What is undefined is NaN; `undefined` counts the values that were NaN and left out.
     """
 
     estimate: float
@@ -60,11 +59,10 @@ def interval(
     and by the ratio of Student's to the normal quantile, m being the number of units drawn first (Hesterberg 2015,
     section 3): over three models this is what makes 95 % mean 95 %.
 
-    Values are (N,) numbers, of which NaN counts as undefined and is left out, clusters (N,) labels, such as the model
-    of each value; `seed` is that of the `resamples` bootstrap draws. The interval does not leave `bounds`, the range of
-    the quantity, such as (0, 1) for an accuracy. Its low and high are NaN with fewer than two units, everything is NaN
-    without values. A `BiaslibError` is raised where values and clusters have different lengths, or the confidence is
-    not between 0 and 1.
+    Values are (N,) numbers, of which NaN counts as undefined and is left out, clusters (N,) labels. The interval does
+    not leave `bounds`, the range of the quantity, such as (0, 1) for an accuracy. Its low and high are NaN with fewer
+    than two units, everything is NaN without values. A `BiaslibError` is raised where values and clusters have
+    different lengths, or the confidence is not between 0 and 1.
     """
     check_confidence(confidence)
     data = _flat("values", values)

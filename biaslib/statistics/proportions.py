@@ -19,9 +19,9 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
 
     The 95 % interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
     `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
-    one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool. A `BiaslibError`
-    is raised for values that are not bool. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
-    statistic is the difference. All of it is NaN where a side has no images.
+    one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool, others are a
+    `BiaslibError`. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the statistic is the
+    difference. All of it is NaN where a side has no images.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
@@ -88,8 +88,7 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
     Exact up to 1e-6: the test is made of every pair of counts that may come out, weighed by its binomial probability.
     With equal shares it is the test's true rate of false alarms. The shares are those of the first and of the second
     group, in [0, 1], and `n_a` and `n_b` their images; `alpha` is the level of the test: divide it by the number of
-    tests where they are corrected. A `BiaslibError` is raised for a share or level out of range, or a group without
-    images.
+    tests where they are corrected. What is out of range is a `BiaslibError`, and so is a group without images.
     """
     _check_sizes(n_a, n_b)
     _check_share(share_a=share_a, share_b=share_b, alpha=alpha)
@@ -101,10 +100,9 @@ def gap_power(share_a: float, n_a: int, share_b: float, n_b: int, *, alpha: floa
 def minimum_detectable_gap(accuracy: float, n_a: int, n_b: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
     """How far below `accuracy` the second group must be for the test to show it with the given power.
 
-    `accuracy` is the underlying share of the first group, in [0, 1], `n_a` and `n_b` are the images in it and in the
-    second, worse group, `power` in (0, 1) is wanted, and `alpha` is the level of the test, see `gap_power`. The
-    smallest gap lies in (0, accuracy]; it is NaN where not even an accuracy of 0 would be seen that often. A
-    `BiaslibError` is raised for a share, power or level out of range, or a group without images.
+    `accuracy` is the underlying share of the first group; `n_a` and `n_b` are the images in it and in the second, worse
+    group; `power` in (alpha, 1) is wanted. `alpha` and errors are as for `gap_power`. The smallest gap lies in (0,
+    accuracy]; it is NaN where not even an accuracy of 0 would be seen that often.
     """
     _check_share(accuracy=accuracy, power=power, alpha=alpha)
     if not alpha < power < 1:
@@ -128,10 +126,9 @@ def images_needed(accuracy: float, gap: float, *, share: float = 0.5, power: flo
     4.4, without the correction for continuity that the test does not have either), raised in steps of 2 % where the
     exact `gap_power` of so many images is still too low, as it may be for small groups and shares near 1.
 
-    `accuracy` is the underlying share of the first group, in [0, 1], `gap` in (0, accuracy] how far the second one is
-    below it, `share` in (0, 1) that of the images which belong to the second group, `power` in (0, 1) is wanted, and
-    `alpha` is the level of the test, see `gap_power`. The result is a whole number; NaN where the gap is larger than
-    the accuracy. A `BiaslibError` is raised for a gap that is not positive, or a share, power or level out of range.
+    `gap` > 0 is how far the second group is below the `accuracy` of the first, `share` in (0, 1) that of the images
+    which belong to the second group; `power`, `alpha` and errors are as for `minimum_detectable_gap`. The result is a
+    whole number; NaN where the gap is larger than the accuracy.
     """
     _check_share(accuracy=accuracy, share=share, power=power, alpha=alpha)
     if not gap > 0 or not 0 < share < 1:

@@ -16,7 +16,6 @@ from biaslib.gan.counterfactuals import (
     latent_codes,
     leakage,
     opened,
-    scores_along,
     traversal,
 )
 from biaslib.gan.networks import GeneratorNetwork
@@ -56,13 +55,11 @@ def test_a_step_along_a_direction_changes_what_it_stands_for(painter):
     np.testing.assert_allclose(images[2][:, 0].astype(int) - images[0][:, 0], 127.5 / 2, atol=1)
 
 
-def test_scores_along_directions_are_those_of_their_images(painter):
-    directions, steps = np.eye(2), (0.0, 0.5)
-    found = scores_along(lambda images: shades(images)[:, 0], painter, CODES, directions, steps)
+def test_what_leaks_is_what_the_images_at_both_ends_differ_by(painter):
+    ends = [shades(draw(painter, CODES + step * np.eye(2)[1])) for step in (-0.5, 0.5)]
+    found = leakage(shades, painter, CODES, np.eye(2), step=0.5)
     assert found.shape == (2, 2, 40)
-    np.testing.assert_allclose(found[1, 1], shades(draw(painter, CODES))[:, 0])
-    both = scores_along(shades, painter, CODES, directions, steps)
-    np.testing.assert_array_equal(both[..., 0], found)
+    np.testing.assert_array_equal(found[1], (ends[1] - ends[0]).T)
 
 
 def test_a_pure_direction_does_not_leak_and_a_mixed_one_does(painter):

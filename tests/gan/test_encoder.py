@@ -24,9 +24,9 @@ class Painter(GeneratorNetwork):
         return rows[:, None, :, None].expand(-1, 3, 8, 8)
 
 
-def test_what_can_be_seen_is_recovered():
+def test_what_can_be_seen_is_recovered(tmp_path):
     painter = Painter()
-    encoder = train_encoder(painter, QUICK)
+    encoder = train_encoder(painter, QUICK, checkpoint=tmp_path / "encoder.pt")
     assert latent_correlation(encoder, painter).min() > 0.95
     codes = pixel_norm(torch.randn(20, 2, generator=torch.Generator().manual_seed(1)))
     found = encoded(encoder, as_pixels(painter(codes)))
@@ -34,16 +34,18 @@ def test_what_can_be_seen_is_recovered():
     np.testing.assert_allclose(np.square(found).mean(axis=1), 1, rtol=1e-4)
 
 
-def test_what_cannot_be_seen_is_not():
+def test_what_cannot_be_seen_is_not(tmp_path):
     painter = Painter()
     painter.forward = lambda codes, **_: torch.zeros(len(codes), 3, 8, 8)
-    encoder = train_encoder(painter, EncoderConfig(widths=(16,), images=200, batch=50))
+    config = EncoderConfig(widths=(16,), images=200, batch=50)
+    encoder = train_encoder(painter, config, checkpoint=tmp_path / "encoder.pt")
     assert np.abs(np.nan_to_num(latent_correlation(encoder, painter))).max() < 0.2
 
 
-def test_the_same_seed_gives_the_same_encoder_and_leaves_the_random_state_alone():
+def test_the_same_seed_gives_the_same_encoder_and_leaves_the_random_state_alone(tmp_path):
     painter, before = Painter(), torch.get_rng_state()
-    first, again = (train_encoder(painter, EncoderConfig(widths=(8,), images=100, batch=50)) for _ in range(2))
+    config = EncoderConfig(widths=(8,), images=100, batch=50)
+    first, again = (train_encoder(painter, config, checkpoint=tmp_path / name) for name in ("first.pt", "again.pt"))
     assert torch.equal(torch.get_rng_state(), before)
     for one, other in zip(first.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)

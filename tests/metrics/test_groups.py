@@ -174,7 +174,7 @@ def test_undefined_average_precision_is_nan() -> None:
 @pytest.mark.parametrize(
     ("labels", "scores", "n_positive", "message"),
     [
-        (np.array([0, 2]), np.zeros(2), 1, "labels must be 0 or 1"),
+        (np.array([0, 2]), np.zeros(2), 1, "labels must hold 0 and 1 only"),
         (np.array([0, 1]), np.zeros(3), 1, r"with n >= 1, not \(2,\) and \(3,\)"),
         (np.array([], int), np.array([]), 1, "with n >= 1"),
         (np.array([0, 1]), np.zeros(2), 0, "n_positive must be above 0, not 0"),
