@@ -74,11 +74,18 @@ def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
     return [Interval(estimate, low, high, n) for estimate, low, high in parts.itertuples(index=False)]
 
 
-def recalled(value: Mapping[str, Any] | None) -> Interval | float:
-    """An interval as a record holds it; NaN where the record has none, so that a table shows "n/a"."""
-    if not value:
-        return math.nan
-    return Interval(value["estimate"], value["low"], value["high"], value["n"])
+def recalled(value: Any) -> Any:
+    """What a record holds, with intervals again in place of its mappings, also in tables and other mappings.
+
+    NaN where the record has none, so that a table shows "n/a".
+    """
+    if isinstance(value, pd.DataFrame):
+        return value.map(recalled)
+    if isinstance(value, Mapping) and value:
+        if "estimate" in value:
+            return Interval(*(recalled(value[part]) for part in ("estimate", "low", "high", "n")))
+        return {name: recalled(part) for name, part in value.items()}
+    return math.nan if value is None or value == {} else value
 
 
 def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:

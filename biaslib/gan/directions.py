@@ -113,12 +113,6 @@ def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
     return left / length
 
 
-def angles(vectors: np.ndarray) -> np.ndarray:
-    """(A, A) angles between vectors (A, d), in degrees, 0 to 180."""
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.degrees(np.arccos(np.clip(units @ units.T, -1, 1)))
-
-
 def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
     """(count, latent) directions without a meaning, of length 1, evenly over the sphere: what a direction must beat."""
     drawn = np.random.default_rng(seed).normal(size=(count, latent))

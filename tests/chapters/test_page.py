@@ -69,6 +69,11 @@ def test_an_interval_of_a_record_is_read_back():
     assert page.recalled(kept) == Interval(0.5, 0.4, 0.7, 9)
     assert np.isnan(page.recalled(None))
     assert np.isnan(page.recalled({}))
+    deep = page.recalled({"all": pd.DataFrame({"kind": ["a", "b"], "value": [kept, None]}), "count": 3})
+    assert deep["all"]["value"][0] == Interval(0.5, 0.4, 0.7, 9)
+    assert np.isnan(deep["all"]["value"][1])
+    assert deep["all"]["kind"].tolist() == ["a", "b"]
+    assert deep["count"] == 3
 
 
 @pytest.mark.parametrize("ends", [(0.5, 0.4, 0.7), (-0.123, -1.0, 0.004), (-0.001, -0.004, 0.0)])

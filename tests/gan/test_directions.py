@@ -7,7 +7,6 @@ import pytest
 from biaslib.errors import BiaslibError
 from biaslib.gan.directions import (
     _matched,
-    angles,
     as_matrix,
     attribute_direction,
     orthogonalised,
@@ -67,8 +66,6 @@ def test_orthogonal_directions_share_nothing_with_the_others():
 def test_of_two_directions_by_hand():
     found = orthogonalised(np.array([[1.0, 0.0], [1.0, 1.0]]))
     np.testing.assert_allclose(found, [[0.5**0.5, -(0.5**0.5)], [0, 1]], atol=1e-12)
-    found = angles(np.array([[1.0, 0.0], [1.0, 1.0], [-2.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0, 45, 180], [45, 0, 135], [180, 135, 0]], atol=1e-5)
 
 
 def test_a_mixture_of_the_others_is_named():
