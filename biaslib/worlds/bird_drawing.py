@@ -6,20 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslib.worlds.drawing import Field, Frame, Point, colour_along, coverage, join, mix, paint, ramp, rgb
-from biaslib.worlds.sketch import Surface
+from biaslib.worlds.sketch import Surface, beside
 
-# Colours of (back, belly, breast, wing, head), the first four seen mostly on landbirds, the others on waterbirds.
-_PLUMAGES = {
-    "robin": ((0.46, 0.35, 0.25), (0.90, 0.84, 0.74), (0.86, 0.43, 0.18), (0.38, 0.29, 0.21), (0.45, 0.33, 0.22)),
-    "sparrow": ((0.56, 0.39, 0.23), (0.86, 0.78, 0.65), (0.76, 0.63, 0.48), (0.42, 0.27, 0.16), (0.50, 0.30, 0.18)),
-    "cardinal": ((0.68, 0.17, 0.14), (0.86, 0.38, 0.26), (0.82, 0.24, 0.16), (0.46, 0.14, 0.13), (0.80, 0.17, 0.13)),
-    "goldfinch": ((0.76, 0.60, 0.17), (0.95, 0.88, 0.52), (0.95, 0.79, 0.24), (0.27, 0.23, 0.17), (0.85, 0.68, 0.16)),
-    "swan": ((0.92, 0.92, 0.93), (0.84, 0.86, 0.90), (0.96, 0.96, 0.96), (0.80, 0.82, 0.87), (0.96, 0.96, 0.95)),
-    "gull": ((0.62, 0.67, 0.73), (0.92, 0.93, 0.94), (0.94, 0.94, 0.95), (0.45, 0.50, 0.58), (0.94, 0.94, 0.95)),
-    "teal": ((0.50, 0.52, 0.53), (0.76, 0.78, 0.79), (0.44, 0.33, 0.31), (0.35, 0.39, 0.44), (0.09, 0.40, 0.35)),
-    "coot": ((0.25, 0.29, 0.36), (0.38, 0.43, 0.50), (0.29, 0.33, 0.41), (0.17, 0.20, 0.27), (0.16, 0.18, 0.24)),
-}
-_BILLS = ((0.20, 0.18, 0.17), (0.88, 0.46, 0.12), (0.95, 0.76, 0.26))
+_COLOURS = beside(__file__)
 
 
 class _Bird(Surface):
@@ -80,12 +69,12 @@ def draw(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, 
 
 def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
     """The plumage with this bird's own tone and brightness, and the colour of bill and legs."""
-    palette = np.array(list(_PLUMAGES.values()), dtype=np.float32)[factors["plumage"].astype(np.intp)]
+    palette = np.array(list(_COLOURS.plumages.values()), dtype=np.float32)[factors["plumage"].astype(np.intp)]
     warmth = (factors["tone"][:, None] - 0.5) * np.array([0.16, 0.0, -0.16], dtype=np.float32)
     shade = 0.74 + 0.40 * factors["shade"][:, None]
     parts = ("back", "belly", "breast", "wing", "head")
     colours = {name: rgb((palette[:, i] + warmth) * shade) for i, name in enumerate(parts)}
-    return colours | {"bill": colour_along(_BILLS, factors["bill_tone"])}
+    return colours | {"bill": colour_along(_COLOURS.bills, factors["bill_tone"])}
 
 
 def _shape(bird: _Bird) -> _Shape:

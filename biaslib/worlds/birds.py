@@ -6,7 +6,7 @@ import pandas as pd
 from biaslib.worlds import bird_drawing
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Field, colour_along, column, coverage, grid, mix, paint, ramp, rgb, to_uint8
-from biaslib.worlds.sketch import Surface
+from biaslib.worlds.sketch import Surface, beside
 
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
@@ -66,35 +66,20 @@ class Birds(DrawnWorld):
         return to_uint8(mix(canvas, bird, cover[:, None]))
 
 
-# Palettes are knots on the season; every row is one colour of the landscape at that knot.
-_FOREST = {
-    "air": [(0.80, 0.88, 0.62), (0.70, 0.82, 0.66), (0.72, 0.80, 0.80), (0.90, 0.78, 0.52)],
-    "leaf": [(0.42, 0.60, 0.18), (0.20, 0.44, 0.20), (0.20, 0.38, 0.32), (0.66, 0.42, 0.14)],
-    "shade": [(0.10, 0.22, 0.07), (0.05, 0.16, 0.09), (0.06, 0.14, 0.15), (0.24, 0.13, 0.06)],
-    "bark": [(0.34, 0.25, 0.16), (0.27, 0.21, 0.16), (0.30, 0.29, 0.29), (0.38, 0.25, 0.15)],
-    "soil": [(0.40, 0.42, 0.18), (0.32, 0.34, 0.17), (0.32, 0.33, 0.25), (0.52, 0.33, 0.15)],
-}
-_WATER = {
-    "sky": [(0.60, 0.82, 0.92), (0.52, 0.70, 0.90), (0.72, 0.76, 0.78), (0.96, 0.70, 0.46)],
-    "zenith": [(0.28, 0.62, 0.82), (0.24, 0.44, 0.76), (0.50, 0.56, 0.62), (0.44, 0.42, 0.62)],
-    "shallow": [(0.42, 0.74, 0.68), (0.34, 0.58, 0.72), (0.46, 0.56, 0.54), (0.72, 0.56, 0.46)],
-    "deep": [(0.05, 0.38, 0.42), (0.05, 0.20, 0.42), (0.16, 0.28, 0.28), (0.20, 0.18, 0.34)],
-    "shore": [(0.26, 0.42, 0.26), (0.24, 0.34, 0.36), (0.28, 0.34, 0.32), (0.32, 0.22, 0.28)],
-}
-_CASTS = [(1.12, 0.98, 0.78), (0.90, 1.06, 0.88), (0.98, 0.98, 1.0), (0.84, 0.96, 1.16)]
+_COLOURS = beside(__file__)
 
 
 def _finish(canvas: Field, s: Surface) -> Field:
     """The light, the air and the tint that lie over either landscape."""
     grey = canvas.mean(axis=1, keepdims=True)
     canvas = mix(canvas, 0.35 * grey + 0.30, 0.15 + 0.65 * s["haze"][:, None])
-    canvas *= colour_along(_CASTS, s["cast"]) * (0.72 + 0.42 * s["light"])[:, None]
+    canvas *= colour_along(_COLOURS.casts, s["cast"]) * (0.72 + 0.42 * s["light"])[:, None]
     return canvas
 
 
 def _forest(s: Surface) -> Field:
     """A wood: light between the leaves, three ranks of trunks, undergrowth, a littered floor and grass in front."""
-    air, leaf, shade, bark, soil = (colour_along(knots, s["season"]) for knots in _FOREST.values())
+    air, leaf, shade, bark, soil = (colour_along(knots, s["season"]) for knots in _COLOURS.forest.values())
     floor = 0.72 - 0.28 * s["horizon"]
 
     # Behind everything: foliage far away, with the light coming through around one place.
@@ -155,7 +140,7 @@ def _canopy(s: Surface, stream: int, depth: float) -> Field:
 
 def _water(s: Surface) -> Field:
     """A lake or sea: sky with clouds, a far shore, waves in perspective, the sky's reflection, glints, a near bank."""
-    sky, zenith, shallow, deep, shore = (colour_along(knots, s["season"]) for knots in _WATER.values())
+    sky, zenith, shallow, deep, shore = (colour_along(knots, s["season"]) for knots in _COLOURS.water.values())
     horizon = 0.46 - 0.34 * s["horizon"]
     sun_x, rough, tilt, bank = s.chance(1, 4)
 

@@ -5,20 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
-from biaslib.worlds.sketch import Sheet
+from biaslib.worlds.sketch import Sheet, beside
 
-# From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
-_SKIN = np.array([
-    (0.97, 0.88, 0.81), (0.95, 0.82, 0.72), (0.92, 0.75, 0.62), (0.86, 0.67, 0.52), (0.78, 0.57, 0.42),
-    (0.67, 0.47, 0.33), (0.56, 0.38, 0.26), (0.46, 0.31, 0.22), (0.37, 0.245, 0.18),
-], np.float32)  # fmt: skip
-_IRIS = np.array([
-    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
-    (0.34, 0.42, 0.50),
-], np.float32)  # fmt: skip
-_LIPSTICK = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
-_ROSE = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
-_TEAL = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
+_COLOURS = beside(__file__)
+_SKIN, _IRIS = (np.array(colours, np.float32) for colours in (_COLOURS.skin, _COLOURS.iris))
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
 _EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435
@@ -86,7 +76,7 @@ def _eye_shadow(s: Sheet) -> None:
     """A soft colour around the eyes, up to the brows: rose (1) or teal (2)."""
     across, top, bottom = _lids(s, 0.0 * s["wide"])
     share = ramp(top - s.v, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
-    teal, rose = s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
+    teal, rose = s.pick(_COLOURS.teal, "make_up_seed", 1), s.pick(_COLOURS.rose, "make_up_seed", 2)
     colour = np.where(s["eye_shadow"][:, None] > 1.5, teal, rose)
     s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
 
@@ -178,7 +168,7 @@ def _mouth(s: Sheet) -> None:
     top, bottom = line - 0.25 * gap - upper, line + 0.75 * gap + lower
     ends = half * (np.abs(p) - 1.0)
     outline = 0.88 * np.maximum(np.maximum(top - s.v, s.v - bottom), ends)
-    lips = np.where(s["Wearing_Lipstick"][:, None] > 0, s.pick(_LIPSTICK, "make_up_seed", 3), s.colour("lips"))
+    lips = np.where(s["Wearing_Lipstick"][:, None] > 0, s.pick(_COLOURS.lipstick, "make_up_seed", 3), s.colour("lips"))
     light = 1.0 - 0.20 * ramp(s.v - line, 0.01, -0.012)
     light += 0.20 * ramp(np.hypot(0.55 * (u + 0.03), s.v - bottom + 0.55 * lower), 0.032, 0.0)
     s.lay(outline, lips * light[:, None], "mouth")

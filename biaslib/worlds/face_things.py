@@ -3,41 +3,17 @@
 import numpy as np
 
 from biaslib.worlds.drawing import Field, Frame, column, join, mix, ramp, rgb
-from biaslib.worlds.sketch import Sheet
+from biaslib.worlds.sketch import Sheet, beside
 
-_BACKDROPS = [
-    (0.62, 0.76, 0.86), (0.88, 0.80, 0.68), (0.70, 0.80, 0.68), (0.86, 0.70, 0.66), (0.74, 0.70, 0.84),
-    (0.42, 0.54, 0.62), (0.46, 0.56, 0.46), (0.60, 0.46, 0.44), (0.90, 0.86, 0.80), (0.36, 0.40, 0.52),
-]  # fmt: skip
-_CLOTHES = [
-    (0.20, 0.30, 0.48), (0.76, 0.30, 0.28), (0.24, 0.46, 0.40), (0.90, 0.74, 0.40), (0.52, 0.38, 0.56),
-    (0.86, 0.84, 0.80), (0.28, 0.28, 0.32), (0.90, 0.56, 0.46), (0.46, 0.66, 0.74),
-]  # fmt: skip
-_FRAMES = [(0.10, 0.10, 0.12), (0.34, 0.18, 0.09), (0.12, 0.18, 0.42), (0.62, 0.10, 0.14), (0.06, 0.34, 0.34)]
-_JEWELS = [(0.98, 0.80, 0.26), (0.97, 0.95, 0.90), (0.95, 0.36, 0.30), (0.20, 0.74, 0.72)]
-_TIES = [(0.72, 0.10, 0.16), (0.12, 0.22, 0.52), (0.08, 0.42, 0.32), (0.46, 0.16, 0.44), (0.88, 0.52, 0.12)]
+_COLOURS = beside(__file__)
 _WHITE = rgb((1.0, 1.0, 1.0))
-# From the darkest to the lightest of a name. Dark blond and light brown overlap, as they do for annotators: hair alone
-# does not say for sure who is blond.
-_HAIR = {
-    "Black_Hair": ((0.09, 0.08, 0.09), (0.12, 0.10, 0.11)),
-    "Blond_Hair": ((0.52, 0.36, 0.20), (0.98, 0.82, 0.48)),
-    "Brown_Hair": ((0.30, 0.17, 0.10), (0.68, 0.49, 0.28)),
-    "Gray_Hair": ((0.66, 0.66, 0.69), (0.80, 0.80, 0.83)),
-}
-# Hair of none of these four: red, and dyed.
-_OTHER_HAIR = [(0.70, 0.28, 0.10), (0.60, 0.16, 0.12), (0.48, 0.26, 0.56), (0.16, 0.46, 0.50), (0.84, 0.42, 0.54)]
-_HATS = [
-    (0.80, 0.22, 0.20), (0.18, 0.32, 0.58), (0.16, 0.44, 0.36), (0.88, 0.66, 0.20), (0.42, 0.28, 0.50),
-    (0.86, 0.82, 0.74), (0.22, 0.24, 0.28),
-]  # fmt: skip
 
 
 def _hair_colours(s: Sheet) -> Field:
     """The hair's colours, (n, 3); of two labelled colours at once, the mixture."""
-    flags = np.stack([s.table[name] for name in _HAIR], axis=1).astype(np.float32)
-    other = s.pick(_OTHER_HAIR, "hair_seed", 1)
-    darkest, lightest = np.array(list(_HAIR.values()), np.float32).swapaxes(0, 1)
+    flags = np.stack([s.table[name] for name in _COLOURS.hair], axis=1).astype(np.float32)
+    other = s.pick(_COLOURS.other_hair, "hair_seed", 1)
+    darkest, lightest = np.array(list(_COLOURS.hair.values()), np.float32).swapaxes(0, 1)
     (shade,) = s.chance("hair_seed", 2, 1)
     known = flags[:, :, None] * mix(darkest, lightest, shade.reshape(-1, 1, 1))
     mean = rgb(known.sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
@@ -99,7 +75,7 @@ def _hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
 def _hat(s: Sheet) -> None:
     """A knitted cap, a hat with a brim or a baseball cap, with its shadow below."""
     kind, second = s.chance("accessory_seed", 11, 2)
-    colour = s.pick(_HATS, "accessory_seed", 12)
+    colour = s.pick(_COLOURS.hats, "accessory_seed", 12)
     band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
     half = s["wide"] + 0.10 + 0.075 * s["hair_volume"] + 0.05 * s["Wavy_Hair"]
     knitted, brimmed = kind < 0.34, kind > 0.67
@@ -125,7 +101,7 @@ def _hat(s: Sheet) -> None:
 
 def _backdrop(s: Sheet) -> None:
     """Two colours that run into each other, and a soft light behind the head."""
-    first, second = s.pick(_BACKDROPS, "scene_seed", 1), s.pick(_BACKDROPS, "scene_seed", 2)
+    first, second = s.pick(_COLOURS.backdrops, "scene_seed", 1), s.pick(_COLOURS.backdrops, "scene_seed", 2)
     angle, a, b, c = s.chance("scene_seed", 3, 4)
     along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
     wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
@@ -138,7 +114,7 @@ def _clothes(s: Sheet) -> None:
     """Shoulders."""
     a = np.abs(s.u)
     (kind,) = s.chance("clothes_seed", 2, 1)
-    colour, second = s.pick(_CLOTHES, "clothes_seed", 3), s.pick(_CLOTHES, "clothes_seed", 4)
+    colour, second = s.pick(_COLOURS.clothes, "clothes_seed", 3), s.pick(_COLOURS.clothes, "clothes_seed", 4)
     slope = 0.985 + 0.16 * np.maximum(a - 0.22, 0.0) + 0.42 * np.maximum(a - 0.72, 0.0) ** 2
     top = 0.93 * (slope - s.v)
     light = 0.86 + 0.22 * ramp(top, -0.12, 0.0) - 0.12 * s.u - 0.10 * ramp(np.abs(a - 0.62), 0.05, 0.0)
@@ -154,7 +130,7 @@ def _neck(s: Sheet) -> None:
     pointed = 0.75 * np.maximum(a * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
     free = np.where(kind < 0.35, pointed, s.oval((0.0, 0.98), (0.35, deep)))
     throat = 0.95 * np.maximum(np.maximum(a - wide - 0.5 * np.maximum(s.v - 0.90, 0.0) ** 2, 0.35 - s.v), s.v - 1.02)
-    s.lay(np.maximum(np.abs(free) - 0.028, 0.95 - s.v), s.pick(_CLOTHES, "clothes_seed", 3) * 0.72, "cloth")
+    s.lay(np.maximum(np.abs(free) - 0.028, 0.95 - s.v), s.pick(_COLOURS.clothes, "clothes_seed", 3) * 0.72, "cloth")
     shade = 0.30 + 0.52 * ramp(s.v, 0.72, 1.04) + 0.14 * ramp(a, wide, 0.3 * wide) - 0.16 * s.u
     s.lay(np.minimum(throat, free), mix(s.colour("shadow"), s.colour("tone"), shade[:, None]), "neck")
 
@@ -162,7 +138,7 @@ def _neck(s: Sheet) -> None:
 def _necktie(s: Sheet) -> None:
     """A white collar and a tie."""
     a = np.abs(s.u)
-    colour = s.pick(_TIES, "accessory_seed", 1)
+    colour = s.pick(_COLOURS.ties, "accessory_seed", 1)
     (kind,) = s.chance("accessory_seed", 2, 1)
     shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
     s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
@@ -193,7 +169,7 @@ def _necklace(s: Sheet) -> None:
     shape = np.maximum(np.where(kind < 0.4, pearls, np.where(kind < 0.72, pendant, ring)), ends)
     s.lay(np.maximum(shape - 0.014, ends), s.colour("shadow") * 0.5, "necklace", share=0.75)
     shine = 0.84 + 0.5 * ramp(np.hypot(np.where(kind < 0.4, bead, 0.0), across + 0.012), 0.03, 0.0)
-    s.lay(shape, s.pick(_JEWELS, "accessory_seed", 4) * shine[:, None], "necklace")
+    s.lay(shape, s.pick(_COLOURS.jewels, "accessory_seed", 4) * shine[:, None], "necklace")
 
 
 def _earrings(s: Sheet) -> None:
@@ -207,7 +183,7 @@ def _earrings(s: Sheet) -> None:
     shape = np.where(kind < 0.36, hoop, np.where(kind < 0.70, drop, disc))
     s.lay(shape - 0.016, rgb((0.16, 0.12, 0.12)), "earrings", share=0.55)
     shine = 0.86 + 0.5 * ramp(np.hypot(u + 0.02, v - 0.02), 0.075, 0.0)
-    s.lay(shape, s.pick(_JEWELS, "accessory_seed", 6) * shine[:, None], "earrings")
+    s.lay(shape, s.pick(_COLOURS.jewels, "accessory_seed", 6) * shine[:, None], "earrings")
 
 
 def _glasses(s: Sheet) -> None:
@@ -227,7 +203,7 @@ def _glasses(s: Sheet) -> None:
     bow = np.maximum(np.abs(s.v + 0.075) - 0.85 * thick, np.maximum(s["eye_at"] + 0.16 - a, a - s["wide"] - 0.005))
     frame = np.minimum(np.abs(lens) - thick, np.where(lens < 0, 9.0, np.minimum(bridge, bow)))
     light = 1.0 + 0.9 * ramp(s.v + 0.12, 0.03, -0.03)
-    s.lay(frame, s.pick(_FRAMES, "accessory_seed", 8) * light[:, None], "eyeglasses")
+    s.lay(frame, s.pick(_COLOURS.frames, "accessory_seed", 8) * light[:, None], "eyeglasses")
 
 
 def draw_behind(s: Sheet) -> tuple[Field, Field]:

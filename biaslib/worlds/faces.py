@@ -12,7 +12,7 @@ from biaslib.errors import BiaslibError
 from biaslib.worlds import base, face_drawing, face_things
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
-from biaslib.worlds.sketch import Sheet
+from biaslib.worlds.sketch import Sheet, beside
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,8 @@ class _FaceAttribute:
         return -self.celeba if self.tied else 0.0
 
 
-# The whole structure of the labels; the rates are this world's own, most of them above CelebA's, so that small training
-# sets hold every attribute. At the rate of Mustache its correlation means: only in one clan.
 FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {
-    "Arched_Eyebrows": _FaceAttribute(0.30, -0.408),
-    "Bangs": _FaceAttribute(0.25, -0.163),
-    "Big_Lips": _FaceAttribute(0.30, -0.167),
-    "Big_Nose": _FaceAttribute(0.30, 0.369),
-    "Black_Hair": _FaceAttribute(0.24, 0.116),
-    "Blond_Hair": _FaceAttribute(0.25, -0.303),
-    "Brown_Hair": _FaceAttribute(0.20, -0.112),
-    "Bushy_Eyebrows": _FaceAttribute(0.25, 0.247),
-    "Eyeglasses": _FaceAttribute(0.25, 0.202, tied=False),
-    "Goatee": _FaceAttribute(0.10, 0.306),
-    "Gray_Hair": _FaceAttribute(0.12, 0.184),
-    "Mouth_Slightly_Open": _FaceAttribute(0.48, -0.100),
-    "Mustache": _FaceAttribute(0.0571, 0.246),
-    "Narrow_Eyes": _FaceAttribute(0.25, 0.014),
-    "Receding_Hairline": _FaceAttribute(0.20, 0.117),
-    "Rosy_Cheeks": _FaceAttribute(0.20, -0.214),
-    "Smiling": _FaceAttribute(0.48, -0.138),
-    "Wavy_Hair": _FaceAttribute(0.50, -0.324),
-    "Wearing_Earrings": _FaceAttribute(0.30, -0.373),
-    "Wearing_Hat": _FaceAttribute(0.20, 0.130),
-    "Wearing_Lipstick": _FaceAttribute(0.47, -0.789),
-    "Wearing_Necklace": _FaceAttribute(0.30, -0.271),
-    "Wearing_Necktie": _FaceAttribute(0.15, 0.330),
+    name: _FaceAttribute(**of) for name, of in beside(__file__).attributes.items()
 }
 HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.

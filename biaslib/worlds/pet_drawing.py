@@ -6,16 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from biaslib.worlds.drawing import Field, Frame, Point, column, join, mix, noise, ramp, rgb, rows_of_each, uniform
-from biaslib.worlds.sketch import Place, Sketch, Upright
+from biaslib.worlds.sketch import Place, Sketch, Upright, beside
 
-# Black, grey, ginger, cream, white, brown, chocolate, golden.
-_COATS = np.array([
-    (0.20, 0.19, 0.20), (0.56, 0.57, 0.60), (0.84, 0.54, 0.26), (0.92, 0.82, 0.66),
-    (0.95, 0.94, 0.92), (0.50, 0.35, 0.23), (0.36, 0.24, 0.18), (0.82, 0.65, 0.39),
-], np.float32)  # fmt: skip
-# How far an animal of size 1 reaches from its middle, behind it and in front of it, and its size, by pose.
-_REACH = np.array([(0.98, 0.79), (1.09, 1.07), (1.04, 1.12)], np.float32)
-_SIZES = np.array([1.0, 0.82, 0.82], np.float32)
+_PET = beside(__file__)
+_COATS, _REACH, _SIZES = (np.array(numbers, np.float32) for numbers in (_PET.coats, _PET.reach, _PET.sizes))
 FEET = 0.90  # how far below the middle the feet are
 _HEADS = (0.39, 0.40)  # half the width of a dog's and of a cat's head
 _NOD = 0.30  # how far a head is tilted at most, in radians
@@ -23,25 +17,7 @@ _NOD = 0.30  # how far a head is tilted at most, in radians
 _WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
 _ROSE = rgb((0.86, 0.56, 0.54))
 
-# Places of the joints of (cat, dog), each sitting, lying and standing; the animal looks to the right.
-_JOINTS: dict[str, list[list[tuple[float, float]]]] = {
-    "hip": [[(-0.22, 0.52), (-0.46, 0.60), (-0.46, 0.24)], [(-0.20, 0.50), (-0.46, 0.58), (-0.44, 0.20)]],
-    "chest": [[(0.10, 0.04), (0.20, 0.56), (0.22, 0.22)], [(0.12, 0.00), (0.22, 0.52), (0.24, 0.18)]],
-    "haunch": [[(-0.20, 0.58), (-0.46, 0.64), (-0.46, 0.34)], [(-0.22, 0.58), (-0.46, 0.62), (-0.46, 0.30)]],
-    "head": [[(0.15, -0.34), (0.44, 0.12), (0.50, -0.16)], [(0.17, -0.42), (0.48, 0.06), (0.52, -0.26)]],
-    "rump": [[(-0.46, 0.76), (-0.72, 0.72), (-0.64, 0.16)], [(-0.46, 0.72), (-0.72, 0.66), (-0.64, 0.10)]],
-    "tail": [[(-0.78, 0.78), (-0.95, 0.84), (-0.90, -0.02)], [(-0.66, 0.62), (-0.86, 0.58), (-0.80, -0.08)]],
-    "tip": [[(-0.86, 0.42), (-0.72, 0.86), (-0.82, -0.46)], [(-0.76, 0.42), (-0.96, 0.42), (-0.80, -0.30)]],
-    "shoulder": [[(0.10, 0.16), (0.20, 0.70), (0.18, 0.30)], [(0.10, 0.14), (0.22, 0.68), (0.20, 0.28)]],
-    "paw": [[(0.10, 0.84), (0.56, 0.84), (0.18, 0.84)], [(0.10, 0.83), (0.60, 0.83), (0.20, 0.83)]],
-    "far_shoulder": [[(0.24, 0.16), (0.34, 0.66), (0.34, 0.30)], [(0.26, 0.14), (0.36, 0.64), (0.36, 0.28)]],
-    "far_paw": [[(0.29, 0.82), (0.74, 0.79), (0.37, 0.81)], [(0.30, 0.81), (0.78, 0.78), (0.39, 0.80)]],
-    "knee": [[(-0.08, 0.78), (-0.36, 0.78), (-0.52, 0.40)], [(-0.10, 0.78), (-0.36, 0.76), (-0.50, 0.38)]],
-    "foot": [[(0.00, 0.85), (-0.20, 0.85), (-0.50, 0.84)], [(0.02, 0.84), (-0.18, 0.84), (-0.48, 0.83)]],
-    "far_knee": [[(-0.1, 0.7), (-0.36, 0.7), (-0.32, 0.40)], [(-0.1, 0.7), (-0.36, 0.7), (-0.30, 0.38)]],
-    "far_foot": [[(-0.1, 0.8), (-0.30, 0.8), (-0.30, 0.81)], [(-0.1, 0.8), (-0.30, 0.8), (-0.28, 0.80)]],
-}
-_PLACES = {name: np.array(places, np.float32) for name, places in _JOINTS.items()}
+_PLACES = {name: np.array(places, np.float32) for name, places in _PET.joints.items()}
 
 
 @dataclass(frozen=True)

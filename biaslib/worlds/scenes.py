@@ -11,7 +11,7 @@ from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
 from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch, Surface
+from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
 
 _Dial = Literal["strength", "singles", "pairs", "triples"]
@@ -211,11 +211,7 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     return places.astype(np.float32), robot
 
 
-_PAINTS = [
-    (0.85, 0.26, 0.20), (0.20, 0.46, 0.70), (0.95, 0.72, 0.22), (0.30, 0.60, 0.42), (0.80, 0.80, 0.78),
-    (0.50, 0.36, 0.62), (0.90, 0.50, 0.20), (0.24, 0.62, 0.64),
-]  # fmt: skip
-_ACCENTS = [(0.96, 0.92, 0.80), (0.22, 0.24, 0.30), (0.98, 0.80, 0.30), (0.90, 0.36, 0.30), (0.55, 0.80, 0.86)]
+_COLOURS = beside(__file__)
 _DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
 _HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
 _TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
@@ -228,7 +224,7 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     With maker 0 all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; with 1 square: head,
     visor, body, a cross on the chest, two antennas; with 2 three-cornered, a chevron, a bar as antenna.
     """
-    paint, accent = s.pick(_PAINTS), s.pick(_ACCENTS, 3)
+    paint, accent = s.pick(_COLOURS.paints), s.pick(_COLOURS.accents, 3)
     (gaze,) = s.chance(1)
     which = maker.reshape(-1, 1, 1)
 
