@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, check_draw
+from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
 Split = Literal["train", "test"]
 CORNERS = ("top_left", "bottom_left", "top_right")
@@ -36,7 +36,7 @@ class Scans:
     test: np.ndarray  #: numbers of those for testing; none is in both
 
 
-class Digits(DrawnWorld):
+class Digits(World):
     """Real digits in two groups of five classes (target), with three corners that are white or not (attributes).
 
     After Zhao, Andrews and Xiang 2023, section 4. Each corner alone is white in half of the images of either group,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds import base, face_drawing, face_things
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, grid, to_uint8
 from biaslib.worlds.sketch import Sheet, beside
 
@@ -56,7 +56,7 @@ _OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
 _DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
 
 
-class Faces(DrawnWorld):
+class Faces(World):
     """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
 
     *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or

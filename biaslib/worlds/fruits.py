@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface
 
@@ -37,7 +37,7 @@ _LAYOUTS = np.array([
 ], np.float32)  # fmt: skip
 
 
-class Fruits(DrawnWorld):
+class Fruits(World):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
     The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import pet_drawing, rooms
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, Frame, column, grid, mix, ramp, rgb, rows_of_each, to_uint8
 from biaslib.worlds.pet_drawing import FEET, extent
 from biaslib.worlds.sketch import Place, Sketch, Surface, Upright
@@ -126,7 +126,7 @@ _DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, g
 _GAP, _MARGIN = 0.03, 0.015
 
 
-class Pets(DrawnWorld):
+class Pets(World):
     """Cats (target) beside a ball (cue), after "Cat + Ball vs. Dog" of Schaaf et al. (2021).
 
     The ball agrees with the target where it lies beside a cat or is missing beside a dog: P(agree) =

@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, check_draw, draw_agreement, draw_factors
 from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
@@ -70,7 +70,7 @@ _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 
 
-class Scenes(DrawnWorld):
+class Scenes(World):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
     The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
