@@ -1,9 +1,11 @@
-"""Rooms and gardens without anybody in them: a wall or a hedge behind, a floor or a lawn in front."""
+"""Where a pet is: a wall or a hedge behind, a floor or a lawn in front, and the balls that may lie there."""
+
+from collections.abc import Callable
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, colour_along, column, coverage, mix, paint, ramp, rgb
-from biaslib.worlds.sketch import Surface, beside
+from biaslib.worlds.drawing import Field, Frame, colour_along, column, coverage, mix, paint, ramp, rgb
+from biaslib.worlds.sketch import Sketch, Surface, beside
 
 _COLOURS = beside(__file__)
 
@@ -188,3 +190,83 @@ _WALLS = (_painted, _papered, _window)
 _FLOORS = (_planks, _tiled, _carpet)
 _HEDGES = (_hedge, _fence, _bricks)
 _GROUNDS = (_lawn, _paving, _gravel)
+
+
+_WHITE, _INK = rgb((0.97, 0.97, 0.95)), rgb((0.10, 0.10, 0.12))
+_RADIUS = 0.96
+
+
+def _lit(s: Sketch, round_: Field, gleam: float) -> None:
+    """The light on a ball: bright at the upper left, dark below, with a highlight."""
+    rise = np.sqrt(np.clip(round_ * (-1.0 / 0.9), 0.0, 1.0))
+    s.shade(0.56 + 0.46 * rise + 0.24 * np.clip(s.lit, -1.0, 1.0))
+    s.tint(gleam * ramp(s.circle((-0.34, -0.40), 0.0), 0.30, 0.05), _WHITE)
+
+
+def _turned(s: Sketch) -> tuple[Field, Field]:
+    """Coordinates on the ball, turned by a random angle."""
+    own = s.turned((0.0, 0.0), 6.2832 * s.chance(1)[0])
+    return own.u, own.v
+
+
+def _beach(s: Sketch) -> None:
+    """A beach ball: coloured gores between white ones around a button."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    first, second = s.pick(_COLOURS.bold), s.pick(_COLOURS.bold, 3)
+    pole = (0.26, -0.10)
+    part = np.mod(np.arctan2(v - pole[1], u - pole[0]) * (6.0 / 6.2832), 6.0)
+    edge = (0.5 - np.abs(np.mod(part, 1.0) - 0.5)) * np.hypot(u - pole[0], v - pole[1])
+    own = np.where((part < 3.0)[:, None], first, second)
+    s.lay(round_, np.where((np.mod(np.floor(part), 2.0) < 0.5)[:, None], _WHITE, own))
+    s.tint(0.3 * ramp(edge, 0.05, 0.0), _WHITE * 0.8)
+    s.mark(Frame(u, v).circle(pole, 0.15), _WHITE)
+    _lit(s, round_, 0.7)
+
+
+def _tennis(s: Sketch) -> None:
+    """A tennis ball with its curved seam."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick([(0.80, 0.92, 0.18), (0.88, 0.94, 0.26), (0.98, 0.52, 0.14)]))
+    for side in (-1.0, 1.0):
+        s.mark(np.abs(Frame(u, v).circle((1.25 * side, 0.15), 0.95)) - 0.065, _WHITE)
+    _lit(s, round_, 0.25)
+
+
+def _striped(s: Sketch) -> None:
+    """A rubber ball with a broad band and a thin one."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick(_COLOURS.bold))
+    bend = v - 0.28 * np.sqrt(np.clip(1.0 - u * u, 0.0, 1.0))
+    s.mark(np.abs(bend) - 0.20, _WHITE)
+    s.mark(np.abs(bend) - 0.09, s.pick(_COLOURS.bold, 3))
+    _lit(s, round_, 0.8)
+
+
+def _starred(s: Sketch) -> None:
+    """A rubber ball with a star."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, s.pick(_COLOURS.bold))
+    sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
+    star = np.hypot(u, v) - (0.28 + 0.36 * (1.0 - 2.0 * np.abs(sector)))
+    s.mark(star * 0.6, mix(_WHITE, rgb((1.0, 0.86, 0.30)), s.chance(2)[1][:, None]))
+    _lit(s, round_, 0.8)
+
+
+def _football(s: Sketch) -> None:
+    """A football: a dark patch in the middle, five around it and the seams between."""
+    round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
+    s.lay(round_, _WHITE)
+    ink = mix(_INK, s.pick(_COLOURS.bold), column(s.chance(2)[1][:, 0, 0] > 0.5)[:, None])
+    sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5
+    reach = np.hypot(u, v)
+    along, across = reach * np.cos(sector * 1.2566), reach * np.sin(sector * 1.2566)
+    s.mark(along - 0.34, ink)
+    s.mark(Frame(along, across).limb((0.34, 0.25), (0.62, 0.46), (0.035, 0.03))[0], ink)
+    s.mark(Frame(along, across).limb((0.34, -0.25), (0.62, -0.46), (0.035, 0.03))[0], ink)
+    outer = np.mod(np.arctan2(v, u) * (5.0 / 6.2832) + 0.5, 1.0) - 0.5
+    s.mark(0.76 - reach * np.cos(outer * 1.2566) + 0.30 * np.abs(outer), ink)
+    _lit(s, round_, 0.6)
+
+
+# Beach balls, tennis balls, striped and starred rubber balls, footballs.
+BALLS: tuple[Callable[[Sketch], None], ...] = (_beach, _tennis, _striped, _starred, _football)
