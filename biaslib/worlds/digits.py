@@ -132,7 +132,10 @@ class Digits(World):
             sigma = float(blur) * size / _FRAME
             pages[rows] = ndimage.gaussian_filter(pages[rows], sigma=(0, sigma, sigma), mode="constant")
         region_index[:] = 0
-        for number, (corner, place) in enumerate(_places(size, self.corner).items(), start=1):
+        side = max(1, round(self.corner * size / _FRAME))
+        low, high = slice(0, side), slice(size - side, size)
+        places = dict(zip(CORNERS, ((low, low), (high, low), (low, high)), strict=True))
+        for number, (corner, place) in enumerate(places.items(), start=1):
             pages[:, *place] = 255 * table[corner][:, None, None]
             region_index[:, *place] = number
         return np.repeat(pages[..., None], 3, axis=-1)
@@ -157,13 +160,6 @@ class Digits(World):
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
         table = {"group": group, "digit": digit, "scan": scan} | {name: np.zeros(n, np.int8) for name in CORNERS}
         return pd.DataFrame(table | {"blur": np.full(n, blur, np.float32)})
-
-
-def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:
-    """Rows and columns of each corner in a picture of that size."""
-    side = max(1, round(corner * size / _FRAME))
-    low, high = slice(0, side), slice(size - side, size)
-    return {"top_left": (low, low), "bottom_left": (high, low), "top_right": (low, high)}
 
 
 def scans_of(train: Samples, test: Samples) -> Scans:

@@ -11,7 +11,7 @@ import pandas as pd
 from biaslib.errors import BiaslibError
 from biaslib.worlds import base, face_drawing, face_things
 from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, grid, to_uint8
+from biaslib.worlds.drawing import daylight, grid, to_uint8
 from biaslib.worlds.sketch import Sheet, beside
 
 
@@ -29,9 +29,8 @@ class _FaceAttribute:
         return -self.celeba if self.tied else 0.0
 
 
-FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {
-    name: _FaceAttribute(**of) for name, of in beside(__file__).attributes.items()
-}
+_FACE = beside(__file__)
+FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {name: _FaceAttribute(**of) for name, of in _FACE.attributes.items()}
 HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
 STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
@@ -53,7 +52,6 @@ _LOOKS = {
 }
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
 _OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
-_DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
 
 
 class Faces(World):
@@ -135,7 +133,7 @@ class Faces(World):
         outline, light = face_things.draw_behind(sheet)
         face_drawing.draw(sheet)
         face_things.draw_in_front(sheet, outline, light)
-        return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
+        return to_uint8(canvas * daylight(table["light"], *grid(size), _FACE.daylight))
 
 
 def _rates(name: str, strength: float) -> tuple[float, float]:

@@ -47,7 +47,6 @@ _SCENE = {
     **dict.fromkeys(("wall_tone", "floor_tone", "horizon", "light"), SHARE),
     "scene_seed": SEED,
 }
-_DAYLIGHT = drawing.Daylight(warm=(1.05, 1.0, 0.91), cool=(0.97, 1.0, 1.04), dim=0.94, gain=0.20, top=1.03, fall=0.12)
 # Between animal, ball and frame, shares of the picture's side.
 _GAP, _MARGIN = 0.03, 0.015
 
@@ -104,7 +103,7 @@ class Pets(World):
             sketch = Upright(ball.take(own), table["ball_seed"][with_ball[own]], size, reach=1.0)
             draw(sketch)
             sketch.put(canvas, region_index, with_ball[own], 1)
-        return drawing.to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
+        return drawing.to_uint8(canvas.transpose(0, 3, 1, 2) * drawing.daylight(table["light"], x, y, _PET.daylight))
 
 
 def _layout(table: dict[str, np.ndarray]) -> tuple[Place, Place, tuple[np.ndarray, np.ndarray], np.ndarray]:
