@@ -1,10 +1,10 @@
-"""Faces: head and skin, eyes, brows, nose, mouth and beard."""
+"""Faces: head and skin, eyes, brows, nose, mouth and beard; hair."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
+from biaslib.worlds.drawing import Field, Frame, column, join, mix, ramp, rgb
 from biaslib.worlds.sketch import Sheet, beside
 
 _COLOURS = beside(__file__)
@@ -216,3 +216,67 @@ def draw(s: Sheet) -> None:
     s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, _mustache)
     s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, _goatee)
     _brows(s.window((-0.62, 0.62), (-0.46, -0.10)))
+
+
+def _hair_colours(s: Sheet) -> Field:
+    """The hair's colours, (n, 3); of two labelled colours at once, the mixture."""
+    flags = np.stack([s.table[name] for name in _COLOURS.hair], axis=1).astype(np.float32)
+    other = s.pick(_COLOURS.other_hair, "hair_seed", 1)
+    darkest, lightest = np.array(list(_COLOURS.hair.values()), np.float32).swapaxes(0, 1)
+    (shade,) = s.chance("hair_seed", 2, 1)
+    known = flags[:, :, None] * mix(darkest, lightest, shade.reshape(-1, 1, 1))
+    mean = rgb(known.sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
+    return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)[:, :, 0, 0]
+
+
+def _hair_outline(s: Sheet) -> Field:
+    """Distance to the hair's whole outline, the cap and what hangs down."""
+    wide, volume, low = s["wide"], s["hair_volume"], s["hair_low"]
+    u = np.abs(s.u)
+    cap = s.oval((0.0, -0.20), (wide + 0.055 + 0.075 * volume, 0.715 + 0.055 * volume))
+    half = wide + 0.035 + 0.085 * volume
+    flare = 0.06 * volume * ramp(s.v, -0.2, 0.9)
+    hang = Frame(u - flare, s.v).box((0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
+    phase, other = s.chance("hair_seed", 3, 2)
+    crown = ramp(s.v, -0.4, -0.8)
+    curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * crown
+    return join(cap, hang, 0.12) - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
+
+
+def hair_behind(s: Sheet) -> tuple[Field, Field]:
+    """The hair behind the head; gives its outline and its light: strands from the parting, a shine, darker edges."""
+    s.table["hair"] = _hair_colours(s)
+    outline = _hair_outline(s)
+    a, b, c, d = s.chance("hair_seed", 4, 4)
+    wavy = s["Wavy_Hair"]
+    fan = (s.u - 0.30 * s["parting"]) / (0.62 + 0.38 * np.clip(s.v + 0.95, 0.0, 1.1))
+    fan = fan + wavy * 0.075 * np.sin(12.0 * s.v + 4.0 * np.abs(s.u) + 6.28 * d)
+    strands = np.sin(17.0 * fan + 6.28 * a) + 0.7 * np.sin(29.0 * fan + 6.28 * b) + 0.5 * np.sin(43.0 * fan + 6.28 * c)
+    light = 0.90 + (0.075 + 0.105 * wavy) * strands
+    light += 0.14 * wavy * np.sin(13.0 * s.v + 9.0 * np.abs(s.u) + 6.28 * b)
+    band = (s.v + 0.66 - 0.42 * s.u * s.u) * (1.0 / 0.10)
+    light += (0.24 - 0.12 * wavy) / (1.0 + band * band)
+    light = light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
+    shade = 0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06)
+    s.lay(outline, s.colour("hair") * (light * shade)[:, None], "hair")
+    return outline, light
+
+
+def hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
+    """Lays hair of this outline and light over forehead and temples, down to the hairline, with a soft shadow below."""
+    wide, parting, receding, bangs = s["wide"], s["parting"], s["Receding_Hairline"], s["Bangs"]
+    a = np.abs(s.u)
+    (phase,) = s.chance("hair_seed", 5, 1)
+    start = -0.555 + 0.05 * s["forehead"] - 0.05 * receding
+    sweep = 0.10 * ramp(np.abs(s.u - 0.45 * parting), 0.0, 0.42) + 0.06 * (s.u * -parting)
+    temples = -0.21 * receding * ramp(np.abs(a - 0.31), 0.20, 0.03)
+    fall = ramp(a, (0.70 - 0.06 * s["hair_sides"]) * wide, (1.02 - 0.10 * s["hair_sides"]) * wide)
+    side = np.maximum(s["hair_low"], 0.02) + 0.10
+    line = mix(start + (1.0 - receding) * sweep + temples, side, fall)
+    ends = np.abs(np.sin(19.0 * s.u + 6.28 * phase)) * 0.045 + 0.02 * np.sin(41.0 * s.u)
+    reach = 0.80 * wide - receding * (0.80 * wide - 0.25)
+    fringe = -0.350 - ends - 0.5 * (np.maximum(a - reach, 0.0) * 9.0) + 0.04 * parting * s.u
+    below = 0.80 * (s.v - np.where(bangs > 0, np.maximum(line, fringe), line))
+    shape = np.maximum(outline, below)
+    s.tint(0.34 * ramp(shape, 0.055, 0.0) * ramp(outline, 0.0, -0.02), s.colour("shadow"))
+    s.lay(shape, s.colour("hair") * (light - 0.16 * ramp(below, -0.10, 0.0))[:, None], "hair")
