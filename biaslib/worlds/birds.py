@@ -7,10 +7,11 @@ import pandas as pd
 
 from biaslib.worlds import drawing
 from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Field, Frame, Point, colour_along, column, coverage, join, mix, paint, ramp, rgb
+from biaslib.worlds.drawing import Field, Frame, Number, Point, colour_along, coverage, join, mix, paint, ramp, rgb
 from biaslib.worlds.sketch import Surface, beside
 
 _COLOURS = beside(__file__)
+_Parts = list[tuple[Field, Field, Number]]
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
@@ -170,7 +171,7 @@ def _water(s: Surface) -> Field:
     paint(canvas, surface, s.cover(horizon - s.v))
 
     # In half of the scenes a sandy bank with a line of foam runs into the foreground.
-    edge = 0.96 + column(0.55 * (bank > 0.5)) * -0.12 + 0.25 * (tilt - 0.5) * (s.u - 0.5)
+    edge = 0.96 + drawing.column(0.55 * (bank > 0.5)) * -0.12 + 0.25 * (tilt - 0.5) * (s.u - 0.5)
     edge = edge + 0.05 * s.noise(63, (6, 1), v=np.zeros_like(horizon))
     sand = mix(shore, rgb((0.78, 0.70, 0.54)), 0.7) * (0.75 + 0.5 * cumulus)[:, None]
     paint(canvas, sand, s.cover(edge - s.v))
@@ -201,7 +202,6 @@ class _Bird(Surface):
     """
 
     def __init__(self, factors: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
-        """Turns the factors' columns into anatomy."""
         super().__init__(factors, x, y)
         self.seeds = factors["bird_seed"]
         self.water = self["waterbird"] > 0.5
@@ -228,7 +228,12 @@ def _draw_birds(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[
         paint(canvas, colour * (1.06 - 0.5 * (bird.v - lit_at))[:, None], edge * (1.0 - cover))
         cover = np.maximum(cover, edge)
     _wing(bird, colours, canvas, chance)
-    _eye(bird, canvas, (head[0] + 0.34 * radius, head[1] - 0.12 * radius))
+    # A dark eye in a pale ring, with the sky's glint in it.
+    eye = (head[0] + 0.34 * radius, head[1] - 0.12 * radius)
+    distance = bird.circle(eye, 0.055)
+    paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * bird.cover(distance))
+    paint(canvas, rgb((0.04, 0.03, 0.03)), bird.cover(distance + 0.014))
+    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(bird.circle((eye[0] + 0.012, eye[1] - 0.016), 0.015)))
     return canvas, cover
 
 
@@ -242,7 +247,7 @@ def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
     return colours | {"bill": colour_along(_COLOURS.bills, factors["bill_tone"])}
 
 
-def _anatomy(bird: _Bird, colours: dict[str, Field]) -> tuple[Field, Point, Field, list[tuple[Field, ...]]]:
+def _anatomy(bird: _Bird, colours: dict[str, Field]) -> tuple[Field, Point, Field, _Parts]:
     """The outline (n, H, W) of body, neck and head; the head's middle and radius; the parts that stick out behind it.
 
     Each part (tail, legs, bill) is an outline, its colour, and the height at which it is lit.
@@ -270,7 +275,7 @@ def _anatomy(bird: _Bird, colours: dict[str, Field]) -> tuple[Field, Point, Fiel
     point = (head[0] + radius + pick(0.15, 0.09) + pick(0.22, 0.11) * bird.bill, gape[1] + pick(0.06, 0.03))
     tail = bird.limb(rump, tip, (pick(0.13, 0.11), pick(0.025, 0.055)))[0]
     bill = bird.limb(gape, point, (pick(0.058, 0.068), pick(0.030, 0.006)))[0]
-    parts = [
+    parts: _Parts = [
         (tail, colours["wing"] * 0.9, tip[1]),
         (_legs(bird), colours["bill"] * 0.72, 0.3),
         (bill, colours["bill"], gape[1]),
@@ -322,11 +327,3 @@ def _wing(bird: _Bird, colours: dict[str, Field], canvas: Field, chance: list[Fi
     paint(canvas, colours["wing"] * tone[:, None], cover)
     bar = ramp(np.abs(along - 0.38 + 0.8 * across), 0.07, 0.02) * bird["wing_bar"]
     paint(canvas, mix(colours["belly"], 0.95, 0.3), 0.65 * bar * cover)
-
-
-def _eye(bird: _Bird, canvas: Field, centre: Point) -> None:
-    """A dark eye in a pale ring, with the sky's glint in it."""
-    distance = bird.circle(centre, 0.055)
-    paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * bird.cover(distance))
-    paint(canvas, rgb((0.04, 0.03, 0.03)), bird.cover(distance + 0.014))
-    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(bird.circle((centre[0] + 0.012, centre[1] - 0.016), 0.015)))

@@ -58,7 +58,6 @@ def _skin(s: Sheet) -> None:
 
 
 def _cheeks(s: Sheet) -> None:
-    """Rosy cheeks."""
     flush = 0.76 * ramp(np.hypot(np.abs(s.u - s["shift"]) - 0.355, 1.15 * (s.v - 0.205)), 0.165, 0.02)
     s.tint(flush, mix(s.colour("tone"), rgb((0.93, 0.22, 0.30)), 0.62))
 

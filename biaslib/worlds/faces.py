@@ -217,7 +217,6 @@ def _backdrop(s: Sheet) -> None:
 
 
 def _clothes(s: Sheet) -> None:
-    """Shoulders."""
     a = np.abs(s.u)
     (kind,) = s.chance("clothes_seed", 2, 1)
     colour, second = s.pick(_FACE.clothes, "clothes_seed", 3), s.pick(_FACE.clothes, "clothes_seed", 4)

@@ -1,7 +1,6 @@
 """Cats and dogs, some with a ball beside them: a small object as a cue, whose strength is a dial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -133,14 +132,23 @@ def _shade(canvas: Field, middle: np.ndarray, ground: np.ndarray, half: np.ndarr
     canvas *= (1.0 - 0.34 * ramp(away, 1.25, 0.35) - 0.22 * ramp(away, 0.9, 0.1))[:, None]
 
 
-@dataclass(frozen=True)
 class _Coat:
-    """Colours of n animals, (n, 3, 1, 1), and their pattern, (n, 1, 1)."""
+    """Two colours, (n, 3, 1, 1), of the table's n animals, and their pattern, (n, 1, 1)."""
 
-    base: Field
-    second: Field
-    pattern: Field
-    phase: list[Field]
+    def __init__(self, factors: Mapping[str, np.ndarray]) -> None:
+        shade = 0.86 + 0.24 * factors["shade"][:, None]
+        base = _COATS[factors["coat"].astype(np.intp)] * shade
+        pattern = factors["pattern"][:, None]
+        bright = base.mean(axis=1, keepdims=True) > 0.45
+        chance = drawing.uniform(factors["pet_seed"], 1, 5)
+        spots = np.where(bright, _COATS[(chance[:, 3] * 8).astype(np.intp)] * 0.62, np.float32(0.93))
+        second = np.select(
+            [pattern == 1, pattern == 2, pattern == 3],
+            [np.where(bright, base * 0.56, base * 1.7 + 0.10), spots, np.full_like(base, 0.94)],
+            np.where(bright, base * 0.38, base * 0.5 + 0.40),
+        )
+        self.base, self.second, self.pattern = rgb(base), rgb(second), column(factors["pattern"])
+        self.phase = [column(6.28 * chance[:, i]) for i in range(3)]
 
     def markings(self, u: Field, v: Field) -> Field:
         """The share of the second colour in a striped or a patched coat, (n, P, P)."""
@@ -153,22 +161,6 @@ class _Coat:
         """The colour under this light, of a place that is 1 on paws, breast, blaze or ears in `tip`."""
         share = np.where(self.pattern >= 3, tip, markings)
         return mix(self.base, self.second, share[:, None]) * light[:, None]
-
-
-def _coat(factors: Mapping[str, np.ndarray]) -> _Coat:
-    """The coats of the table's rows."""
-    shade = 0.86 + 0.24 * factors["shade"][:, None]
-    base = _COATS[factors["coat"].astype(np.intp)] * shade
-    pattern = factors["pattern"][:, None]
-    bright = base.mean(axis=1, keepdims=True) > 0.45
-    chance = drawing.uniform(factors["pet_seed"], 1, 5)
-    spots = np.where(bright, _COATS[(chance[:, 3] * 8).astype(np.intp)] * 0.62, np.float32(0.93))
-    second = np.select(
-        [pattern == 1, pattern == 2, pattern == 3],
-        [np.where(bright, base * 0.56, base * 1.7 + 0.10), spots, np.full_like(base, 0.94)],
-        np.where(bright, base * 0.38, base * 0.5 + 0.40),
-    )
-    return _Coat(rgb(base), rgb(second), column(factors["pattern"]), [column(6.28 * chance[:, i]) for i in range(3)])
 
 
 def _extent(factors: Mapping[str, np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -191,7 +183,7 @@ def _draw_animals(
             name: (column(places[1 - cat][pose, 0]), column(places[1 - cat][pose, 1]))
             for name, places in _PLACES.items()
         }
-        coat = _coat(own)
+        coat = _Coat(own)
         body = Upright(at, own["pet_seed"], size)
         body.u *= column(flip[rows])
         _body(body, cat == 1, joint, coat, own)

@@ -146,7 +146,6 @@ def _fence(s: Surface) -> Field:
 
 
 def _bricks(s: Surface) -> Field:
-    """A brick wall."""
     row = s.v * 13.0
     place = s.u * 5.5 + 0.5 * np.mod(np.floor(row), 2.0)
     number = s.number_of(np.floor(row) * 7.0 + np.floor(place), 90, 200)
