@@ -72,22 +72,27 @@ class Fruits(World):
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)
         canvas = np.ascontiguousarray(behind_fruits(Surface(table, x, y)).transpose(0, 2, 3, 1))
-        jitter = uniform(table["fruit_seed"], 9, 9).reshape(-1, 3, 3) - 0.5
-        for place in range(3):
-            kinds = np.where(table["count"] > place, table["fruit"], len(_FRUITS))
-            for (draw, relative, turn), rows in rows_of_each(kinds, _FRUITS.values()):
-                dx, dy, share = _LAYOUTS[table["count"][rows].astype(np.intp) - 1, place].T
-                scale, lean = table["scale"][rows], table["turn"][rows] + 0.8 * jitter[rows, place, 2] * (dx != 0)
-                at = Place(
-                    table["x"][rows] + scale * (dx + 0.14 * jitter[rows, place, 0]),
-                    table["y"][rows] + scale * (dy + 0.14 * jitter[rows, place, 1]),
-                    scale * share * np.float32(relative),
-                    np.float32(turn) * np.clip(lean, -1.2, 1.2),
-                )
-                sketch = Sketch(at, table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32), size)
-                draw(sketch)
-                sketch.put(canvas, region_index, rows, 0)
+        _lay_fruits(table, canvas, region_index, size)
         return to_uint8(canvas.transpose(0, 3, 1, 2) * daylight(table["light"], x, y, _LOOKS.daylight))
+
+
+def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray, size: int) -> None:
+    """Lays the fruits and their shadows on the canvas (n, size, size, 3), in place."""
+    jitter = uniform(table["fruit_seed"], 9, 9).reshape(-1, 3, 3) - 0.5
+    for place in range(3):
+        kinds = np.where(table["count"] > place, table["fruit"], len(_FRUITS))
+        for (draw, relative, turn), rows in rows_of_each(kinds, _FRUITS.values()):
+            dx, dy, share = _LAYOUTS[table["count"][rows].astype(np.intp) - 1, place].T
+            scale = table["scale"][rows]
+            at = Place(
+                table["x"][rows] + scale * (dx + 0.14 * jitter[rows, place, 0]),
+                table["y"][rows] + scale * (dy + 0.14 * jitter[rows, place, 1]),
+                scale * share * np.float32(relative),
+                np.float32(turn) * np.clip(table["turn"][rows] + 0.8 * jitter[rows, place, 2] * (dx != 0), -1.2, 1.2),
+            )
+            sketch = Sketch(at, table["fruit_seed"][rows] + np.uint32(place * 0x9E3779B1 % 2**32), size)
+            draw(sketch)
+            sketch.put(canvas, region_index, rows, 0)
 
 
 _WHITE, _STALK = rgb((1.0, 0.98, 0.94)), rgb((0.36, 0.25, 0.15))
