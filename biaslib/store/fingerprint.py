@@ -239,7 +239,10 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
 
 @functools.cache
 def _read(path: Path) -> tuple[tuple[Path, ...], str]:
-    """The package's modules that a module imports, and the hash of its code; its tree, far larger, is not kept."""
+    """The package's modules that a module imports, and the hash of its code; its tree, far larger, is not kept.
+
+    The numbers in a TOML file of the same name beside it count as its code.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = _imported(tree)
     for node in ast.walk(tree):
@@ -249,7 +252,10 @@ def _read(path: Path) -> tuple[tuple[Path, ...], str]:
         for decorator in getattr(node, "decorator_list", ()):  # what a plan estimates by changes no result
             if isinstance(decorator, ast.Call):
                 decorator.keywords = [option for option in decorator.keywords if option.arg != "passes"]
-    return imported, hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).hexdigest()
+    code, numbers = ast.dump(tree), path.with_suffix(".toml")
+    if numbers.is_file():
+        code += numbers.read_text(encoding="utf-8")
+    return imported, hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
 
 
 def _imported(tree: ast.Module) -> tuple[Path, ...]:

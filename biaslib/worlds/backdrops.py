@@ -3,20 +3,11 @@
 import numpy as np
 
 from biaslib.worlds.drawing import Field, Frame, colour_along, column, coverage, mix, paint, ramp, rgb, rows_of_each
-from biaslib.worlds.sketch import Surface
+from biaslib.worlds.sketch import Surface, beside
 
 _Pair = tuple[float, float]
 
-_WOODS = [(0.72, 0.53, 0.35), (0.56, 0.38, 0.24), (0.80, 0.66, 0.48), (0.42, 0.29, 0.20), (0.68, 0.60, 0.52)]
-_LINENS = [(0.86, 0.82, 0.74), (0.72, 0.74, 0.72), (0.58, 0.66, 0.72), (0.82, 0.70, 0.66), (0.66, 0.70, 0.58)]
-_SLATES = [(0.25, 0.28, 0.31), (0.33, 0.34, 0.35), (0.20, 0.24, 0.29), (0.30, 0.32, 0.29)]
-_PAINTS = [(0.66, 0.78, 0.80), (0.90, 0.88, 0.84), (0.92, 0.76, 0.72), (0.72, 0.80, 0.68), (0.88, 0.80, 0.58)]
-_PAPERS = [(0.95, 0.94, 0.90), (0.90, 0.92, 0.93), (0.80, 0.68, 0.52), (0.93, 0.90, 0.80)]
-_LEAVES = [(0.42, 0.62, 0.20), (0.30, 0.54, 0.20), (0.24, 0.46, 0.26), (0.52, 0.58, 0.20)]
-_SKIES = [(0.66, 0.82, 0.94), (0.86, 0.92, 0.94), (0.96, 0.90, 0.74), (0.58, 0.78, 0.94)]
-_CHECKS = [(0.80, 0.22, 0.22), (0.22, 0.40, 0.66), (0.30, 0.52, 0.34), (0.90, 0.66, 0.26)]
-_GLAZES = [(0.95, 0.94, 0.91), (0.62, 0.74, 0.80), (0.80, 0.60, 0.46), (0.86, 0.88, 0.80)]
-_BOARDS = [(0.80, 0.62, 0.42), (0.62, 0.44, 0.29), (0.88, 0.76, 0.58), (0.50, 0.36, 0.26)]
+_COLOURS = beside(__file__)
 
 
 def _boards(s: Surface, along: Field, count: int) -> tuple[Field, Field]:
@@ -33,7 +24,7 @@ def _wood(s: Surface) -> Field:
     rings = np.abs(np.sin(18.0 * s.noise(12, (2, 14)) + 5.0 * grain))
     light = 0.86 + 0.16 * number + 0.16 * (grain - 0.5) + 0.10 * (rings - 0.6)
     light = light * (1.0 - 0.55 * ramp(joint, 0.05, 0.0))
-    return colour_along(_WOODS, s["tone"]) * light[:, None]
+    return colour_along(_COLOURS.woods, s["tone"]) * light[:, None]
 
 
 def _linen(s: Surface) -> Field:
@@ -41,7 +32,7 @@ def _linen(s: Surface) -> Field:
     warp = s.noise(21, (80, 3))
     weft = s.noise(22, (3, 80))
     light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (s.noise(23, (2, 2), 2) - 0.5)
-    return colour_along(_LINENS, s["tone"]) * light[:, None]
+    return colour_along(_COLOURS.linens, s["tone"]) * light[:, None]
 
 
 def _slate(s: Surface) -> Field:
@@ -49,7 +40,7 @@ def _slate(s: Surface) -> Field:
     layers = s.noise(31, (3, 5), 4)
     step = ramp(np.abs(layers - 0.52), 0.03, 0.0)
     light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (s.noise(32, (50, 50)) - 0.5) + 0.12 * step
-    return colour_along(_SLATES, s["tone"]) * light[:, None]
+    return colour_along(_COLOURS.slates, s["tone"]) * light[:, None]
 
 
 def _painted(s: Surface) -> Field:
@@ -59,14 +50,14 @@ def _painted(s: Surface) -> Field:
     worn = ramp(s.noise(42, (5, 3), 3) + 0.06 * brush, 0.66, 0.74)
     light = 0.93 + 0.07 * number + 0.08 * (brush - 0.5)
     light = light * (1.0 - 0.40 * ramp(joint, 0.05, 0.0)) + 0.05 * ramp(joint, 0.10, 0.06) * ramp(joint, 0.04, 0.07)
-    canvas = colour_along(_PAINTS, s["tone"]) * light[:, None]
+    canvas = colour_along(_COLOURS.paints, s["tone"]) * light[:, None]
     return mix(canvas, rgb((0.62, 0.52, 0.42)), (0.4 * worn)[:, None])
 
 
 def _paper(s: Surface) -> Field:
     """A large sheet with a faint square grid."""
     light = 0.97 + 0.07 * (s.noise(51, (24, 24), 2) - 0.5)
-    canvas = colour_along(_PAPERS, s["tone"]) * light[:, None]
+    canvas = colour_along(_COLOURS.papers, s["tone"]) * light[:, None]
     line = np.zeros_like(light)
     for along, shift in zip((s.u, s.v), s.chance(52, 2), strict=True):
         place = along * 8.0 + shift
@@ -107,7 +98,7 @@ def _apple_tree(s: Surface) -> Field:
     No apple is drawn on it, so that the tree is a background and nothing of the fruit. Canvas (n, 3, H, W).
     """
     chance = s.chance(1, 24)
-    leaf, sky = colour_along(_LEAVES, s["tone"]), colour_along(_SKIES, chance[0])
+    leaf, sky = colour_along(_COLOURS.leaves, s["tone"]), colour_along(_COLOURS.skies, chance[0])
     young = mix(leaf, rgb((0.62, 0.68, 0.26)), 0.3)
     gaps = s.noise(2, (3, 3), 2)
     canvas = mix(leaf * 0.34, sky, ramp(gaps, 0.40, 0.70)[:, None])
@@ -149,7 +140,7 @@ def _gingham(s: Surface) -> Field:
         place = along * count + shift
         share = share + 0.5 * ramp(np.abs(np.mod(place, 1.0) - 0.5), 0.22, 0.28)
     light = 0.88 + 0.26 * (s.noise(62, (2, 2), 2) - 0.5) + 0.08 * s.noise(63, (70, 70))
-    cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_CHECKS, s["tone"]), (0.85 * share)[:, None])
+    cloth = mix(rgb((0.95, 0.94, 0.90)), colour_along(_COLOURS.checks, s["tone"]), (0.85 * share)[:, None])
     return cloth * light[:, None]
 
 
@@ -187,7 +178,7 @@ def _plate(s: Surface, frame: Frame, size: Field) -> tuple[Field, Field, Field]:
     outline, slope = frame.circle((0.0, 0.0), size), frame.u + frame.v
     light = 1.06 - 0.10 * slope - 0.20 * ramp(np.abs(outline + 0.085), 0.022, 0.0) * np.clip(5.0 * slope, -1.0, 1.0)
     light = light - 0.12 * ramp(np.abs(outline + 0.030), 0.012, 0.004)
-    return outline, frame.circle(_MOVED, size), colour_along(_GLAZES, s.chance(90, 1)[0]) * light[:, None]
+    return outline, frame.circle(_MOVED, size), colour_along(_COLOURS.glazes, s.chance(90, 1)[0]) * light[:, None]
 
 
 def _board(s: Surface, frame: Frame, size: Field) -> tuple[Field, Field, Field]:
@@ -196,7 +187,7 @@ def _board(s: Surface, frame: Frame, size: Field) -> tuple[Field, Field, Field]:
     outline, slope = frame.box((0.0, 0.0), half, 0.06), frame.u + frame.v
     rim = ramp(np.abs(outline + 0.012), 0.012, 0.0) * np.clip(5.0 * slope, -1, 1)
     light = 0.92 + 0.20 * (s.noise(91, (4, 60)) - 0.5) - 0.16 * rim
-    return outline, frame.box(_MOVED, half, 0.06), colour_along(_BOARDS, s.chance(90, 1)[0]) * light[:, None]
+    return outline, frame.box(_MOVED, half, 0.06), colour_along(_COLOURS.boards, s.chance(90, 1)[0]) * light[:, None]
 
 
 def _lay_dish(canvas: Field, s: Surface) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -100,34 +99,22 @@ def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.
     return columns
 
 
-class World(Protocol):
+class World:
     """A data set whose bias is a dial and whose counterfactuals are exact.
 
     A row of `factors` holds everything that is drawn: attributes and nuisances. The same row always renders to the
     same pixels, so an edited table is an exact counterfactual:
     `world.render(factors.assign(background=1 - factors.background))` changes the background and leaves every pixel
     that the object fully covers as it was; at its soft edge, a pixel blends both and changes by the background's share.
+
+    Each world names its columns, and says how its tables and pictures are drawn.
     """
 
     name: str  #: that `worlds.get` knows
     target: str  #: the column a classifier is trained to predict
     cue: str  #: the column that is spuriously tied to the target
     attributes: tuple[str, ...]  #: every labelled column, target and cue among them
-    regions: tuple[str, ...]  #: the names of the masks
-
-    def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
-        """N rows, one an image; P(cue agrees with target) = (1 + strength) / 2, strength in [0, 1]."""
-
-    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
-        """Draws the rows: images (N, size, size, 3) uint8, labels = the attributes, masks = the chosen regions."""
-
-
-class DrawnWorld(World):
-    """A world that draws tables and pictures; each world names its columns, and says how both are drawn.
-
-    The last one of its regions is what lies behind all others.
-    """
-
+    regions: tuple[str, ...]  #: the names of the masks; the last one lies behind all others
     _classes: tuple[str, ...] = ()  # the attributes that are whole numbers; all others are true or false
     _patches_across = 1  # how many patches side by side fill a picture, where most of the drawing is done on patches
 

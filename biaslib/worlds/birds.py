@@ -1,13 +1,17 @@
 """Waterbirds and landbirds on water and on land: a diffuse cue whose strength is a dial."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from biaslib.worlds import bird_drawing
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Field, colour_along, column, coverage, grid, mix, paint, ramp, rgb, to_uint8
-from biaslib.worlds.sketch import Surface
+from biaslib.worlds import drawing
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Field, Frame, Number, Point, colour_along, coverage, join, mix, paint, ramp, rgb
+from biaslib.worlds.sketch import Surface, beside
 
+_COLOURS = beside(__file__)
+_Parts = list[tuple[Field, Field, Number]]
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
@@ -26,7 +30,7 @@ _BIRD = {
 _SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
 
 
-class Birds(DrawnWorld):
+class Birds(World):
     """Waterbirds (target) on water (cue), drawn after the idea of Waterbirds (Sagawa et al. 2020).
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
@@ -59,42 +63,24 @@ class Birds(DrawnWorld):
         return pd.DataFrame(table)
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
-        x, y = grid(size)
-        bird, cover = bird_drawing.draw(table, x, y)
+        x, y = drawing.grid(size)
+        bird, cover = _draw_birds(table, x, y)
         region_index[cover > 0.5] = 0
         canvas = Surface(table, x, y).drawn(table["background"], (_forest, _water))
-        return to_uint8(mix(canvas, bird, cover[:, None]))
-
-
-# Palettes are knots on the season; every row is one colour of the landscape at that knot.
-_FOREST = {
-    "air": [(0.80, 0.88, 0.62), (0.70, 0.82, 0.66), (0.72, 0.80, 0.80), (0.90, 0.78, 0.52)],
-    "leaf": [(0.42, 0.60, 0.18), (0.20, 0.44, 0.20), (0.20, 0.38, 0.32), (0.66, 0.42, 0.14)],
-    "shade": [(0.10, 0.22, 0.07), (0.05, 0.16, 0.09), (0.06, 0.14, 0.15), (0.24, 0.13, 0.06)],
-    "bark": [(0.34, 0.25, 0.16), (0.27, 0.21, 0.16), (0.30, 0.29, 0.29), (0.38, 0.25, 0.15)],
-    "soil": [(0.40, 0.42, 0.18), (0.32, 0.34, 0.17), (0.32, 0.33, 0.25), (0.52, 0.33, 0.15)],
-}
-_WATER = {
-    "sky": [(0.60, 0.82, 0.92), (0.52, 0.70, 0.90), (0.72, 0.76, 0.78), (0.96, 0.70, 0.46)],
-    "zenith": [(0.28, 0.62, 0.82), (0.24, 0.44, 0.76), (0.50, 0.56, 0.62), (0.44, 0.42, 0.62)],
-    "shallow": [(0.42, 0.74, 0.68), (0.34, 0.58, 0.72), (0.46, 0.56, 0.54), (0.72, 0.56, 0.46)],
-    "deep": [(0.05, 0.38, 0.42), (0.05, 0.20, 0.42), (0.16, 0.28, 0.28), (0.20, 0.18, 0.34)],
-    "shore": [(0.26, 0.42, 0.26), (0.24, 0.34, 0.36), (0.28, 0.34, 0.32), (0.32, 0.22, 0.28)],
-}
-_CASTS = [(1.12, 0.98, 0.78), (0.90, 1.06, 0.88), (0.98, 0.98, 1.0), (0.84, 0.96, 1.16)]
+        return drawing.to_uint8(mix(canvas, bird, cover[:, None]))
 
 
 def _finish(canvas: Field, s: Surface) -> Field:
     """The light, the air and the tint that lie over either landscape."""
     grey = canvas.mean(axis=1, keepdims=True)
     canvas = mix(canvas, 0.35 * grey + 0.30, 0.15 + 0.65 * s["haze"][:, None])
-    canvas *= colour_along(_CASTS, s["cast"]) * (0.72 + 0.42 * s["light"])[:, None]
+    canvas *= colour_along(_COLOURS.casts, s["cast"]) * (0.72 + 0.42 * s["light"])[:, None]
     return canvas
 
 
 def _forest(s: Surface) -> Field:
     """A wood: light between the leaves, three ranks of trunks, undergrowth, a littered floor and grass in front."""
-    air, leaf, shade, bark, soil = (colour_along(knots, s["season"]) for knots in _FOREST.values())
+    air, leaf, shade, bark, soil = (colour_along(knots, s["season"]) for knots in _COLOURS.forest.values())
     floor = 0.72 - 0.28 * s["horizon"]
 
     # Behind everything: foliage far away, with the light coming through around one place.
@@ -155,7 +141,7 @@ def _canopy(s: Surface, stream: int, depth: float) -> Field:
 
 def _water(s: Surface) -> Field:
     """A lake or sea: sky with clouds, a far shore, waves in perspective, the sky's reflection, glints, a near bank."""
-    sky, zenith, shallow, deep, shore = (colour_along(knots, s["season"]) for knots in _WATER.values())
+    sky, zenith, shallow, deep, shore = (colour_along(knots, s["season"]) for knots in _COLOURS.water.values())
     horizon = 0.46 - 0.34 * s["horizon"]
     sun_x, rough, tilt, bank = s.chance(1, 4)
 
@@ -185,7 +171,7 @@ def _water(s: Surface) -> Field:
     paint(canvas, surface, s.cover(horizon - s.v))
 
     # In half of the scenes a sandy bank with a line of foam runs into the foreground.
-    edge = 0.96 + column(0.55 * (bank > 0.5)) * -0.12 + 0.25 * (tilt - 0.5) * (s.u - 0.5)
+    edge = 0.96 + drawing.column(0.55 * (bank > 0.5)) * -0.12 + 0.25 * (tilt - 0.5) * (s.u - 0.5)
     edge = edge + 0.05 * s.noise(63, (6, 1), v=np.zeros_like(horizon))
     sand = mix(shore, rgb((0.78, 0.70, 0.54)), 0.7) * (0.75 + 0.5 * cumulus)[:, None]
     paint(canvas, sand, s.cover(edge - s.v))
@@ -207,3 +193,137 @@ def _waves(s: Surface, near: Field) -> Field:
         calm = 1.0 / (1.0 + (0.012 * rate * depth * depth) ** 2)
         total += np.sin(phase + (3.0 + 1.5 * i) * wander) * ((0.85 - 0.12 * i) * calm)
     return total
+
+
+class _Bird(Surface):
+    """The numbers a bird is drawn from, each (n, 1, 1), and the pixels in its own frame.
+
+    In that frame the bird looks to the right, its body's middle is the origin and about one unit long.
+    """
+
+    def __init__(self, factors: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
+        super().__init__(factors, x, y)
+        self.seeds = factors["bird_seed"]
+        self.water = self["waterbird"] > 0.5
+        self.neck, self.bill, self.plump, self.tail = (self[name] for name in ("neck", "bill", "plump", "tail"))
+        across = (x - self["x"]) * ((2.0 * self["facing"] - 1.0) / self["scale"])
+        own = Frame(across, (y - self["y"]) / self["scale"]).turned((0.0, 0.0), 0.2 * self["tilt"])
+        self.u, self.v, self.pixel = own.u, own.v, 1.0 / (x.shape[-1] * self["scale"])
+
+    def pick(self, water: Field | float, land: Field | float) -> Field:
+        """One number for waterbirds, another for landbirds."""
+        return np.where(self.water, water, land).astype(np.float32)
+
+
+def _draw_birds(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, Field]:
+    """The birds alone: colours (n, 3, H, W), and the coverage (n, H, W) with which to lay them over a background."""
+    bird = _Bird(factors, x, y)
+    colours, chance = _colours(factors), bird.chance(1, 4)
+    body, head, radius, parts = _anatomy(bird, colours)
+
+    canvas = _body(bird, colours, body, bird.circle(head, radius), chance)
+    cover = bird.cover(body)
+    for part, colour, lit_at in parts:
+        edge = bird.cover(part)
+        paint(canvas, colour * (1.06 - 0.5 * (bird.v - lit_at))[:, None], edge * (1.0 - cover))
+        cover = np.maximum(cover, edge)
+    _wing(bird, colours, canvas, chance)
+    # A dark eye in a pale ring, with the sky's glint in it.
+    eye = (head[0] + 0.34 * radius, head[1] - 0.12 * radius)
+    distance = bird.circle(eye, 0.055)
+    paint(canvas, rgb((0.86, 0.82, 0.72)), 0.55 * bird.cover(distance))
+    paint(canvas, rgb((0.04, 0.03, 0.03)), bird.cover(distance + 0.014))
+    paint(canvas, rgb((1.0, 1.0, 1.0)), 0.9 * bird.cover(bird.circle((eye[0] + 0.012, eye[1] - 0.016), 0.015)))
+    return canvas, cover
+
+
+def _colours(factors: Mapping[str, np.ndarray]) -> dict[str, Field]:
+    """The plumage with this bird's own tone and brightness, and the colour of bill and legs."""
+    palette = np.array(list(_COLOURS.plumages.values()), dtype=np.float32)[factors["plumage"].astype(np.intp)]
+    warmth = (factors["tone"][:, None] - 0.5) * np.array([0.16, 0.0, -0.16], dtype=np.float32)
+    shade = 0.74 + 0.40 * factors["shade"][:, None]
+    parts = ("back", "belly", "breast", "wing", "head")
+    colours = {name: rgb((palette[:, i] + warmth) * shade) for i, name in enumerate(parts)}
+    return colours | {"bill": colour_along(_COLOURS.bills, factors["bill_tone"])}
+
+
+def _anatomy(bird: _Bird, colours: dict[str, Field]) -> tuple[Field, Point, Field, _Parts]:
+    """The outline (n, H, W) of body, neck and head; the head's middle and radius; the parts that stick out behind it.
+
+    Each part (tail, legs, bill) is an outline, its colour, and the height at which it is lit.
+    """
+    pick, plump = bird.pick, bird.plump
+    girth = (pick(0.56, 0.45) + 0.03 * plump, pick(0.235, 0.26) + 0.06 * plump)
+    trunk = bird.ellipse((pick(-0.04, 0.0), pick(0.06, 0.02)), girth, pick(-0.08, -0.42))
+    # A floating body is cut off by the water it would lie in.
+    trunk = -join(-trunk, pick(0.24, 9.0) - bird.v, 0.12)
+
+    reach = pick(0.10 + 0.62 * bird.neck, 0.04 + 0.10 * bird.neck)
+    head = (pick(0.50 + 0.08 * bird.neck, 0.37), pick(-0.20, -0.24) - reach)
+    base = (pick(0.40, 0.22), pick(0.02, -0.06))
+    bend = (base[0] + pick(0.16, 0.08), mix(base[1], head[1], 0.35))
+    back = (head[0] + pick(-0.10, -0.02) * (0.4 + bird.neck), mix(base[1], head[1], 0.75))
+    thin = pick(0.115 - 0.035 * bird.neck, 0.17)
+    neck = bird.limb(base, bend, (thin + 0.05, thin))[0]
+    neck = join(neck, bird.limb(bend, back, (thin, thin * 0.95))[0], 0.08)
+    neck = join(neck, bird.limb(back, head, (thin * 0.95, thin * 0.95))[0], 0.06)
+    radius = pick(0.135, 0.185) + 0.02 * plump
+
+    rump = (pick(-0.42, -0.30), pick(0.00, 0.10))
+    tip = (pick(-0.68, -0.86) - 0.14 * bird.tail, pick(-0.10, 0.34) - pick(0.10, 0.50) * bird.tail)
+    gape = (head[0] + 0.7 * radius, head[1] + pick(0.05, 0.02))
+    point = (head[0] + radius + pick(0.15, 0.09) + pick(0.22, 0.11) * bird.bill, gape[1] + pick(0.06, 0.03))
+    tail = bird.limb(rump, tip, (pick(0.13, 0.11), pick(0.025, 0.055)))[0]
+    bill = bird.limb(gape, point, (pick(0.058, 0.068), pick(0.030, 0.006)))[0]
+    parts: _Parts = [
+        (tail, colours["wing"] * 0.9, tip[1]),
+        (_legs(bird), colours["bill"] * 0.72, 0.3),
+        (bill, colours["bill"], gape[1]),
+    ]
+    return join(join(trunk, neck, 0.14), bird.circle(head, radius), 0.05), head, radius, parts
+
+
+def _legs(bird: _Bird) -> Field:
+    """Two thin legs with their toes on the ground; a floating bird's are far out of sight."""
+    ground = 0.56
+    legs = np.full_like(bird.u, np.inf)
+    for hip, foot in ((-0.06, -0.02), (0.08, 0.14)):
+        shin = bird.limb((hip, 0.20), (foot, ground), (0.030, 0.020))[0]
+        toes = bird.limb((foot - 0.06, ground + 0.01), (foot + 0.12, ground + 0.02), (0.016, 0.022))[0]
+        legs = np.minimum(legs, np.minimum(shin, toes))
+    return legs + bird.pick(9.0, 0.0)
+
+
+def _body(bird: _Bird, colours: dict[str, Field], outline: Field, head: Field, chance: list[Field]) -> Field:
+    """Back, belly, breast and hood, round under a light from above, with small feathers."""
+    x, y = bird.u, bird.v
+    low = y - bird.pick(0.05, -0.05) + bird.pick(0.0, 0.28) * x
+    canvas = mix(colours["back"], colours["belly"], ramp(low, -0.02, 0.20)[:, None])
+    breast = bird.circle((bird.pick(0.42, 0.34), bird.pick(0.06, 0.04)), 0.22)
+    paint(canvas, colours["breast"], ramp(breast, 0.09, -0.07))
+    paint(canvas, colours["head"], ramp(head, 0.07, -0.01))
+    light = 0.70 + 0.34 * np.sqrt(np.clip(outline * -6.0, 0.0, 1.0))
+    light -= 0.42 * np.clip(y, -0.25, 0.35) * bird.pick(0.9, 1.0)
+    light += 0.04 * (np.sin(31.0 * x + 17.0 * y + 6.28 * chance[0]) * np.sin(43.0 * y - 12.0 * x))
+    return canvas * light[:, None]
+
+
+def _wing(bird: _Bird, colours: dict[str, Field], canvas: Field, chance: list[Field]) -> None:
+    """The folded wing: coverts like scales, long flight feathers, a pale bar and a shadow under its edge."""
+    pick = bird.pick
+    shoulder = (pick(0.18, 0.10), pick(-0.01, -0.02))
+    tip = (pick(-0.62, -0.46), pick(-0.09, 0.17))
+    wide = pick(0.170, 0.150) + 0.03 * bird.plump
+    edge, along = bird.limb(shoulder, tip, (wide, 0.035))
+    run = (tip[0] - shoulder[0], tip[1] - shoulder[1])
+    across = ((bird.u - shoulder[0]) * run[1] - (bird.v - shoulder[1]) * run[0]) * (-1.0 / np.hypot(*run))
+    paint(canvas, colours["wing"] * 0.45, 0.45 * coverage(edge - 0.035, 0.07 + bird.pixel))
+    quills = np.sin(across * 62.0 + along * 5.0 + 6.28 * chance[2])
+    scales = along * 7.0 + 0.6 * np.abs(np.sin(across * 34.0)) + chance[3]
+    scales = 2.0 * (scales - np.floor(scales)) - 1.0
+    flight = ramp(along, 0.30, 0.45)
+    tone = 1.10 + (0.20 * quills * flight) + (0.13 * scales * (1.0 - flight)) - 0.30 * along - 0.9 * across
+    cover = bird.cover(edge)
+    paint(canvas, colours["wing"] * tone[:, None], cover)
+    bar = ramp(np.abs(along - 0.38 + 0.8 * across), 0.07, 0.02) * bird["wing_bar"]
+    paint(canvas, mix(colours["belly"], 0.95, 0.3), 0.65 * bar * cover)

@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, check_draw
+from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
 Split = Literal["train", "test"]
 CORNERS = ("top_left", "bottom_left", "top_right")
@@ -36,7 +36,7 @@ class Scans:
     test: np.ndarray  #: numbers of those for testing; none is in both
 
 
-class Digits(DrawnWorld):
+class Digits(World):
     """Real digits in two groups of five classes (target), with three corners that are white or not (attributes).
 
     After Zhao, Andrews and Xiang 2023, section 4. Each corner alone is white in half of the images of either group,
@@ -132,7 +132,10 @@ class Digits(DrawnWorld):
             sigma = float(blur) * size / _FRAME
             pages[rows] = ndimage.gaussian_filter(pages[rows], sigma=(0, sigma, sigma), mode="constant")
         region_index[:] = 0
-        for number, (corner, place) in enumerate(_places(size, self.corner).items(), start=1):
+        side = max(1, round(self.corner * size / _FRAME))
+        low, high = slice(0, side), slice(size - side, size)
+        places = dict(zip(CORNERS, ((low, low), (high, low), (low, high)), strict=True))
+        for number, (corner, place) in enumerate(places.items(), start=1):
             pages[:, *place] = 255 * table[corner][:, None, None]
             region_index[:, *place] = number
         return np.repeat(pages[..., None], 3, axis=-1)
@@ -157,13 +160,6 @@ class Digits(DrawnWorld):
             scan[rows] = np.resize(rng.permutation(pool[scans.digits[pool] == c]), len(rows))
         table = {"group": group, "digit": digit, "scan": scan} | {name: np.zeros(n, np.int8) for name in CORNERS}
         return pd.DataFrame(table | {"blur": np.full(n, blur, np.float32)})
-
-
-def _places(size: int, corner: int) -> dict[str, tuple[slice, slice]]:
-    """Rows and columns of each corner in a picture of that size."""
-    side = max(1, round(corner * size / _FRAME))
-    low, high = slice(0, side), slice(size - side, size)
-    return {"top_left": (low, low), "bottom_left": (high, low), "top_right": (low, high)}
 
 
 def scans_of(train: Samples, test: Samples) -> Scans:

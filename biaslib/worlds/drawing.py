@@ -5,9 +5,9 @@ Conventions: n pictures are drawn at once. A field has shape (n, H, W) and a can
 Every operation works on each picture alone: a picture never depends on its neighbours or on how many are drawn.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -198,25 +198,16 @@ def paint(canvas: Field, colour: Field, cover: Field) -> None:
     canvas += np.multiply(layer, cover[:, None], out=layer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Daylight:
-    """Light from the upper left, from a warm dim one to a cool bright one."""
+def daylight(light: np.ndarray, x: Field, y: Field, day: Mapping[str, Any]) -> Field:
+    """What to multiply a canvas by, (n, 3, H, W): light from the upper left, the cooler the brighter.
 
-    warm: tuple[float, float, float]  # colour of the dimmest light
-    cool: tuple[float, float, float]  # colour of the brightest
-    dim: float  # brightness of the dimmest light
-    gain: float  # how much brighter the brightest is
-    top: float  # brightness at the upper left
-    fall: float  # how much darker it is at the lower right
-    slope: float = 1.0  # how much faster it falls downwards than to the right
-    span: tuple[float, float] = (0.2, 2.0)  # from where to where on x + slope * y it falls
-
-    def over(self, light: np.ndarray, x: Field, y: Field) -> Field:
-        """What to multiply a canvas by, (n, 3, H, W), for `light` (n,) in [0, 1]."""
-        warm, cool = np.array(self.warm, np.float32), np.array(self.cool, np.float32)
-        tint = rgb(warm + (cool - warm) * light[:, None])
-        fall = self.top - self.fall * ramp(x + self.slope * y, *self.span)
-        return tint * (column(self.dim + self.gain * light) * fall)[:, None]
+    For `light` (n,) in [0, 1] its colour goes from `warm` to `cool`, its brightness from `dim` to `dim` + `gain`. Over
+    the picture it goes from `top` down by `fall`, while x + `slope` * y goes over its `span`.
+    """
+    warm, cool = np.array(day["warm"], np.float32), np.array(day["cool"], np.float32)
+    tint = rgb(warm + (cool - warm) * light[:, None])
+    fall = day["top"] - day["fall"] * ramp(x + day["slope"] * y, *day["span"])
+    return tint * (column(day["dim"] + day["gain"] * light) * fall)[:, None]
 
 
 def to_uint8(canvas: Field) -> np.ndarray:

@@ -1,24 +1,14 @@
-"""Faces: head and skin, eyes, brows, nose, mouth and beard."""
+"""Faces: head and skin, eyes, brows, nose, mouth and beard; hair."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from biaslib.worlds.drawing import Field, Frame, join, mix, ramp, rgb
-from biaslib.worlds.sketch import Sheet
+from biaslib.worlds.drawing import Field, Frame, column, join, mix, ramp, rgb
+from biaslib.worlds.sketch import Sheet, beside
 
-# From light to deep, after the ten tones of the Monk scale; a face's lies anywhere between.
-_SKIN = np.array([
-    (0.97, 0.88, 0.81), (0.95, 0.82, 0.72), (0.92, 0.75, 0.62), (0.86, 0.67, 0.52), (0.78, 0.57, 0.42),
-    (0.67, 0.47, 0.33), (0.56, 0.38, 0.26), (0.46, 0.31, 0.22), (0.37, 0.245, 0.18),
-], np.float32)  # fmt: skip
-_IRIS = np.array([
-    (0.30, 0.18, 0.10), (0.42, 0.27, 0.13), (0.40, 0.34, 0.16), (0.22, 0.40, 0.28), (0.22, 0.40, 0.58),
-    (0.34, 0.42, 0.50),
-], np.float32)  # fmt: skip
-_LIPSTICK = [(0.82, 0.08, 0.16), (0.72, 0.06, 0.32), (0.90, 0.20, 0.30), (0.55, 0.05, 0.20)]
-_ROSE = [(0.78, 0.34, 0.56), (0.70, 0.28, 0.44), (0.82, 0.44, 0.46)]
-_TEAL = [(0.20, 0.56, 0.60), (0.24, 0.44, 0.74), (0.22, 0.60, 0.46)]
+_COLOURS = beside(__file__)
+_SKIN, _IRIS = (np.array(colours, np.float32) for colours in (_COLOURS.skin, _COLOURS.iris))
 _INK = rgb((0.10, 0.06, 0.06))
 _WHITE = rgb((1.0, 1.0, 1.0))
 _EYES_AT, _BROWS_AT, _MOUTH_AT = -0.06, -0.245, 0.435
@@ -68,7 +58,6 @@ def _skin(s: Sheet) -> None:
 
 
 def _cheeks(s: Sheet) -> None:
-    """Rosy cheeks."""
     flush = 0.76 * ramp(np.hypot(np.abs(s.u - s["shift"]) - 0.355, 1.15 * (s.v - 0.205)), 0.165, 0.02)
     s.tint(flush, mix(s.colour("tone"), rgb((0.93, 0.22, 0.30)), 0.62))
 
@@ -86,7 +75,7 @@ def _eye_shadow(s: Sheet) -> None:
     """A soft colour around the eyes, up to the brows: rose (1) or teal (2)."""
     across, top, bottom = _lids(s, 0.0 * s["wide"])
     share = ramp(top - s.v, 0.20, 0.10) * ramp(np.abs(across), 1.60, 1.10) * ramp(bottom + 0.09 - s.v, -0.02, 0.02)
-    teal, rose = s.pick(_TEAL, "make_up_seed", 1), s.pick(_ROSE, "make_up_seed", 2)
+    teal, rose = s.pick(_COLOURS.teal, "make_up_seed", 1), s.pick(_COLOURS.rose, "make_up_seed", 2)
     colour = np.where(s["eye_shadow"][:, None] > 1.5, teal, rose)
     s.tint(0.93 * share, mix(colour, s.colour("tone"), 0.06))
 
@@ -178,7 +167,7 @@ def _mouth(s: Sheet) -> None:
     top, bottom = line - 0.25 * gap - upper, line + 0.75 * gap + lower
     ends = half * (np.abs(p) - 1.0)
     outline = 0.88 * np.maximum(np.maximum(top - s.v, s.v - bottom), ends)
-    lips = np.where(s["Wearing_Lipstick"][:, None] > 0, s.pick(_LIPSTICK, "make_up_seed", 3), s.colour("lips"))
+    lips = np.where(s["Wearing_Lipstick"][:, None] > 0, s.pick(_COLOURS.lipstick, "make_up_seed", 3), s.colour("lips"))
     light = 1.0 - 0.20 * ramp(s.v - line, 0.01, -0.012)
     light += 0.20 * ramp(np.hypot(0.55 * (u + 0.03), s.v - bottom + 0.55 * lower), 0.032, 0.0)
     s.lay(outline, lips * light[:, None], "mouth")
@@ -226,3 +215,67 @@ def draw(s: Sheet) -> None:
     s.window((-0.38, 0.38), (0.22, 0.54)).where(s.table["Mustache"] > 0, _mustache)
     s.window((-0.30, 0.30), (0.45, 0.90)).where(s.table["Goatee"] > 0, _goatee)
     _brows(s.window((-0.62, 0.62), (-0.46, -0.10)))
+
+
+def _hair_colours(s: Sheet) -> Field:
+    """The hair's colours, (n, 3); of two labelled colours at once, the mixture."""
+    flags = np.stack([s.table[name] for name in _COLOURS.hair], axis=1).astype(np.float32)
+    other = s.pick(_COLOURS.other_hair, "hair_seed", 1)
+    darkest, lightest = np.array(list(_COLOURS.hair.values()), np.float32).swapaxes(0, 1)
+    (shade,) = s.chance("hair_seed", 2, 1)
+    known = flags[:, :, None] * mix(darkest, lightest, shade.reshape(-1, 1, 1))
+    mean = rgb(known.sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
+    return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)[:, :, 0, 0]
+
+
+def _hair_outline(s: Sheet) -> Field:
+    """Distance to the hair's whole outline, the cap and what hangs down."""
+    wide, volume, low = s["wide"], s["hair_volume"], s["hair_low"]
+    u = np.abs(s.u)
+    cap = s.oval((0.0, -0.20), (wide + 0.055 + 0.075 * volume, 0.715 + 0.055 * volume))
+    half = wide + 0.035 + 0.085 * volume
+    flare = 0.06 * volume * ramp(s.v, -0.2, 0.9)
+    hang = Frame(u - flare, s.v).box((0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
+    phase, other = s.chance("hair_seed", 3, 2)
+    crown = ramp(s.v, -0.4, -0.8)
+    curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * crown
+    return join(cap, hang, 0.12) - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
+
+
+def hair_behind(s: Sheet) -> tuple[Field, Field]:
+    """The hair behind the head; gives its outline and its light: strands from the parting, a shine, darker edges."""
+    s.table["hair"] = _hair_colours(s)
+    outline = _hair_outline(s)
+    a, b, c, d = s.chance("hair_seed", 4, 4)
+    wavy = s["Wavy_Hair"]
+    fan = (s.u - 0.30 * s["parting"]) / (0.62 + 0.38 * np.clip(s.v + 0.95, 0.0, 1.1))
+    fan = fan + wavy * 0.075 * np.sin(12.0 * s.v + 4.0 * np.abs(s.u) + 6.28 * d)
+    strands = np.sin(17.0 * fan + 6.28 * a) + 0.7 * np.sin(29.0 * fan + 6.28 * b) + 0.5 * np.sin(43.0 * fan + 6.28 * c)
+    light = 0.90 + (0.075 + 0.105 * wavy) * strands
+    light += 0.14 * wavy * np.sin(13.0 * s.v + 9.0 * np.abs(s.u) + 6.28 * b)
+    band = (s.v + 0.66 - 0.42 * s.u * s.u) * (1.0 / 0.10)
+    light += (0.24 - 0.12 * wavy) / (1.0 + band * band)
+    light = light - 0.26 * ramp(outline, -0.10, 0.0) - 0.10 * s.u
+    shade = 0.62 + 0.38 * ramp(np.abs(s.u), s["wide"] - 0.12, s["wide"] + 0.06)
+    s.lay(outline, s.colour("hair") * (light * shade)[:, None], "hair")
+    return outline, light
+
+
+def hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
+    """Lays hair of this outline and light over forehead and temples, down to the hairline, with a soft shadow below."""
+    wide, parting, receding, bangs = s["wide"], s["parting"], s["Receding_Hairline"], s["Bangs"]
+    a = np.abs(s.u)
+    (phase,) = s.chance("hair_seed", 5, 1)
+    start = -0.555 + 0.05 * s["forehead"] - 0.05 * receding
+    sweep = 0.10 * ramp(np.abs(s.u - 0.45 * parting), 0.0, 0.42) + 0.06 * (s.u * -parting)
+    temples = -0.21 * receding * ramp(np.abs(a - 0.31), 0.20, 0.03)
+    fall = ramp(a, (0.70 - 0.06 * s["hair_sides"]) * wide, (1.02 - 0.10 * s["hair_sides"]) * wide)
+    side = np.maximum(s["hair_low"], 0.02) + 0.10
+    line = mix(start + (1.0 - receding) * sweep + temples, side, fall)
+    ends = np.abs(np.sin(19.0 * s.u + 6.28 * phase)) * 0.045 + 0.02 * np.sin(41.0 * s.u)
+    reach = 0.80 * wide - receding * (0.80 * wide - 0.25)
+    fringe = -0.350 - ends - 0.5 * (np.maximum(a - reach, 0.0) * 9.0) + 0.04 * parting * s.u
+    below = 0.80 * (s.v - np.where(bangs > 0, np.maximum(line, fringe), line))
+    shape = np.maximum(outline, below)
+    s.tint(0.34 * ramp(shape, 0.055, 0.0) * ramp(outline, 0.0, -0.02), s.colour("shadow"))
+    s.lay(shape, s.colour("hair") * (light - 0.16 * ramp(below, -0.10, 0.0))[:, None], "hair")

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.worlds import base, face_drawing, face_things
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, grid, to_uint8
-from biaslib.worlds.sketch import Sheet
+from biaslib.worlds import base, face_drawing
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Frame, daylight, grid, mix, ramp, rgb, to_uint8
+from biaslib.worlds.sketch import Sheet, beside
 
 
 @dataclass(frozen=True)
@@ -29,33 +29,8 @@ class _FaceAttribute:
         return -self.celeba if self.tied else 0.0
 
 
-# The whole structure of the labels; the rates are this world's own, most of them above CelebA's, so that small training
-# sets hold every attribute. At the rate of Mustache its correlation means: only in one clan.
-FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {
-    "Arched_Eyebrows": _FaceAttribute(0.30, -0.408),
-    "Bangs": _FaceAttribute(0.25, -0.163),
-    "Big_Lips": _FaceAttribute(0.30, -0.167),
-    "Big_Nose": _FaceAttribute(0.30, 0.369),
-    "Black_Hair": _FaceAttribute(0.24, 0.116),
-    "Blond_Hair": _FaceAttribute(0.25, -0.303),
-    "Brown_Hair": _FaceAttribute(0.20, -0.112),
-    "Bushy_Eyebrows": _FaceAttribute(0.25, 0.247),
-    "Eyeglasses": _FaceAttribute(0.25, 0.202, tied=False),
-    "Goatee": _FaceAttribute(0.10, 0.306),
-    "Gray_Hair": _FaceAttribute(0.12, 0.184),
-    "Mouth_Slightly_Open": _FaceAttribute(0.48, -0.100),
-    "Mustache": _FaceAttribute(0.0571, 0.246),
-    "Narrow_Eyes": _FaceAttribute(0.25, 0.014),
-    "Receding_Hairline": _FaceAttribute(0.20, 0.117),
-    "Rosy_Cheeks": _FaceAttribute(0.20, -0.214),
-    "Smiling": _FaceAttribute(0.48, -0.138),
-    "Wavy_Hair": _FaceAttribute(0.50, -0.324),
-    "Wearing_Earrings": _FaceAttribute(0.30, -0.373),
-    "Wearing_Hat": _FaceAttribute(0.20, 0.130),
-    "Wearing_Lipstick": _FaceAttribute(0.47, -0.789),
-    "Wearing_Necklace": _FaceAttribute(0.30, -0.271),
-    "Wearing_Necktie": _FaceAttribute(0.15, 0.330),
-}
+_FACE = beside(__file__)
+FACE_ATTRIBUTES: dict[str, _FaceAttribute] = {name: _FaceAttribute(**of) for name, of in _FACE.attributes.items()}
 HAIR_COLOURS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
 # The target's correlation in CelebA: half of the faces have wavy hair, so that it equals the dial.
 STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
@@ -77,10 +52,9 @@ _LOOKS = {
 }
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
 _OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
-_DAYLIGHT = Daylight(warm=(1.04, 1.0, 0.94), cool=(0.98, 1.0, 1.04), dim=0.94, gain=0.12, top=1.03, fall=0.10)
 
 
-class Faces(DrawnWorld):
+class Faces(World):
     """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
 
     *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or
@@ -156,10 +130,18 @@ class Faces(DrawnWorld):
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         canvas = np.empty((len(region_index), 3, size, size), np.float32)
         sheet = Sheet.whole(_measures(table), canvas, region_index)
-        outline, light = face_things.draw_behind(sheet)
+        _backdrop(sheet)
+        _clothes(sheet.window((-3.0, 3.0), (0.94, 3.0)))
+        outline, light = face_drawing.hair_behind(sheet)
+        _neck(sheet.window((-0.52, 0.52), (0.32, 1.50)))
         face_drawing.draw(sheet)
-        face_things.draw_in_front(sheet, outline, light)
-        return to_uint8(canvas * _DAYLIGHT.over(table["light"], *grid(size)))
+        face_drawing.hair_in_front(sheet, outline, light)
+        sheet.window((-0.60, 0.60), (0.84, 3.0)).where(sheet.table["Wearing_Necktie"] > 0, _necktie)
+        sheet.window((-0.36, 0.36), (0.74, 1.34)).where(sheet.table["Wearing_Necklace"] > 0, _necklace)
+        sheet.window((-0.72, 0.72), (-0.36, 0.30)).where(sheet.table["Eyeglasses"] > 0, _glasses)
+        sheet.window((-0.84, 0.84), (0.10, 0.44)).where(sheet.table["Wearing_Earrings"] > 0, _earrings)
+        sheet.window((-1.20, 1.20), (-1.18, -0.18)).where(sheet.table["Wearing_Hat"] > 0, _hat)
+        return to_uint8(canvas * daylight(table["light"], *grid(size), _FACE.daylight))
 
 
 def _rates(name: str, strength: float) -> tuple[float, float]:
@@ -221,3 +203,136 @@ def where_drawn(
         in_cells = (change.mean(axis=-1) / 255).reshape(-1, cells, size // cells, cells, size // cells)
         changes[:, at] = in_cells.mean((2, 4))
     return changes
+
+
+def _backdrop(s: Sheet) -> None:
+    """Two colours that run into each other, and a soft light behind the head."""
+    first, second = s.pick(_FACE.backdrops, "scene_seed", 1), s.pick(_FACE.backdrops, "scene_seed", 2)
+    angle, a, b, c = s.chance("scene_seed", 3, 4)
+    along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
+    wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
+    s.canvas[:] = first
+    s.tint(ramp(along + wave, -1.1, 1.1), second)
+    s.tint(0.30 * ramp(np.hypot(s.u - 1.6 * (c - 0.5), s.v + 0.5), 1.3, 0.2), mix(first, rgb((1.0, 1.0, 1.0)), 0.6))
+
+
+def _clothes(s: Sheet) -> None:
+    a = np.abs(s.u)
+    (kind,) = s.chance("clothes_seed", 2, 1)
+    colour, second = s.pick(_FACE.clothes, "clothes_seed", 3), s.pick(_FACE.clothes, "clothes_seed", 4)
+    slope = 0.985 + 0.16 * np.maximum(a - 0.22, 0.0) + 0.42 * np.maximum(a - 0.72, 0.0) ** 2
+    top = 0.93 * (slope - s.v)
+    light = 0.86 + 0.22 * ramp(top, -0.12, 0.0) - 0.12 * s.u - 0.10 * ramp(np.abs(a - 0.62), 0.05, 0.0)
+    stripes = ramp(np.sin(34.0 * (s.v - 0.25 * a)), -0.2, 0.4) * 0.75 * (kind > 0.70)
+    s.lay(top, mix(colour, second, stripes[:, None]) * light[:, None], "cloth")
+
+
+def _neck(s: Sheet) -> None:
+    """Neck and what the neckline, round or pointed, leaves free, in the head's shade; the collar's seam."""
+    a, wide = np.abs(s.u), s["neck"]
+    kind, depth = s.chance("clothes_seed", 1, 2)
+    deep = 0.16 + 0.12 * depth
+    pointed = 0.75 * np.maximum(a * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
+    free = np.where(kind < 0.35, pointed, s.oval((0.0, 0.98), (0.35, deep)))
+    throat = 0.95 * np.maximum(np.maximum(a - wide - 0.5 * np.maximum(s.v - 0.90, 0.0) ** 2, 0.35 - s.v), s.v - 1.02)
+    s.lay(np.maximum(np.abs(free) - 0.028, 0.95 - s.v), s.pick(_FACE.clothes, "clothes_seed", 3) * 0.72, "cloth")
+    shade = 0.30 + 0.52 * ramp(s.v, 0.72, 1.04) + 0.14 * ramp(a, wide, 0.3 * wide) - 0.16 * s.u
+    s.lay(np.minimum(throat, free), mix(s.colour("shadow"), s.colour("tone"), shade[:, None]), "neck")
+
+
+def _necktie(s: Sheet) -> None:
+    """A white collar and a tie."""
+    a = np.abs(s.u)
+    colour = s.pick(_FACE.ties, "accessory_seed", 1)
+    (kind,) = s.chance("accessory_seed", 2, 1)
+    shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
+    s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
+    wing = Frame(a, s.v).polygon([(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
+    s.lay(wing - 0.018, rgb((0.70, 0.72, 0.78)), "cloth")
+    s.lay(wing, rgb((0.99, 0.99, 1.0)), "cloth")
+    knot = Frame(a, s.v).polygon([(-0.12, 1.03), (0.115, 1.03), (0.075, 1.16), (-0.08, 1.16)])
+    blade = 0.97 * np.maximum(a - 0.072 - 0.32 * (s.v - 1.14), 1.13 - s.v)
+    stripes = ramp(np.sin(44.0 * (s.v - 0.8 * s.u)), 0.1, 0.5) * (0.62 * (kind > 0.4))
+    cloth = mix(colour, rgb((0.98, 0.92, 0.80)), stripes[:, None])
+    s.lay(blade, cloth * (1.0 - 1.2 * np.maximum(s.u, 0.0))[:, None], "cloth")
+    s.lay(knot - 0.014, colour * 0.5, "cloth")
+    s.lay(knot, colour * (1.12 - 0.6 * s.u)[:, None], "cloth")
+
+
+def _necklace(s: Sheet) -> None:
+    """Pearls, a chain with a pendant, or a broad ring."""
+    kind, _ = s.chance("accessory_seed", 3, 2)
+    bend = 0.215 / (s["neck"] * s["neck"])
+    line = 1.135 - bend * s.u * s.u
+    across = (s.v - line) / np.sqrt(1.0 + (2.0 * bend * s.u) ** 2)
+    ends = 0.9 * (np.abs(s.u) - s["neck"])
+    arc = s.u * (1.0 + 2.2 * np.abs(s.u))
+    bead = np.abs(np.mod(arc * (1.0 / 0.086) + 0.5, 1.0) - 0.5) * 0.086
+    pearls = np.hypot(bead, across) - 0.040
+    pendant = np.minimum(np.abs(across) - 0.020, s.oval((0.0, 1.175), (0.060, 0.075)))
+    ring = np.abs(across) - 0.042
+    shape = np.maximum(np.where(kind < 0.4, pearls, np.where(kind < 0.72, pendant, ring)), ends)
+    s.lay(np.maximum(shape - 0.014, ends), s.colour("shadow") * 0.5, "necklace", share=0.75)
+    shine = 0.84 + 0.5 * ramp(np.hypot(np.where(kind < 0.4, bead, 0.0), across + 0.012), 0.03, 0.0)
+    s.lay(shape, s.pick(_FACE.jewels, "accessory_seed", 4) * shine[:, None], "necklace")
+
+
+def _earrings(s: Sheet) -> None:
+    """Hoops, drops or discs below the ears, over whatever hair there is."""
+    (kind,) = s.chance("accessory_seed", 5, 1)
+    u, v = np.abs(s.u) - (s["wide"] + 0.045), s.v - 0.255
+    hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
+    stud, _ = Frame(u, v).limb((0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
+    drop = np.minimum(stud, Frame(u, v).oval((0.0, 0.05), (0.066, 0.095)))
+    disc = np.hypot(u, v) - 0.092
+    shape = np.where(kind < 0.36, hoop, np.where(kind < 0.70, drop, disc))
+    s.lay(shape - 0.016, rgb((0.16, 0.12, 0.12)), "earrings", share=0.55)
+    shine = 0.86 + 0.5 * ramp(np.hypot(u + 0.02, v - 0.02), 0.075, 0.0)
+    s.lay(shape, s.pick(_FACE.jewels, "accessory_seed", 6) * shine[:, None], "earrings")
+
+
+def _glasses(s: Sheet) -> None:
+    """Round, angular or swung frames over clear glass. Eyes and brows that are seen through it stay eyes and brows."""
+    kind, dark = s.chance("accessory_seed", 7, 2)
+    side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
+    a = np.abs(s.u - s["shift"])
+    u, v = a - s["eye_at"] - 0.008, s.v + 0.035
+    thick = 0.021 + 0.006 * dark + 0.016 * s["detail"]
+    round_one = np.hypot(u, v) - 0.172
+    angular = Frame(u, v).box((0.0, 0.0), (0.178, 0.138), 0.045)
+    swung = Frame(u, v + 0.16 * u).box((0.0, 0.0), (0.182, 0.130), 0.10)
+    lens = np.where(kind < 0.36, round_one, np.where(kind < 0.70, angular, swung))
+    glare = 0.30 * ramp(np.abs(u * side + 0.75 * v + 0.03), 0.040, 0.008) * (1.0 - 0.8 * s["detail"])
+    s.lay(lens, rgb((0.93, 0.97, 1.0)), "eyeglasses", share=0.07 + glare, keep=("eyes", "eyebrows"))
+    bridge = np.maximum(np.abs(s.v + 0.052 - 0.5 * a * a) - 0.9 * thick, a - s["eye_at"] + 0.15)
+    bow = np.maximum(np.abs(s.v + 0.075) - 0.85 * thick, np.maximum(s["eye_at"] + 0.16 - a, a - s["wide"] - 0.005))
+    frame = np.minimum(np.abs(lens) - thick, np.where(lens < 0, 9.0, np.minimum(bridge, bow)))
+    light = 1.0 + 0.9 * ramp(s.v + 0.12, 0.03, -0.03)
+    s.lay(frame, s.pick(_FACE.frames, "accessory_seed", 8) * light[:, None], "eyeglasses")
+
+
+def _hat(s: Sheet) -> None:
+    """A knitted cap, a hat with a brim or a baseball cap, with its shadow below."""
+    kind, second = s.chance("accessory_seed", 11, 2)
+    colour = s.pick(_FACE.hats, "accessory_seed", 12)
+    band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
+    half = s["wide"] + 0.10 + 0.075 * s["hair_volume"] + 0.05 * s["Wavy_Hair"]
+    knitted, brimmed = kind < 0.34, kind > 0.67
+    flat = np.maximum(s.box((0.0, -0.65), (0.86 * half + 0.10 * (s.v + 0.5), 0.38), 0.16), s.v + 0.44)
+    crown = np.where(brimmed, flat, np.maximum(s.oval((0.0, -0.50), (half, 0.54)), s.v + 0.44))
+    cuff = s.box((0.0, -0.475), (half + 0.02, 0.085), 0.05)
+    brim = Frame(s.u, s.v + 0.10 * s.u * s.u).oval((0.0, -0.44), (1.02, 0.105))
+    visor = np.maximum(s.oval((0.10, -0.42), (0.60, 0.125)), -0.46 - s.v)
+    edge = np.where(knitted, cuff, np.where(brimmed, brim, visor))
+    s.tint(0.42 * ramp(edge, 0.075, 0.0) * ramp(s.v, -0.46, -0.36), s.colour("shadow") * 0.7)
+    ribs = 0.5 + 0.5 * np.sin(46.0 * s.u / (1.25 - 0.55 * np.clip(-s.v - 0.45, 0.0, 0.6)))
+    round_off = 0.74 + 0.34 * np.sqrt(np.clip(crown * -3.2, 0.0, 1.0)) - 0.16 * s.u
+    seams = 0.16 * ramp(np.abs(np.abs(s.u) - 0.42 * (1.0 + s.v + 0.05)), 0.022, 0.0)
+    light = round_off - np.where(knitted, 0.20 * ribs, np.where(brimmed, 0.0 * ribs, seams))
+    bobble = s.circle((0.0, -0.985), 0.075)
+    s.lay(np.where(knitted, bobble, 9.0), band * (1.0 - 1.5 * np.maximum(s.u, 0.0))[:, None], "hat")
+    s.lay(crown, colour * light[:, None], "hat")
+    s.lay(np.where(brimmed, np.maximum(crown, -0.60 - s.v), 9.0), band * (1.0 - 0.2 * s.u)[:, None])
+    rim = 1.02 - 0.16 * s.u - np.where(knitted, 0.22 * ribs, 0.30 * ramp(s.v, -0.44, -0.34))
+    s.lay(edge, np.where(knitted[:, None], band, colour) * rim[:, None], "hat")
+    s.lay(np.where(knitted | brimmed, 9.0, s.limb((-0.02, -1.04), (0.02, -1.04), (0.03, 0.03))[0]), band, "hat")

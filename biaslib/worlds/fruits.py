@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, Field, column, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch, Surface
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Field, column, daylight, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
+from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
@@ -28,16 +28,11 @@ _SCENE = {
     **dict.fromkeys(("tone", "light"), SHARE),
     "scene_seed": SEED,
 }
-_DAYLIGHT = Daylight(warm=(1.05, 1.0, 0.90), cool=(0.97, 1.0, 1.05), dim=0.90, gain=0.22, top=1.04, fall=0.16)
-# Where the fruits lie around the middle and how much smaller they are, by how many there are.
-_LAYOUTS = np.array([
-    [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)],
-    [(-0.62, -0.18, 0.74), (0.60, 0.22, 0.74), (0.0, 0.0, 0.0)],
-    [(-0.66, -0.40, 0.66), (0.66, -0.36, 0.66), (0.0, 0.56, 0.68)],
-], np.float32)  # fmt: skip
+_LOOKS = beside(__file__)
+_LAYOUTS = np.array(_LOOKS.layouts, np.float32)
 
 
-class Fruits(DrawnWorld):
+class Fruits(World):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
     The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
@@ -78,7 +73,7 @@ class Fruits(DrawnWorld):
         x, y = grid(size)
         canvas = np.ascontiguousarray(behind_fruits(Surface(table, x, y)).transpose(0, 2, 3, 1))
         _lay_fruits(table, canvas, region_index, size)
-        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * daylight(table["light"], x, y, _LOOKS.daylight))
 
 
 def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.ndarray, size: int) -> None:
@@ -101,8 +96,6 @@ def _lay_fruits(table: dict[str, np.ndarray], canvas: Field, region_index: np.nd
 
 
 _WHITE, _STALK = rgb((1.0, 0.98, 0.94)), rgb((0.36, 0.25, 0.15))
-_GREENS = [(0.34, 0.58, 0.22), (0.28, 0.50, 0.20), (0.44, 0.62, 0.26)]
-_CROWN = ((5, 0.76, 0.105, 0.72), (4, 0.64, 0.115, 0.92), (3, 0.46, 0.115, 1.1))  # leaves, length, width, brightness
 
 
 def _round(s: Sketch, distance: Field, depth: float) -> Field:
@@ -147,7 +140,7 @@ def _apple(s: Sketch) -> None:
     s.tint(0.75 * ramp(s.ellipse((0.0, -0.40), (0.30, 0.13), column(0.0)), 0.10, -0.10), skin * 0.30)
     s.tint(0.65 * ramp(s.ellipse((-0.32, -0.16), (0.13, 0.20), column(0.5)), 0.10, -0.06), _WHITE)
     s.lay(s.limb((0.0, -0.36), (0.16 * lean, -0.84), (0.040, 0.060))[0], _STALK)
-    _blade(s, (0.04, -0.56), -0.55 + 0.5 * turn, 0.66, 0.17, s.pick(_GREENS, 4))
+    _blade(s, (0.04, -0.56), -0.55 + 0.5 * turn, 0.66, 0.17, s.pick(_LOOKS.greens, 4))
 
 
 def _banana(s: Sketch) -> None:
@@ -233,7 +226,7 @@ def _peach(s: Sketch) -> None:
     s.tint(0.34 * ramp(s.circle((-0.30, -0.22), 0.0), 0.42, 0.05), _WHITE)
     s.tint(0.14 * ramp(_grain(s, s.u, s.v, 60.0), 0.3, 0.9), _WHITE)
     s.tint(0.60 * ramp(s.ellipse((0.06, -0.60), (0.26, 0.10), column(0.0)), 0.09, -0.06), blush * 0.35)
-    green = s.pick(_GREENS, 4)
+    green = s.pick(_LOOKS.greens, 4)
     _blade(s, (0.05, -0.58), -0.40 + 0.3 * turn, 0.86, 0.11, green * 0.9)
     _blade(s, (0.03, -0.58), -2.75 - 0.3 * seam, 0.78, 0.10, green)
     s.lay(s.limb((0.04, -0.56), (0.06, -0.70), (0.05, 0.045))[0], _STALK)
@@ -244,7 +237,7 @@ def _pineapple(s: Sketch) -> None:
     skin = s.pick([(0.84, 0.60, 0.22), (0.72, 0.56, 0.24), (0.90, 0.68, 0.26), (0.66, 0.60, 0.28)])
     green = s.pick([(0.36, 0.54, 0.34), (0.30, 0.50, 0.28), (0.44, 0.58, 0.32)], 3)
     shift, spread = s.chance(2)
-    for rank, (count, long, wide, tone) in enumerate(_CROWN):
+    for rank, (count, long, wide, tone) in enumerate(_LOOKS.crown):
         for i in range(count):
             lean = (i / (count - 1) - 0.5) * (1.9 - 0.35 * rank + 0.4 * spread)
             tip = (long * np.sin(lean) * 0.92, -0.24 - long * np.cos(lean))

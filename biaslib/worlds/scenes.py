@@ -9,9 +9,9 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import CHOICE, SEED, SHARE, DrawnWorld, Factor, check_draw, draw_agreement, draw_factors
-from biaslib.worlds.drawing import Daylight, Field, Number, grid, rgb, to_uint8, uniform
-from biaslib.worlds.sketch import Place, Sketch, Surface
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.drawing import Field, Number, daylight, grid, rgb, to_uint8, uniform
+from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
 
 _Dial = Literal["strength", "singles", "pairs", "triples"]
@@ -62,15 +62,13 @@ _NUISANCES = {
     "table_seed": SEED,
     "light": SHARE,
 }
-_DAYLIGHT = Daylight(
-    warm=(1.04, 1.0, 0.93), cool=(0.98, 1.0, 1.04), dim=0.86, gain=0.20, top=1.0, fall=0.16, slope=1.2, span=(0.3, 2.4)
-)
+_LOOKS = beside(__file__)
 # Five columns and four rows of slots; the robot has the place of two by two.
 _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 
 
-class Scenes(DrawnWorld):
+class Scenes(World):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
     The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
@@ -167,7 +165,7 @@ class Scenes(DrawnWorld):
         sketch = Sketch(robot, table["robot_seed"], size)
         _draw_robot(sketch, table["maker"])
         sketch.put(canvas, region_index, np.arange(len(canvas)), 0)
-        return to_uint8(canvas.transpose(0, 3, 1, 2) * _DAYLIGHT.over(table["light"], x, y))
+        return to_uint8(canvas.transpose(0, 3, 1, 2) * daylight(table["light"], x, y, _LOOKS.daylight))
 
 
 def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
@@ -211,11 +209,6 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     return places.astype(np.float32), robot
 
 
-_PAINTS = [
-    (0.85, 0.26, 0.20), (0.20, 0.46, 0.70), (0.95, 0.72, 0.22), (0.30, 0.60, 0.42), (0.80, 0.80, 0.78),
-    (0.50, 0.36, 0.62), (0.90, 0.50, 0.20), (0.24, 0.62, 0.64),
-]  # fmt: skip
-_ACCENTS = [(0.96, 0.92, 0.80), (0.22, 0.24, 0.30), (0.98, 0.80, 0.30), (0.90, 0.36, 0.30), (0.55, 0.80, 0.86)]
 _DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
 _HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
 _TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
@@ -228,7 +221,7 @@ def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
     With maker 0 all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; with 1 square: head,
     visor, body, a cross on the chest, two antennas; with 2 three-cornered, a chevron, a bar as antenna.
     """
-    paint, accent = s.pick(_PAINTS), s.pick(_ACCENTS, 3)
+    paint, accent = s.pick(_LOOKS.paints), s.pick(_LOOKS.accents, 3)
     (gaze,) = s.chance(1)
     which = maker.reshape(-1, 1, 1)
 

@@ -6,8 +6,11 @@ A surface is a whole picture. A sheet is one too, or a window of it, in a face's
 one by one.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +21,11 @@ from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid,
 # The light comes from the upper left; lengths are shares of the picture's side.
 _LIGHT = (-0.55, -0.83)
 _SHADOW, _SOFT, _DARK = 0.018, 0.026, 0.52
+
+
+def beside(module: str) -> SimpleNamespace:
+    """The colours and other numbers in the TOML file that lies beside a module, given its `__file__`."""
+    return SimpleNamespace(**tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8")))
 
 
 class Place(NamedTuple):

@@ -15,7 +15,7 @@ from biaslib.samples import Samples
 from biaslib.worlds.base import World
 
 
-class Squares:
+class Squares(World):
     """A square whose brightness is the shape, on a ground whose brightness is the cue."""
 
     name = "squares"
@@ -37,7 +37,7 @@ class Squares:
         return Samples(images, factors[["shape", "ground"]])
 
 
-WORLD: World = Squares()
+WORLD = Squares()
 
 
 def corner(images: np.ndarray) -> np.ndarray:

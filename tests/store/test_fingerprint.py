@@ -187,6 +187,26 @@ def test_the_package_counts_its_style_sheets(tmp_path):
     assert printed("a {}") == printed("a {}") != printed("b {}")
 
 
+def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
+    package = tmp_path / "biaslib"
+    package.mkdir()
+    for name in ("__init__", "lower", "other"):
+        (package / f"{name}.py").write_text("")
+    give_fingerprint(package)
+    program = "from biaslib.store import fingerprint as f; print(f.of_module('biaslib.lower'), f.of_package())"
+
+    def printed(file, numbers):
+        (package / file).write_text(numbers)
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    first, again, edited = (printed("lower.toml", numbers) for numbers in ("a = 1", "a = 1", "a = 2"))
+    assert first == again
+    assert first[0] != edited[0]
+    assert first[1] != edited[1]
+    assert printed("other.toml", "a = 1")[0] == edited[0]
+
+
 def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
     package = tmp_path / "biaslib"
     package.mkdir()

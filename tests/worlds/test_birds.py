@@ -5,9 +5,8 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds import bird_drawing
 from biaslib.worlds.base import validated
-from biaslib.worlds.birds import _ATTRIBUTES, _BIRD, _SCENE, _TYPICAL_PLUMAGE
+from biaslib.worlds.birds import _ATTRIBUTES, _BIRD, _SCENE, _TYPICAL_PLUMAGE, _draw_birds
 from biaslib.worlds.drawing import grid
 
 WORLD = worlds.get("birds")
@@ -20,7 +19,7 @@ def original():
 
 
 def cover(table, size=64):
-    return bird_drawing.draw(validated(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
+    return _draw_birds(validated(table, _ATTRIBUTES | _BIRD | _SCENE), *grid(size))[1]
 
 
 @pytest.mark.parametrize("bias", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])

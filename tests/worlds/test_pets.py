@@ -6,10 +6,9 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
-from biaslib.worlds import pet_drawing
 from biaslib.worlds.base import validated
 from biaslib.worlds.drawing import grid
-from biaslib.worlds.pets import _ANIMAL, _ATTRIBUTES, _BALL, _GAP, _SCENE, BALLS, _layout
+from biaslib.worlds.pets import _ANIMAL, _ATTRIBUTES, _BALL, _GAP, _SCENE, BALLS, _draw_animals, _layout
 
 WORLD = worlds.get("pets")
 TABLE = WORLD.factors(24, strength=0.0, seed=7)
@@ -27,7 +26,7 @@ def layout(table):
 
 def near_the_ball(table, size):
     """Where a ball or its shadow may be, whether it is there or not."""
-    ball, (x, y) = layout(table).ball, grid(size)
+    ball, (x, y) = layout(table)[1], grid(size)
     across, down, radius = (part.reshape(-1, 1, 1) for part in (ball.x, ball.y, ball.scale))
     over = np.hypot(x - across, y - down) < radius + 2 / size
     shadow = (np.abs(x - across - 0.012) < 1.25 * radius + 1 / size) & (np.abs(y - down - radius + 0.008) < 0.04)
@@ -39,7 +38,7 @@ def covered(table, size=64):
     black, white = (np.full((len(table), size, size, 3), value, np.float32) for value in (0.0, 1.0))
     columns, region_index = validated(table, COLUMNS), np.zeros((len(table), size, size), np.uint8)
     for canvas in (black, white):
-        pet_drawing.draw(columns, layout(table).animal, canvas, region_index, size)
+        _draw_animals(columns, layout(table)[0], canvas, region_index, size)
     return np.abs(white - black).max(axis=-1) == 0
 
 
@@ -98,7 +97,7 @@ def test_the_ball_fits_into_the_picture_and_never_touches_the_animal(scale, radi
     )
     table[["cat", "facing", "pose", "ball_side", "x", "ball_x", "turn"]] = corners
     table["tilt"] = table["turn"]
-    samples, ball = WORLD.render(table, size=96), layout(table).ball
+    samples, ball = WORLD.render(table, size=96), layout(table)[1]
     areas = samples.masks["ball"].sum(axis=(1, 2))
     np.testing.assert_allclose(areas / (np.pi * (0.96 * 96 * radius) ** 2), 1, atol=0.14)
     for middle in (ball.x, ball.y):

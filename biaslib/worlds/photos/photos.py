@@ -13,7 +13,7 @@ from biaslib import datasets
 from biaslib.datasets.photos import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
-from biaslib.worlds.base import CHOICE, DrawnWorld, Factor, balanced_bool, draw_agreement, draw_factors, validated
+from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, draw_agreement, draw_factors, validated
 from biaslib.worlds.drawing import rows_of_each
 from biaslib.worlds.fruits import APPLE, NAMES
 from biaslib.worlds.photos import balls
@@ -40,7 +40,7 @@ _MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
 _PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
 
 
-class PetPhotos(DrawnWorld):
+class PetPhotos(World):
     """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
 
     A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
@@ -125,7 +125,7 @@ class PetPhotos(DrawnWorld):
         return images, pd.DataFrame({"cat": cat, "ball": there}), region_index
 
 
-class OnScenes(DrawnWorld):
+class OnScenes(World):
     """Things cut out of photos (target), each before one of two photos of scenes (cue).
 
     Columns of the table: target and cue (int8), `photo` (row of the thing among the split's photos), and the rows of
