@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,38 +15,9 @@ from biaslib.samples import Samples
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
 
-# in the order of list_attr_celeba.txt
-ATTRIBUTES = (
-    "5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips",
-    "Big_Nose", "Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin",
-    "Eyeglasses", "Goatee", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open",
-    "Mustache", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Sideburns", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Hat",
-    "Wearing_Lipstick", "Wearing_Necklace", "Wearing_Necktie", "Young",
-)  # fmt: skip
-
-# The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
-REGIONS: dict[str, tuple[str, ...]] = {
-    "skin": ("skin",),
-    "nose": ("nose",),
-    "eyeglasses": ("eye_g",),
-    "eyes": ("l_eye", "r_eye"),
-    "eyebrows": ("l_brow", "r_brow"),
-    "ears": ("l_ear", "r_ear"),
-    "mouth": ("mouth", "u_lip", "l_lip"),
-    "hair": ("hair",),
-    "hat": ("hat",),
-    "earrings": ("ear_r",),
-    "necklace": ("neck_l",),
-    "neck": ("neck",),
-    "cloth": ("cloth",),
-    "background": (),
-}
-# The numbers of the parts in label maps, 0 for the background: the order of the authors' own script.
-_PARTS = (
-    "background", "skin", "nose", "eye_g", "l_eye", "r_eye", "l_brow", "r_brow", "l_ear", "r_ear", "mouth", "u_lip",
-    "l_lip", "hair", "hat", "ear_r", "neck_l", "neck", "cloth",
-)  # fmt: skip
+ATTRIBUTES: tuple[str, ...] = tuple(registry.WORDS["celeba_attributes"])
+REGIONS: dict[str, list[str]] = registry.WORDS["celeba_regions"]
+_PARTS: list[str] = registry.WORDS["celeba_parts"]
 _IMAGES, _MASKS = "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
 _A_FOLDER = 2000  # images in each numbered folder of masks
 _VALIDATION = 0.15  # of the training pairs, by their names
@@ -215,17 +187,20 @@ def _files(folder: Path, number: int) -> dict[str, Path]:
 def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], size: int) -> dict[str, np.ndarray]:
     """(N, size, size) bool of each region, from each image's part masks or its label map ("map")."""
     shape = (len(REGIONS), len(files), size, size)
-    covered = pictures.once(dataset, "parts", files, _regions, size, shape=shape, axis=1)
+    options = [list(REGIONS.items()), _PARTS]
+    covered = pictures.once(dataset, "parts", files, _regions, size, *options, shape=shape, axis=1)
     return {region: covered[at] for at, region in enumerate(REGIONS)}
 
 
-def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) -> np.ndarray:
+def _regions(
+    dataset: registry.Dataset, files: Mapping[str, Path], size: int, regions: list[Any], numbered: list[str]
+) -> np.ndarray:
     """(14, size, size) bool: parts are united at their own size, then resized."""
     drawn = {name: np.asarray(pictures.read_picture(dataset, path, "L")) for name, path in files.items()}
     if "map" in drawn:
-        if drawn["map"].max() >= len(_PARTS):
-            raise dataset.damaged(files["map"], f"it has numbers above {len(_PARTS) - 1}")
-        drawn = {part: drawn["map"] == number for number, part in enumerate(_PARTS) if number}
+        if drawn["map"].max() >= len(numbered):
+            raise dataset.damaged(files["map"], f"it has numbers above {len(numbered) - 1}")
+        drawn = {part: drawn["map"] == number for number, part in enumerate(numbered) if number}
     else:
         drawn = {part: picture >= 128 for part, picture in drawn.items()}
     shape = next((part.shape for part in drawn.values()), (size, size))
@@ -233,7 +208,7 @@ def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) ->
         if inside.shape != shape:
             raise dataset.damaged(files[part], f"it is not of the size of the image's other masks, {shape}")
     none = np.zeros(shape, bool)
-    united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for parts in REGIONS.values()]
+    united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for _, parts in regions]
     united[-1] = ~np.any([none, *drawn.values()], axis=0)
     return np.stack([pictures.shrunk(region, size) for region in united])
 

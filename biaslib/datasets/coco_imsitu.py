@@ -25,47 +25,9 @@ from biaslib.samples import Samples
 # or both halves of the method that is proposed (confusion, confident), of which equalizer is the whole
 CAPTIONERS = ("baseline_ft", "balanced", "upweight", "confident", "confusion", "equalizer")
 
-# Zhao, Andrews and Xiang 2023, appendix C.1, without "person"
-PAPER_OBJECTS = (
-    "bicycle", "car", "motorcycle", "bus", "truck", "traffic_light", "bench", "cat", "dog", "horse", "backpack",
-    "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "sports_ball", "kite", "surfboard", "tennis_racket",
-    "bottle", "wine_glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "sandwich", "pizza", "donut", "cake",
-    "chair", "couch", "potted_plant", "bed", "dining_table", "tv", "laptop", "remote", "cell_phone", "microwave",
-    "oven", "sink", "refrigerator", "book", "clock", "vase", "teddy_bear", "toothbrush",
-)  # fmt: skip
+PAPER_OBJECTS: tuple[str, ...] = tuple(registry.WORDS["paper_objects"])
 _RATIOS = ["training", "before", "after"]
-
-# Zhao, Andrews and Xiang 2023, appendix C.1
-_MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentlemen", "father", "boyfriend")
-_WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
-
-# the object's own name and its plural always count; these are ours, the common other words, kept short on purpose
-_OTHER_WORDS = {
-    "airplane": ("plane", "jet", "aircraft"), "bicycle": ("bike", "cycle"), "book": (), "boat": ("ship", "canoe"),
-    "car": ("suv", "sedan"), "cell_phone": ("phone", "cellphone", "smartphone"), "couch": ("sofa",),
-    "dining_table": ("table",), "dog": ("puppy",), "cat": ("kitten",), "donut": ("doughnut",),
-    "fire_hydrant": ("hydrant",), "frisbee": ("disc",), "hair_drier": ("hair dryer", "blow dryer"),
-    "handbag": ("purse", "bag"), "horse": ("pony",), "laptop": ("laptop computer",), "microwave": ("microwave oven",),
-    "motorcycle": ("motorbike",), "oven": ("stove",), "potted_plant": ("plant", "houseplant"),
-    "refrigerator": ("fridge",), "remote": ("remote control", "game controller", "wii remote", "controller"),
-    "skateboard": ("skate board",), "skis": ("ski",), "snowboard": ("snow board",),
-    "sports_ball": ("ball", "soccer ball", "baseball", "tennis ball", "basketball", "football", "volleyball"),
-    "suitcase": ("luggage",), "surfboard": ("surf board",), "teddy_bear": ("stuffed animal", "stuffed bear", "teddy"),
-    "tennis_racket": ("racket", "racquet", "tennis racquet"), "tie": ("necktie",),
-    "toothbrush": ("tooth brush",), "traffic_light": ("stop light", "stoplight"), "tv": ("television",),
-}  # fmt: skip
-# "knife" and its like: the rule for plurals below does not find them
-_PLURALS = {"knife": "knives", "skis": "skis", "sheep": "sheep", "mouse": "mice", "scissors": "scissors"}
-
-# imSitu's files; and the places, Zhao, Andrews and Xiang 2023, appendix C.2
 _IMSITU_FILES = {"train": "train.json", "val": "dev.json", "test": "test.json"}
-_OUTDOORS = frozenset(("outdoors", "outside", "field", "street", "road", "sidewalk", "beach", "farm", "forest", "yard"))
-_INDOORS = frozenset(
-    (
-        "room", "inside", "kitchen", "office", "gymnasium", "shop", "house", "hospital", "classroom", "workshop",
-        "stage", "bed", "living room", "bathroom",
-    )
-)  # fmt: skip
 _LEAST = 5  # a verb stays that more training images than these have, of either group
 
 
@@ -175,7 +137,7 @@ def captioned_gender(captions: Iterable[str]) -> np.ndarray:
 
 
 def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
-    """Which objects a caption mentions, by whole words: name, plural, or another word of `_OTHER_WORDS`.
+    """Which objects a caption mentions, by whole words: name, plural, or another word that means it.
 
     Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
 
@@ -276,19 +238,19 @@ def _names(file: str, key: str) -> list[str]:
 
 
 def _named(words: set[str]) -> int:
-    men, women = not words.isdisjoint(_MEN_WORDS), not words.isdisjoint(_WOMEN_WORDS)
+    men, women = (not words.isdisjoint(registry.WORDS[named]) for named in ("men", "women"))
     return -1 if men == women else int(women)
 
 
 def _terms(name: str) -> set[str]:
-    singular = {name.replace("_", " "), *_OTHER_WORDS.get(name, ())}
+    singular = {name.replace("_", " "), *registry.WORDS["other_words"].get(name, ())}
     return singular | {_plural(term) for term in singular}
 
 
 def _plural(term: str) -> str:
     *before, last = term.split(" ")
     ending = "es" if last.endswith(("s", "x", "ch", "sh")) else "s"
-    return " ".join([*before, _PLURALS.get(last, last + ending)])
+    return " ".join([*before, registry.WORDS["plurals"].get(last, last + ending)])
 
 
 def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame:
@@ -302,7 +264,8 @@ def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame
             for name, image in images.items()
         }
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["verb", "agent", "place"])
-    inside, outside = (~table["place"].map(places.isdisjoint).astype(bool) for places in (_INDOORS, _OUTDOORS))
+    places = (frozenset(registry.WORDS[where]) for where in ("indoors", "outdoors"))
+    inside, outside = (~table["place"].map(words.isdisjoint).astype(bool) for words in places)
     table = table.assign(group=captioned_gender(table["agent"].map(" ".join)), indoors=inside)
     return table.loc[(table["group"] >= 0) & (inside != outside), ["verb", "group", "indoors"]]
 

@@ -30,14 +30,7 @@ _GROUPS = ("TT", "TF", "FT", "FF", "all")
 _REGIONS = ("background", *(region for region in celeba.REGIONS if region != "background"))
 
 # the region that is the attribute's own (Figs. 2 and 10)
-OWN_REGION = {
-    "Arched_Eyebrows": "eyebrows", "Bushy_Eyebrows": "eyebrows",
-    "Bangs": "hair", "Black_Hair": "hair", "Blond_Hair": "hair", "Brown_Hair": "hair", "Gray_Hair": "hair",
-    "Straight_Hair": "hair", "Wavy_Hair": "hair",
-    "Big_Lips": "mouth", "Mouth_Slightly_Open": "mouth", "Smiling": "mouth", "Wearing_Lipstick": "mouth",
-    "Big_Nose": "nose", "Pointy_Nose": "nose",
-    "Eyeglasses": "eyes", "Narrow_Eyes": "eyes",
-}  # fmt: skip
+OWN_REGION = {name: region for region, names in registry.WORDS["own_region"].items() for name in names}
 
 # of each kind of networks for faces: what its files' names begin with, and how many there are
 _PREDICTIONS = {

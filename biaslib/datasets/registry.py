@@ -28,6 +28,8 @@ from biaslib import store
 from biaslib.errors import BiaslibError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+# what authors list by name, such as CelebA's attributes
+WORDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _CHUNK = 1 << 20
 _MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)  # of a zip's members; 0 where it was made on a system without kinds

@@ -17,13 +17,6 @@ PLACES = ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural")
 LAND, WATER = (0, 1), (2, 3)
 _PLACE_SPLITS = {"train": 0.4, "val": 0.1, "test": 0.5}  # as many as CUB has birds in each
 
-# the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
-_WATERBIRDS = (
-    "albatross", "auklet", "cormorant", "frigatebird", "fulmar", "gull", "jaeger", "kittiwake", "pelican", "puffin",
-    "tern", "gadwall", "grebe", "mallard", "merganser", "guillemot", "pacific_loon",
-)  # fmt: skip
-
-
 def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     """Waterbirds in its official layout.
 
@@ -94,7 +87,7 @@ def cub_test_labels(root: Path) -> np.ndarray:
 
 def _are_waterbirds(names: pd.Series) -> np.ndarray:
     species = names.str.split("/").str[0].str.lower()
-    return species.str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
+    return species.str.contains("|".join(registry.WORDS["waterbirds"])).to_numpy(dtype=bool)
 
 
 def _bias(name: str) -> str:
