@@ -17,6 +17,7 @@ PLACES = ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural")
 LAND, WATER = (0, 1), (2, 3)
 _PLACE_SPLITS = {"train": 0.4, "val": 0.1, "test": 0.5}  # as many as CUB has birds in each
 
+
 def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     """Waterbirds in its official layout.
 
