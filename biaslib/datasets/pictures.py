@@ -1,6 +1,5 @@
 """Pictures in folders: which are here, of which split, and decoded once into memory maps in the store."""
 
-import functools
 import hashlib
 import os
 import warnings
@@ -138,7 +137,7 @@ def once(
     code = [fingerprint.of_code(part) if callable(part) else part for part in (_write, decode, *options)]
     target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value([size, looks, code])}.npy"
     files_of_store.tidy(target.parent)
-    if not target.exists() or not _is_still_whole(target, *_state(target)):
+    if not target.exists() or not files_of_store.is_still_whole(target):
         if target.exists():
             warnings.warn(
                 f"the decoded file {target} is damaged; it is written again.", store.DamagedEntryWarning, stacklevel=2
@@ -196,13 +195,3 @@ def _look(dataset: Dataset, file: Path | str) -> str:
     except OSError:
         state = dataset.require(Path(file)).stat()
     return f"{file} {state.st_size} {state.st_mtime_ns}"
-
-
-def _state(file: Path) -> tuple[int, int, int]:
-    state = file.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns
-
-
-@functools.lru_cache(maxsize=256)  # where no note can be written all of it is read, but once in a process
-def _is_still_whole(file: Path, *state: int) -> bool:
-    return files_of_store.is_still_whole(file)

@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
+from biaslib.mitigation.resampling import group_shares
 from biaslib.training.objectives import AttributesAndGroup, class_weights
 
 _RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
@@ -199,13 +200,13 @@ def corpus_constraints(
     scores, by_group = _checked_scores(attribute_scores, group_scores, train)
     if not margin > 0:
         raise BiaslibError(f"margin must be above 0, not {margin!r}.")
-    wanted = _ratios(train.attributes, train.groups, by_group.shape[1])
+    wanted = group_shares(train.attributes, train.groups, by_group.shape[1])
     # of the constraints "at most wanted + margin" and "at least wanted - margin"
     multipliers = np.zeros((2, *wanted.shape))
     best, smallest = None, np.inf
     for number in range(1, _ROUNDS + 1):
         attributes, groups = _decided(scores, by_group, _shifts(multipliers, wanted, margin))
-        reached = _ratios(attributes, groups, by_group.shape[1])
+        reached = group_shares(attributes, groups, by_group.shape[1])
         # an attribute that is never predicted breaks nothing, and must not be pushed either
         excess = np.nan_to_num(np.stack([reached - wanted, wanted - reached]) - margin, nan=-margin)
         violation = np.clip(excess, 0, None).sum()
@@ -234,13 +235,6 @@ def _decided(scores: np.ndarray, by_group: np.ndarray, shifts: np.ndarray) -> tu
     )
     groups = totals.argmax(axis=1)
     return scores + shifts.T[groups] > 0, groups
-
-
-def _ratios(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
-    """(A, G) share of each group among the images with the attribute; NaN where there are none."""
-    counts = np.asarray(attributes, float).T @ np.eye(n_groups)[groups]
-    with np.errstate(invalid="ignore"):
-        return counts / counts.sum(axis=1, keepdims=True)
 
 
 def _checked_scores(

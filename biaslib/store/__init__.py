@@ -10,9 +10,7 @@ from biaslib.store.results import (
     get_or_compute,
     remove,
     root,
-    timed,
     verify,
-    waiting,
 )
 
 __all__ = [
@@ -31,7 +29,5 @@ __all__ = [
     "scratch",
     "sealed",
     "stored",
-    "timed",
     "verify",
-    "waiting",
 ]

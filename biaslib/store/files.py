@@ -52,7 +52,15 @@ def replacing(target: Path) -> Iterator[Path]:
 def scratch(folder: Path) -> Iterator[Path]:
     """A temporary folder in a folder, removed at the end; those that killed processes left are removed first."""
     tidy(folder)
-    inner, alive = _partial(folder)
+    alive: filelock.BaseFileLock
+    while True:
+        inner = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+        alive = filelock.FileLock(inner / _ALIVE, thread_local=False)
+        # another process may have tidied it away before it was locked
+        with contextlib.suppress(FileNotFoundError):
+            alive.acquire()
+            if inner.is_dir():
+                break
     try:
         yield inner
     finally:
@@ -104,8 +112,13 @@ def is_still_whole(file: Path) -> bool:
     (`note_whole`) and whenever it is read. Whatever writes to the file changes one of them. A failing disk may not:
     bits that flip by themselves are noticed by `is_whole`, and so by `store.verify`, alone.
     """
+    return _whole_as(file, _look(file))
+
+
+@functools.lru_cache(maxsize=256)  # where no note can be written all of it is read, but once in a process
+def _whole_as(file: Path, look: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        if _note(file).read_text(encoding="utf-8") == _look(file):
+        if _note(file).read_text(encoding="utf-8") == look:
             return True
     whole = is_whole(file)
     if whole:
@@ -175,18 +188,6 @@ def _cannot_write(target: Path, error: OSError) -> BiaslibError:
     reason = _FULL.get(error.errno or 0, error.strerror or "there is no room for all of it")
     remedy = f"free the space or mend the permissions of {target.parent}"
     return BiaslibError(f"cannot write {target}: {reason}; {remedy}. What was there is as it was.")
-
-
-def _partial(folder: Path) -> tuple[Path, filelock.BaseFileLock]:
-    """A new folder in it, and the lock that tells others that this process writes there."""
-    while True:
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
-        alive = filelock.FileLock(partial / _ALIVE, thread_local=False)
-        # another process may have tidied it away before it was locked
-        with contextlib.suppress(FileNotFoundError):
-            alive.acquire()
-            if partial.is_dir():
-                return partial, alive
 
 
 def _flush(path: Path) -> None:
