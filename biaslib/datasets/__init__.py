@@ -1,6 +1,8 @@
 """Real data in its official layout: load it, fetch it, check it."""
 
+import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, waterbirds
@@ -11,8 +13,21 @@ from biaslib.samples import Samples
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
 _root = root
-_PEOPLE = {**celeba.LOADERS, "coco": coco_imsitu.load_coco, "imsitu": coco_imsitu.load_imsitu}
-_LOADERS = {**_PEOPLE, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
+_LOADERS: dict[str, Callable[..., Samples]] = {
+    "celeba": celeba.load,
+    "celeba-cropped": functools.partial(celeba.load, cropped=True),
+    "celebamask": celeba.load_hq,
+    "celebamask-pairs": celeba.load_hq_pairs,
+    "coco": coco_imsitu.load_coco,
+    "imsitu": coco_imsitu.load_imsitu,
+    "mnist": mnist.load,
+    "pets": photos.pets,
+    "cat-and-dog": photos.cats_and_dogs,
+    "fruits360": photos.fruits,
+    "scenes": photos.scenes,
+    "cub": waterbirds.cub,
+    "places365": waterbirds.places365,
+}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:

@@ -1,8 +1,7 @@
 """CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ _A_FOLDER = 2000  # images in each numbered folder of masks
 _VALIDATION = 0.15  # of the training pairs, by their names
 
 
-def _load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
+def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
     Pictures are resized as a whole, so that faces come out a fifth too wide, or cropped: the square of `_square`, which
@@ -60,7 +59,7 @@ def _square(dataset: registry.Dataset, file: str, size: int) -> np.ndarray:
     return np.asarray(face.resize((size, size), Image.Resampling.BILINEAR))
 
 
-def _load_hq(split: str, *, size: int, root: Path) -> Samples:
+def load_hq(split: str, *, size: int, root: Path) -> Samples:
     """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
 
     "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
@@ -83,7 +82,7 @@ def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels, masks=_masks(dataset, files, size))
 
 
-def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
+def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
 
     "val" is 15 % of the folder train, by the pictures' names. Returns the images in the order of their names; masks of
@@ -211,11 +210,3 @@ def _regions(
     united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for _, parts in regions]
     united[-1] = ~np.any([none, *drawn.values()], axis=0)
     return np.stack([pictures.shrunk(region, size) for region in united])
-
-
-LOADERS: dict[str, Callable[..., Samples]] = {
-    "celeba": _load,
-    "celeba-cropped": functools.partial(_load, cropped=True),
-    "celebamask": _load_hq,
-    "celebamask-pairs": _load_hq_pairs,
-}

@@ -5,7 +5,7 @@ Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on w
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ _PET_SPLITS = {"train": 0.3, "val": 0.1, "test": 0.6}
 _GROUND = 2  # the trimaps: 1 animal, 2 ground, 3 not classified: a band along the outline
 
 
-def _fruits(split: str, *, size: int, root: Path) -> Samples:
+def fruits(split: str, *, size: int, root: Path) -> Samples:
     """Five kinds of fruits in the official layout, fruits-360/Training and Test, a folder a variety.
 
     "val" is a fifth of the official training pictures, by their names. All splits are views of the same turning fruits:
@@ -63,7 +63,7 @@ def _fruits(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images, pd.DataFrame({"fruit": np.array(fruit, np.int8)}), {"fruit": mask})
 
 
-def _scenes(split: str, *, size: int, root: Path) -> Samples:
+def scenes(split: str, *, size: int, root: Path) -> Samples:
     """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
 
     Returns label `kind` (int8), its place in `SCENES`; no masks.
@@ -73,7 +73,7 @@ def _scenes(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images, pd.DataFrame({"kind": kind}))
 
 
-def _pets(split: str, *, size: int, root: Path) -> Samples:
+def pets(split: str, *, size: int, root: Path) -> Samples:
     """Oxford-IIIT Pet in its official layout, oxford-iiit-pet/images and annotations.
 
     The splits are 30, 10 and 60 % of annotations/list.txt, by the pictures' names, so that a picture is in the same
@@ -94,7 +94,7 @@ def _pets(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels.reset_index(drop=True), masks={"animal": animal})
 
 
-def _cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
+def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
     """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
 
     Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
@@ -187,11 +187,3 @@ def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
 
 def _animal(trimap: np.ndarray) -> np.ndarray:
     return trimap != _GROUND
-
-
-LOADERS: dict[str, Callable[..., Samples]] = {
-    "pets": _pets,
-    "cat-and-dog": _cats_and_dogs,
-    "fruits360": _fruits,
-    "scenes": _scenes,
-}

@@ -118,6 +118,3 @@ def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
     """Lines of "number value"."""
     with dataset.reading(path):
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
-
-
-LOADERS = {"cub": cub, "places365": places365}
