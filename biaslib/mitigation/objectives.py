@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 from biaslib.mitigation.resampling import group_shares
-from biaslib.training.objectives import AttributesAndGroup, class_weights
+from biaslib.training.objectives import AttributesAndGroup, WithoutMaps, class_weights
 
 _RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 _ROUNDS = 500  # at most
@@ -118,15 +118,9 @@ class DomainIndependent(AttributesAndGroup):
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean binary cross-entropy of the true group's block."""
         self.check_learnable(targets)
-        return _DomainIndependentLoss(self.groups)
+        return WithoutMaps(self._loss)
 
-
-class _DomainIndependentLoss(nn.Module):
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
+    def _loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         blocks = logits.unflatten(1, (self.groups, -1))
         own = blocks[torch.arange(len(blocks), device=blocks.device), targets[:, -1].long()]
         return binary_cross_entropy_with_logits(own, targets[:, :-1])
