@@ -1,4 +1,7 @@
-"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
+"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them.
+
+A `DatasetWarning` says what is known to be wrong with their labels and with their terms.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +22,7 @@ REGIONS: dict[str, list[str]] = registry.WORDS["celeba_regions"]
 _PARTS: list[str] = registry.WORDS["celeba_parts"]
 _IMAGES, _MASKS = "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
 _A_FOLDER = 2000  # images in each numbered folder of masks
-_VALIDATION = 0.15  # of the training pairs, by their names
+_PAIRS = {"val": 0.15, "train": 0.85}  # of the training pairs, by their names
 
 
 def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
@@ -27,11 +30,7 @@ def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples
 
     Pictures are resized as a whole, so that faces come out a fifth too wide, or cropped: the square of `_square`, which
     has 128 pixels a side in the official pictures. Returns the split's pictures that are in the folder, in the official
-    order; the 40 attributes as annotated; no masks.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms; how many pictures of the
-            split are not in the folder.
+    order; the 40 attributes as annotated; no masks. A `DatasetWarning` says how many are not in the folder.
     """
     dataset = registry.get("celeba")
     table = attributes(root)
@@ -66,9 +65,6 @@ def load_hq(split: str, *, size: int, root: Path) -> Samples:
     last 4,500 are the test images of Serianni et al. (2025). Returns the split's images, by number; the 40 attributes
     as annotated (bool); masks of the 14 `REGIONS`, True where at least half of the pixel is inside, all False where no
     part is drawn. Drawn parts may overlap; the background is what no part covers.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms.
     """
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
@@ -87,17 +83,13 @@ def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
 
     "val" is 15 % of the folder train, by the pictures' names. Returns the images in the order of their names; masks of
     the 14 `REGIONS`; labels without columns, as the pairs do not say whom of CelebA they show.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with this dataset's terms.
     """
     dataset = registry.get("celebamask-hq")
     registry.warn(dataset)
     folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")
     files = pictures.listed(dataset, folder / "images")
     if split != "test":
-        shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
-        files = [file for file in files if pictures.part(file.name, shares) == split]
+        files = [file for file in files if pictures.part(file.name, _PAIRS) == split]
     if not files:
         dataset.require(folder / "images" / "*.jpg")
     images = pictures.photos(dataset, files, size=size)
@@ -109,8 +101,7 @@ def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
 def attributes(root: Path) -> pd.DataFrame:
     """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
 
-    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute. A
-    `DatasetWarning` says what is known to be wrong with these labels and with their terms.
+    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
     """
     return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
 

@@ -84,9 +84,8 @@ def pets(split: str, *, size: int, root: Path) -> Samples:
     Warns:
         DatasetWarning: how many pictures of the split are not in the folder.
     """
-    dataset = registry.get("oxford-iiit-pet")
-    table = _here(dataset, split, root)
-    folder = root / "oxford-iiit-pet"
+    dataset, folder = registry.get("oxford-iiit-pet"), root / "oxford-iiit-pet"
+    table = _here(dataset, split, folder)
     images = pictures.photos(dataset, [folder / "images" / f"{name}.jpg" for name in table["image"]], size=size)
     trimaps = [folder / "annotations" / "trimaps" / f"{name}.png" for name in table["image"]]
     animal = pictures.regions(dataset, trimaps, _animal, size=size)
@@ -160,29 +159,23 @@ def _of_kinds(
     return pictures.photos(dataset, files, size=size), number
 
 
-def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
-    folder = root / "oxford-iiit-pet"
-    table = _list(dataset, folder / "annotations" / "list.txt")
+def _here(dataset: registry.Dataset, split: str, folder: Path) -> pd.DataFrame:
+    """Of the list's lines, "image class species breed" after some that begin with #, those whose pictures are here."""
+    path, columns = folder / "annotations" / "list.txt", ["image", "breed", "species", "number"]
+    with dataset.reading(path, "it is no list of pictures"):
+        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
+        fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
+    if not fine:
+        raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
     table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
     images = dataset.require(folder / "images")
     here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
     found = table[table["image"].isin(here)]
     if not len(found):
         dataset.require(images / f"{next(iter(table['image']), 'Abyssinian_1')}.jpg")
-        raise dataset.damaged(folder / "annotations" / "list.txt", f"it lists no picture of {split}")
+        raise dataset.damaged(path, f"it lists no picture of {split}")
     pictures.warn_of_a_part(dataset, len(found), len(table), images, split)
     return found
-
-
-def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    """Lines of "image class species breed" after some that begin with #."""
-    columns = ["image", "breed", "species", "number"]
-    with dataset.reading(path, "it is no list of pictures"):
-        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
-        fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
-    if not fine:
-        raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
-    return table
 
 
 def _animal(trimap: np.ndarray) -> np.ndarray:

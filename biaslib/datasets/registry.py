@@ -201,30 +201,20 @@ def check(name: str) -> pd.DataFrame:
 
 
 def listing() -> pd.DataFrame:
-    """Every dataset the four papers use, one row each.
+    """Every dataset the four papers use, one row each: what the registry says, `get` ("fetch" or "by hand") and `here`.
 
-    Returns columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every
-    known file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
+    That is "yes" (every known file exists and every known folder is full), "part" or "no". `check` compares sizes and
+    checksums too.
     """
-    folder = root()
     rows = []
     for dataset in read().values():
         # without sizes and checksums, which take long
         files = [replace(file, size=None, hash=None) for file in dataset.files]
-        states = {_state(file, folder / file.path)[0] for file in files}
-        rows.append(
-            {
-                "name": dataset.name,
-                "title": dataset.title,
-                "here": "yes" if states == {"present"} else "no" if states <= {"missing"} else "part",
-                "get": "fetch" if dataset.archives else "by hand",
-                "papers": ", ".join(dataset.papers),
-                "licence": dataset.licence,
-                "terms": dataset.terms,
-                "source": dataset.source,
-            }
-        )
-    return pd.DataFrame(rows)
+        states = {_state(file, root() / file.path)[0] for file in files}
+        here = "yes" if states == {"present"} else "no" if states <= {"missing"} else "part"
+        how, papers = "fetch" if dataset.archives else "by hand", ", ".join(dataset.papers)
+        rows.append((dataset.name, dataset.title, here, how, papers, dataset.licence, dataset.terms, dataset.source))
+    return pd.DataFrame(rows, columns=["name", "title", "here", "get", "papers", "licence", "terms", "source"])
 
 
 def _unpack(archive: Path, into: Path) -> None:

@@ -28,7 +28,8 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     """
     dataset = registry.get("waterbirds")
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
-    table = _metadata(dataset, folder / "metadata.csv")
+    with dataset.reading(folder / "metadata.csv", "it is no table with img_filename, y, split and place"):
+        table = pd.read_csv(folder / "metadata.csv")[["img_filename", "y", "split", "place"]]
     rows = table[table["split"] == _SPLITS[split]]
     images = pictures.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
     labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
@@ -98,11 +99,6 @@ def _bias(name: str) -> str:
     if found is None:
         raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
     return found[1]
-
-
-def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    with dataset.reading(path, "it is no table with img_filename, y, split and place"):
-        return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
