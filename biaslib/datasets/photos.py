@@ -42,10 +42,7 @@ def fruits(split: str, *, size: int, root: Path) -> Samples:
     "val" is a fifth of the official training pictures, by their names. All splits are views of the same turning fruits:
     other pictures, not other fruits. The originals are of 100 pixels. Returns label `fruit` (int8), its place in
     `KINDS`; mask `fruit`, by `_fruit_region`. Varieties of a kind are together; further apples in extra_apples/train
-    and test are taken with them.
-
-    Warns:
-        DatasetWarning: which fruit stands in for one that is not in this copy.
+    and test are taken with them. A `DatasetWarning` says which fruit stands in for one that is not in this copy.
     """
     dataset = registry.get("fruits-360")
     parts = _PARTS["test" if split == "test" else "train"]
@@ -80,9 +77,7 @@ def pets(split: str, *, size: int, root: Path) -> Samples:
     split in every copy, whole or not. Returns the split's pictures that are in the folder, in the order of the list;
     labels `cat` (bool; else a dog) and `breed` (int, 1 to 37, the list's class); mask `animal`: all that the trimap
     does not call ground, that is with the band along the outline in which its authors leave it open.
-
-    Warns:
-        DatasetWarning: how many pictures of the split are not in the folder.
+    A `DatasetWarning` says how many pictures of the split are not in the folder.
     """
     dataset, folder = registry.get("oxford-iiit-pet"), root / "oxford-iiit-pet"
     table = _here(dataset, split, folder)

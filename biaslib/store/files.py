@@ -25,10 +25,8 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside `target` that takes its place when the block ends without an error.
 
-    What killed processes have left in the folder is removed first.
-
-    Raises:
-        BiaslibError: where the folder cannot be written, or the disk is full.
+    What killed processes have left in the folder is removed first. A `BiaslibError` says where the folder cannot be
+    written, or the disk is full.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -159,11 +157,7 @@ def sha256(file: Path) -> str:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """One process at a time, and one thread of it; the file that is locked is there only as long.
-
-    Raises:
-        OSError: where the file cannot be made.
-    """
+    """One process at a time, and one thread of it; the locked file, an `OSError` where it cannot be made, is there as long."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _tidy_locks(file.parent)
     lock = filelock.FileLock(file, thread_local=False)

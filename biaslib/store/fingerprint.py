@@ -53,12 +53,10 @@ def once() -> Iterator[None]:
 def of_value(value: Any) -> str:
     """Hash of a configuration: equal values, equal hash, in every process.
 
-    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths. A
-    dataclass with a method `fingerprint` adds what this returns: of the code and the files it stands for. Of a map that
-    the store decoded the pixels are not read: its checksum stands for them.
-
-    Raises:
-        TypeError: for anything else, because a hash by identity would never be found again.
+    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths; anything
+    else is a `TypeError`, because a hash by identity would never be found again. A dataclass with a method
+    `fingerprint` adds what this returns: of the code and the files it stands for. Of a map that the store decoded the
+    pixels are not read: its checksum stands for them.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts(value):

@@ -93,9 +93,8 @@ def fit(
     An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
     blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
 
-    Raises:
-        BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
-            learned from them; where every convolution is frozen; where a validation set is needed and missing.
+    A `BiaslibError` is raised where the targets do not fit the images, the objective or the configuration, or nothing
+    can be learned from them; where every convolution is frozen; where a validation set is needed and missing.
     """
     return fit_with_criterion(samples, targets, config, objective=objective, validation=validation)[0]
 
@@ -148,10 +147,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
 
     Pixels are normalised as the model's weights want it (`models.normalisation`). The model computes where it is, in
     evaluation mode, and is left in the mode it was in; `batch` images go through at once (None: 128, on a CPU as many
-    as stay in its cache, at least 8).
-
-    Raises:
-        BiaslibError: where the images have another type or shape, or there are none.
+    as stay in its cache, at least 8). Images of another type or shape, or none, are a `BiaslibError`.
     """
     if len(images) == 0:
         raise BiaslibError("There are no images to predict: the set is empty.")
