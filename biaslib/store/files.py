@@ -157,7 +157,7 @@ def sha256(file: Path) -> str:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """One process at a time, and one thread of it; the locked file, an `OSError` where it cannot be made, is there as long."""
+    """One process at a time, and one thread of it; the file is there only as long, or an `OSError` is raised."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _tidy_locks(file.parent)
     lock = filelock.FileLock(file, thread_local=False)
