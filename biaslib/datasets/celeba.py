@@ -15,8 +15,6 @@ from PIL import Image
 from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
 
-_SPLITS = {"train": 0, "val": 1, "test": 2}
-
 ATTRIBUTES: tuple[str, ...] = tuple(registry.WORDS["celeba_attributes"])
 REGIONS: dict[str, list[str]] = registry.WORDS["celeba_regions"]
 _PARTS: list[str] = registry.WORDS["celeba_parts"]
@@ -34,7 +32,7 @@ def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples
     """
     dataset = registry.get("celeba")
     table = attributes(root)
-    rows = np.flatnonzero(partition(root, len(table)) == _SPLITS[split])
+    rows = np.flatnonzero(partition(root, len(table)) == pictures.SPLITS.index(split))
     folder = dataset.require(root / "celeba" / "img_align_celeba")
     names = set(os.listdir(folder))
     files = {row: f"{folder}{os.sep}{name}" for row in rows.tolist() if (name := _name(row)) in names}
@@ -141,7 +139,7 @@ def partition(root: Path, n: int) -> np.ndarray:
     if len(words) != 2 * n or words[::2] != [_name(i) for i in range(n)] or not {"0", "1", "2"}.issuperset(words[1::2]):
         raise dataset.damaged(path, f"it is no list of {n} images, each with the number of its split")
     splits = np.array(words[1::2], int)
-    if missing := [name for name, number in _SPLITS.items() if number not in splits]:
+    if missing := [name for number, name in enumerate(pictures.SPLITS) if number not in splits]:
         raise dataset.damaged(path, f"it gives no image to {missing[0]}")
     return splits
 

@@ -6,6 +6,7 @@ by as many population standard deviations; the score the paper calls Attention-I
 for a missing or a damaged file, and for a bias or an attribute that was not released.
 """
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Literal
@@ -232,15 +233,13 @@ def _join() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    """A file of 0 and 1, one character each with one separator after it: 40 times faster than a general reader."""
-    characters = np.frombuffer(path.read_bytes(), dtype=np.uint8)
-    if len(characters) == 2 * rows * columns - 1:  # no newline at the end
-        characters = np.append(characters, np.uint8(ord("\n")))
-    digits, separators = characters[::2], characters[1::2]
-    whole = len(characters) == 2 * rows * columns
-    if not whole or not np.isin(digits, (48, 49)).all() or not np.isin(separators, (44, 10)).all():
+    """A file of 0 and 1."""
+    values = np.empty((0, 0))
+    with contextlib.suppress(ValueError):  # no table at all
+        values = pd.read_csv(path, header=None).to_numpy()
+    if values.shape != (rows, columns) or not np.isin(values, (0, 1)).all():
         raise _dataset().damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
-    return digits.reshape(rows, columns) == 49
+    return values == 1
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:

@@ -10,8 +10,6 @@ from biaslib.datasets import pictures, registry
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-_SPLITS = {"train": 0, "val": 1, "test": 2}
-
 # the kinds of places, as folders of Places365, and which of them are land and water: as in the released script, too
 PLACES = ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural")
 LAND, WATER = (0, 1), (2, 3)
@@ -30,7 +28,7 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
     with dataset.reading(folder / "metadata.csv", "it is no table with img_filename, y, split and place"):
         table = pd.read_csv(folder / "metadata.csv")[["img_filename", "y", "split", "place"]]
-    rows = table[table["split"] == _SPLITS[split]]
+    rows = table[table["split"] == pictures.SPLITS.index(split)]
     images = pictures.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
     labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
     return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
