@@ -24,8 +24,10 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     before its crop. Returns labels `waterbird` and `background` (True: water), as the generated world `birds` has them;
     masks `bird` and `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
     """
-    dataset = registry.get("waterbirds")
-    folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
+    found = re.fullmatch(r"waterbirds(?:-(\d{2,3}))?", name)
+    if found is None:
+        raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
+    dataset, folder = registry.get("waterbirds"), root / f"waterbird_complete{found[1] or 95}_forest2water2"
     with dataset.reading(folder / "metadata.csv", "it is no table with img_filename, y, split and place"):
         table = pd.read_csv(folder / "metadata.csv")[["img_filename", "y", "split", "place"]]
     rows = table[table["split"] == pictures.SPLITS.index(split)]
@@ -88,15 +90,6 @@ def cub_test_labels(root: Path) -> np.ndarray:
 def _are_waterbirds(names: pd.Series) -> np.ndarray:
     species = names.str.split("/").str[0].str.lower()
     return species.str.contains("|".join(registry.WORDS["waterbirds"])).to_numpy(dtype=bool)
-
-
-def _bias(name: str) -> str:
-    if name == "waterbirds":
-        return "95"
-    found = re.fullmatch(r"waterbirds-(\d{2,3})", name)
-    if found is None:
-        raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
-    return found[1]
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:

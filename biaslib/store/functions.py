@@ -102,11 +102,8 @@ class Calls(Generic[_Key, _Result]):
 def _bar() -> Iterator[dict[str, Any]]:
     """Where a progress bar goes: into the file $BIASLIB_BARS, by which a build of the book says what its pages do."""
     file = os.environ.get("BIASLIB_BARS")
-    if not file:
-        yield {}
-        return
-    with open(file, "a", encoding="utf-8") as opened:
-        yield {"file": opened, "disable": False, "ascii": True}
+    with open(file, "a", encoding="utf-8") if file else contextlib.nullcontext() as opened:
+        yield {"file": opened, "disable": False, "ascii": True} if file else {}
 
 
 def stored(

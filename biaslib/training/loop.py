@@ -19,7 +19,7 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError, reason
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
-from biaslib.store.files import sha256
+from biaslib.store.files import SEAL, is_whole, sha256
 from biaslib.training import objectives, reading
 from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
@@ -61,9 +61,9 @@ def resumed(start: Callable[[], _R], path: Path) -> _R:
     if not path.exists():
         return run
     try:
-        if not store.is_whole(path):
+        if not is_whole(path):
             raise BiaslibError("the checksum differs")
-        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
+        content = io.BytesIO(path.read_bytes()[:-SEAL])
         run.restore(torch.load(content, map_location=run.device, weights_only=True))
     except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
         words = f"checkpoint {path} is damaged; the training starts anew ({reason(error)})."
