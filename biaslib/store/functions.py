@@ -25,9 +25,7 @@ _Passes = Callable[..., tuple[float, ...]]
 class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
-    Attributes:
-        kind: what the results are, a folder of the store.
-        passes: what a key's result costs, for a plan (`book.plan`).
+    Its `kind` is what the results are, a folder of the store; `passes` says what a key's result costs (`book.plan`).
     """
 
     def __init__(
