@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re
 _UNNUMBERED = "Making of"  # the part after the chapters
 _GLOSSARY = "glossary"
 # pages that are read for their words, not looked up
-_NO_TERMS = {_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status", "design"}
+_NO_TERMS = (_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status", "design")
 # a figure or a table of ours begins, or says its caption
 _PIECE = re.compile(r'<figure class="biaslib-figure(?P<attributes>[^>]*)>|<caption><span>|<figcaption id="[^"]*">')
 _LINK = re.compile(r'<a class="biaslib-number" href="#([^"]+)"></a>')
@@ -121,7 +121,7 @@ def _metatags(title: str, body: str, card: str) -> str:
 
 def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:
     """Puts its definition on the first use of each term of the glossary in a page's paragraphs."""
-    if page in _NO_TERMS or _GLOSSARY not in app.env.all_docs:
+    if page.startswith(_NO_TERMS) or _GLOSSARY not in app.env.all_docs:
         return
     definitions = _definitions(app.env)
     if not definitions:
