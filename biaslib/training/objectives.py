@@ -36,10 +36,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy:
-    """One class an image; targets (N,) class numbers.
-
-    Where `balanced`, classes are weighed inversely to their frequency.
-    """
+    """One class an image, from targets (N,); where `balanced`, classes are weighed inversely to their frequency."""
 
     outputs: int
     balanced: bool = True
@@ -64,10 +61,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """A yes or no for each attribute; targets (N, outputs) booleans.
-
-    Where `balanced`, the positive images of each attribute are weighed by (1 - p) / p.
-    """
+    """A yes or no for each attribute, from targets (N, outputs); where `balanced`, a yes weighs (1 - p) / p."""
 
     outputs: int
     balanced: bool = True
