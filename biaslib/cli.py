@@ -324,9 +324,9 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
 @app.command("version")
 def _version() -> None:
     """Print the versions that the book's numbers depend on."""
-    from biaslib.store import provenance
+    from biaslib.store import results
 
-    print(*(f"{library} {number}" for library, number in provenance.versions().items()), sep="\n")
+    print(*(f"{library} {number}" for library, number in results.versions().items()), sep="\n")
 
 
 def _need_book(command: str) -> None:

@@ -196,8 +196,7 @@ def train(recipe: Recipe) -> _State:
 def load(recipe: Recipe) -> nn.Module:
     """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it.
 
-    Raises:
-        BiaslibError: where files of its data are missing; as `models.build` and `training.fit` do.
+    Missing files of its data are a `BiaslibError`, and what `models.build` and `training.fit` refuse.
     """
     return _model(recipe, train(recipe))
 

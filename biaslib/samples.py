@@ -55,18 +55,12 @@ class MappedRows(NDArrayOperatorsMixin):
 class Samples:
     """N labelled images.
 
-    Attributes:
-        images: (N, H, W, 3) uint8, RGB; may be a memory map, or rows of one that are read when they are used.
-        labels: N rows, one column per attribute (bool) or class (int).
-        masks: region name -> (N, H, W) bool, True inside the region.
-
-    Raises:
-        BiaslibError: where the parts do not describe the same N images.
+    Parts that do not describe the same N images are a `BiaslibError`.
     """
 
-    images: np.ndarray
-    labels: pd.DataFrame
-    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    images: np.ndarray  #: (N, H, W, 3) uint8, RGB; may be a memory map, or rows of one that are read when they are used
+    labels: pd.DataFrame  #: N rows, one column per attribute (bool) or class (int)
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)  #: region name -> (N, H, W) bool, True inside
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.shape[-1] != 3 or self.images.dtype != np.uint8:

@@ -18,7 +18,7 @@ from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import Audit, AuditOptions, Shown
 from biaslib.errors import BiaslibError
-from biaslib.store import fingerprint, provenance
+from biaslib.store import fingerprint, results
 
 _SHOWN = 6
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
@@ -137,9 +137,9 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
         average_maps=average_maps,
         about={
-            "versions": provenance.versions(),
-            "device": provenance.device(),
-            "date": provenance.now()[:10],
+            "versions": results.versions(),
+            "device": results.device(),
+            "date": results.now()[:10],
         },
     )
 

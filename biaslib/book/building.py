@@ -21,7 +21,7 @@ from biaslib.book import execution, parameters, recorded, site
 from biaslib.book.project import Project
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError, PageError
-from biaslib.store import fingerprint, parallel, provenance
+from biaslib.store import fingerprint, parallel, results
 
 _USUAL = 30.0  # seconds of a page of which nothing is known
 _LOOK = 0.5  # seconds between two looks at what the pages compute
@@ -116,7 +116,7 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
         printed = sorted((project.root / "data" / "published").glob("*.csv"))
         data += [file.read_text(encoding="utf-8") for file in printed]
     package = fingerprint.of_package()
-    return fingerprint.of_value([text, repr(given), preset, package, records, data, provenance.versions()])
+    return fingerprint.of_value([text, repr(given), preset, package, records, data, results.versions()])
 
 
 def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, scheduler: str | None) -> None:

@@ -19,7 +19,7 @@ from biaslib.book import parameters as params
 from biaslib.book import recorded
 from biaslib.book.project import Project
 from biaslib.errors import BiaslibError, PageError
-from biaslib.store import parallel, provenance
+from biaslib.store import parallel, results
 
 
 def read(project: Project, notebook: str) -> nbformat.NotebookNode:
@@ -78,7 +78,7 @@ def run(
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
     source, defaults, changed = opened(project, notebook, parameters=parameters, preset=preset)
-    commit = provenance.commit(project.root)  # before the run: an edit during it has no part in it
+    commit = results.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
         executed = _executed(
@@ -97,12 +97,12 @@ def run(
             "preset": preset or params.QUICK,
             "parameters": {**defaults, **changed},
             "changed": changed,
-            "date": provenance.now(),
+            "date": results.now(),
             "commit": commit,
-            "device": provenance.device(),
+            "device": results.device(),
             "seconds": round(time.perf_counter() - started, 1),
             "cores": parallel.cores(),
-            "versions": provenance.versions(),
+            "versions": results.versions(),
             "recorded": recorded.collect(executed),
         }
         errors = "\n".join(output["text"] for output in outputs(executed) if output.get("name") == "stderr")

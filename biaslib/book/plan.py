@@ -36,7 +36,7 @@ from biaslib.errors import BiaslibError, PageError
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import Drawn, Loaded, Recipe, Setup
 from biaslib.samples import Samples
-from biaslib.store import Calls, Stored, fingerprint, parallel
+from biaslib.store import Calls, Stored, fingerprint, parallel, results
 from biaslib.training import TrainingConfig
 
 # seconds: the kernel, the workers, a page's figures and statistics; the start and the checkpoints of each model
@@ -151,7 +151,7 @@ def _planning(cells: Sequence[Any]) -> ast.Module:
 
 
 def _is_stored(function: Stored, key: Any, known: set[tuple[str, str]]) -> bool:
-    words = function.kind, repr(key)[: store.CONFIG_LENGTH]
+    words = function.kind, repr(key)[: results.CONFIG_LENGTH]
     try:  # the exact key, for which the data are decoded, comes last
         return words in known and (function.stored_at(key) / "record.json").is_file()
     except (BiaslibError, OSError):  # its data or weights are no longer here

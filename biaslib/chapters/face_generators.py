@@ -25,7 +25,7 @@ from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlat
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import CELEBA, Drawn, Loaded
-from biaslib.store import fingerprint, parallel, provenance, stored
+from biaslib.store import fingerprint, parallel, results, stored
 from biaslib.worlds.faces import STRENGTH
 
 _State = dict[str, torch.Tensor]
@@ -210,7 +210,7 @@ def train_for_book(name: str) -> Path:
     """Trains one of `SETUPS` and writes it to `book/generators`."""
     if name not in SETUPS:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
-    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": provenance.commit(project.find().root)}
+    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": results.commit(project.find().root)}
     return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
 
 
@@ -219,8 +219,8 @@ def train_to(setup: GeneratorSetup, path: Path, **origin: Any) -> Path:
     if path.suffix != _ENDING:
         raise BiaslibError(f"A generator is written to a file that ends in {_ENDING}, not to {path}.")
     start, state = perf_counter(), _trained(setup)
-    record = origin | {"experiment": dataclasses.asdict(setup), "device": provenance.device()}
-    record |= {"date": provenance.now(), "seconds": round(perf_counter() - start)}
+    record = origin | {"experiment": dataclasses.asdict(setup), "device": results.device()}
+    record |= {"date": results.now(), "seconds": round(perf_counter() - start)}
     with store.replacing(path) as partial, store.replacing(path.with_suffix(".json")) as partial_record:
         safetensors.torch.save_file(_packed(state), partial)
         partial_record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

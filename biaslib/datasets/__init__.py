@@ -1,26 +1,40 @@
 """Real data in its official layout: load it, fetch it, check it."""
 
+import functools
 import os
-from pathlib import Path
+from collections.abc import Callable
 
-from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, waterbirds
+from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, registry, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
 
-_root = root
-_PEOPLE = {**celeba.LOADERS, "coco": coco_imsitu.load_coco, "imsitu": coco_imsitu.load_imsitu}
-_LOADERS = {**_PEOPLE, "mnist": mnist.load, **photos.LOADERS, **waterbirds.LOADERS}
+_LOADERS: dict[str, Callable[..., Samples]] = {
+    "celeba": celeba.load,
+    "celeba-cropped": functools.partial(celeba.load, cropped=True),
+    "celebamask": celeba.load_hq,
+    "celebamask-pairs": celeba.load_hq_pairs,
+    "coco": coco_imsitu.load_coco,
+    "imsitu": coco_imsitu.load_imsitu,
+    "mnist": mnist.load,
+    "pets": photos.pets,
+    "cat-and-dog": photos.cats_and_dogs,
+    "fruits360": photos.fruits,
+    "scenes": photos.scenes,
+    "cub": waterbirds.cub,
+    "places365": waterbirds.places365,
+}
 
 
 def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | None = None) -> Samples:
     """Images, labels and masks of a dataset.
 
-    Photographs are decoded once into a memory map in the store; a second load reads that. A `BiaslibError` is raised
-    for an unknown name, split or size, a missing file (with its official source, licence and how to get it) or a
-    damaged one (which, and where from).
+    Photographs are decoded once into a read-only memory map in the store; a second load reads that. A `BiaslibError` is
+    raised for an unknown name, split or size, a missing file (with its official source, licence and how to get it) or a
+    damaged one (which, and where from). A `DatasetWarning` says where a dataset has known problems, or only part of its
+    pictures is there.
 
     Args:
         name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" for the square
@@ -30,23 +44,15 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         split: "train", "val" (not of mnist) or "test".
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
-
-    Returns:
-        the samples; photographs are a read-only memory map.
-
-    Warns:
-        DatasetWarning: where a dataset has known problems, or only part of its pictures is there.
     """
     if size < 1:
         raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
-    folder = Path(_root(root))
-    if name not in _LOADERS and not name.startswith("waterbirds"):
+    loader = functools.partial(waterbirds.load, name) if name.startswith("waterbirds") else _LOADERS.get(name)
+    if loader is None:
         raise BiaslibError(
             f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
         )
     splits = ("train", "test") if name == "mnist" else pictures.SPLITS
     if split not in splits:
         raise BiaslibError(f"{name} has the splits {', '.join(splits)}, not {split!r}.")
-    if name.startswith("waterbirds"):
-        return waterbirds.load(name, split, size=size, root=folder)
-    return _LOADERS[name](split, size=size, root=folder)
+    return loader(split, size=size, root=registry.root(root))

@@ -1,9 +1,12 @@
-"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
+"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them.
 
-import functools
+A `DatasetWarning` says what is known to be wrong with their labels and with their terms.
+"""
+
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,59 +15,24 @@ from PIL import Image
 from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
 
-_SPLITS = {"train": 0, "val": 1, "test": 2}
-
-# in the order of list_attr_celeba.txt
-ATTRIBUTES = (
-    "5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips",
-    "Big_Nose", "Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin",
-    "Eyeglasses", "Goatee", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open",
-    "Mustache", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Sideburns", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Hat",
-    "Wearing_Lipstick", "Wearing_Necklace", "Wearing_Necktie", "Young",
-)  # fmt: skip
-
-# The 14 regions of Serianni et al. 2025 from the 18 drawn parts; the background is what none of them covers.
-REGIONS: dict[str, tuple[str, ...]] = {
-    "skin": ("skin",),
-    "nose": ("nose",),
-    "eyeglasses": ("eye_g",),
-    "eyes": ("l_eye", "r_eye"),
-    "eyebrows": ("l_brow", "r_brow"),
-    "ears": ("l_ear", "r_ear"),
-    "mouth": ("mouth", "u_lip", "l_lip"),
-    "hair": ("hair",),
-    "hat": ("hat",),
-    "earrings": ("ear_r",),
-    "necklace": ("neck_l",),
-    "neck": ("neck",),
-    "cloth": ("cloth",),
-    "background": (),
-}
-# The numbers of the parts in label maps, 0 for the background: the order of the authors' own script.
-_PARTS = (
-    "background", "skin", "nose", "eye_g", "l_eye", "r_eye", "l_brow", "r_brow", "l_ear", "r_ear", "mouth", "u_lip",
-    "l_lip", "hair", "hat", "ear_r", "neck_l", "neck", "cloth",
-)  # fmt: skip
+ATTRIBUTES: tuple[str, ...] = tuple(registry.WORDS["celeba_attributes"])
+REGIONS: dict[str, list[str]] = registry.WORDS["celeba_regions"]
+_PARTS: list[str] = registry.WORDS["celeba_parts"]
 _IMAGES, _MASKS = "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
 _A_FOLDER = 2000  # images in each numbered folder of masks
-_VALIDATION = 0.15  # of the training pairs, by their names
+_PAIRS = {"val": 0.15, "train": 0.85}  # of the training pairs, by their names
 
 
-def _load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
+def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples:
     """CelebA's aligned faces in the official layout, celeba/img_align_celeba/*.jpg; other people in each split.
 
     Pictures are resized as a whole, so that faces come out a fifth too wide, or cropped: the square of `_square`, which
     has 128 pixels a side in the official pictures. Returns the split's pictures that are in the folder, in the official
-    order; the 40 attributes as annotated; no masks.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms; how many pictures of the
-            split are not in the folder.
+    order; the 40 attributes as annotated; no masks. A `DatasetWarning` says how many are not in the folder.
     """
     dataset = registry.get("celeba")
     table = attributes(root)
-    rows = np.flatnonzero(partition(root, len(table)) == _SPLITS[split])
+    rows = np.flatnonzero(partition(root, len(table)) == pictures.SPLITS.index(split))
     folder = dataset.require(root / "celeba" / "img_align_celeba")
     names = set(os.listdir(folder))
     files = {row: f"{folder}{os.sep}{name}" for row in rows.tolist() if (name := _name(row)) in names}
@@ -88,16 +56,13 @@ def _square(dataset: registry.Dataset, file: str, size: int) -> np.ndarray:
     return np.asarray(face.resize((size, size), Image.Resampling.BILINEAR))
 
 
-def _load_hq(split: str, *, size: int, root: Path) -> Samples:
+def load_hq(split: str, *, size: int, root: Path) -> Samples:
     """CelebAMask-HQ in its official layout, CelebAMask-HQ/CelebA-HQ-img and CelebAMask-HQ-mask-anno.
 
     "train", "val" and "test" are 70, 15 and 15 % of the images, in the random order (NumPy's `RandomState(0)`) whose
     last 4,500 are the test images of Serianni et al. (2025). Returns the split's images, by number; the 40 attributes
     as annotated (bool); masks of the 14 `REGIONS`, True where at least half of the pixel is inside, all False where no
     part is drawn. Drawn parts may overlap; the background is what no part covers.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with these labels and with their terms.
     """
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
@@ -111,22 +76,18 @@ def _load_hq(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels, masks=_masks(dataset, files, size))
 
 
-def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
+def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
     """Pairs of an image and its label map, CelebAMask-HQ/pairs/train and test, each with images and masks.
 
     "val" is 15 % of the folder train, by the pictures' names. Returns the images in the order of their names; masks of
     the 14 `REGIONS`; labels without columns, as the pairs do not say whom of CelebA they show.
-
-    Warns:
-        DatasetWarning: what is known to be wrong with this dataset's terms.
     """
     dataset = registry.get("celebamask-hq")
     registry.warn(dataset)
     folder = root / "CelebAMask-HQ" / "pairs" / ("test" if split == "test" else "train")
     files = pictures.listed(dataset, folder / "images")
     if split != "test":
-        shares = {"val": _VALIDATION, "train": 1 - _VALIDATION}
-        files = [file for file in files if pictures.part(file.name, shares) == split]
+        files = [file for file in files if pictures.part(file.name, _PAIRS) == split]
     if not files:
         dataset.require(folder / "images" / "*.jpg")
     images = pictures.photos(dataset, files, size=size)
@@ -138,8 +99,7 @@ def _load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
 def attributes(root: Path) -> pd.DataFrame:
     """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
 
-    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute. A
-    `DatasetWarning` says what is known to be wrong with these labels and with their terms.
+    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
     """
     return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
 
@@ -179,7 +139,7 @@ def partition(root: Path, n: int) -> np.ndarray:
     if len(words) != 2 * n or words[::2] != [_name(i) for i in range(n)] or not {"0", "1", "2"}.issuperset(words[1::2]):
         raise dataset.damaged(path, f"it is no list of {n} images, each with the number of its split")
     splits = np.array(words[1::2], int)
-    if missing := [name for name, number in _SPLITS.items() if number not in splits]:
+    if missing := [name for number, name in enumerate(pictures.SPLITS) if number not in splits]:
         raise dataset.damaged(path, f"it gives no image to {missing[0]}")
     return splits
 
@@ -215,17 +175,20 @@ def _files(folder: Path, number: int) -> dict[str, Path]:
 def _masks(dataset: registry.Dataset, files: Sequence[Mapping[str, Path]], size: int) -> dict[str, np.ndarray]:
     """(N, size, size) bool of each region, from each image's part masks or its label map ("map")."""
     shape = (len(REGIONS), len(files), size, size)
-    covered = pictures.once(dataset, "parts", files, _regions, size, shape=shape, axis=1)
+    options = [list(REGIONS.items()), _PARTS]
+    covered = pictures.once(dataset, "parts", files, _regions, size, *options, shape=shape, axis=1)
     return {region: covered[at] for at, region in enumerate(REGIONS)}
 
 
-def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) -> np.ndarray:
+def _regions(
+    dataset: registry.Dataset, files: Mapping[str, Path], size: int, regions: list[Any], numbered: list[str]
+) -> np.ndarray:
     """(14, size, size) bool: parts are united at their own size, then resized."""
     drawn = {name: np.asarray(pictures.read_picture(dataset, path, "L")) for name, path in files.items()}
     if "map" in drawn:
-        if drawn["map"].max() >= len(_PARTS):
-            raise dataset.damaged(files["map"], f"it has numbers above {len(_PARTS) - 1}")
-        drawn = {part: drawn["map"] == number for number, part in enumerate(_PARTS) if number}
+        if drawn["map"].max() >= len(numbered):
+            raise dataset.damaged(files["map"], f"it has numbers above {len(numbered) - 1}")
+        drawn = {part: drawn["map"] == number for number, part in enumerate(numbered) if number}
     else:
         drawn = {part: picture >= 128 for part, picture in drawn.items()}
     shape = next((part.shape for part in drawn.values()), (size, size))
@@ -233,14 +196,6 @@ def _regions(dataset: registry.Dataset, files: Mapping[str, Path], size: int) ->
         if inside.shape != shape:
             raise dataset.damaged(files[part], f"it is not of the size of the image's other masks, {shape}")
     none = np.zeros(shape, bool)
-    united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for parts in REGIONS.values()]
+    united = [np.any([none, *(drawn[part] for part in parts if part in drawn)], axis=0) for _, parts in regions]
     united[-1] = ~np.any([none, *drawn.values()], axis=0)
     return np.stack([pictures.shrunk(region, size) for region in united])
-
-
-LOADERS: dict[str, Callable[..., Samples]] = {
-    "celeba": _load,
-    "celeba-cropped": functools.partial(_load, cropped=True),
-    "celebamask": _load_hq,
-    "celebamask-pairs": _load_hq_pairs,
-}

@@ -3,8 +3,8 @@
 The former are the labels of Wang et al. (2019), what six captioners say of COCO's images, and the ratios of Zhao et al.
 (2017) before and after constraints. COCO's gender was read off the captions of crowd workers, who wrote what they
 perceived; imSitu's is how three annotators word, as nouns of WordNet, who does what its verb says (agent), and where
-(place). Every function raises a `BiaslibError` for a missing or a damaged file, and for a split, a captioner or an
-image that is not there.
+(place). Photographs are resized as a whole. Every function raises a `BiaslibError` for a missing or a damaged file, and
+for a split, a captioner or an image that is not there.
 """
 
 import functools
@@ -25,47 +25,9 @@ from biaslib.samples import Samples
 # or both halves of the method that is proposed (confusion, confident), of which equalizer is the whole
 CAPTIONERS = ("baseline_ft", "balanced", "upweight", "confident", "confusion", "equalizer")
 
-# Zhao, Andrews and Xiang 2023, appendix C.1, without "person"
-PAPER_OBJECTS = (
-    "bicycle", "car", "motorcycle", "bus", "truck", "traffic_light", "bench", "cat", "dog", "horse", "backpack",
-    "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "sports_ball", "kite", "surfboard", "tennis_racket",
-    "bottle", "wine_glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "sandwich", "pizza", "donut", "cake",
-    "chair", "couch", "potted_plant", "bed", "dining_table", "tv", "laptop", "remote", "cell_phone", "microwave",
-    "oven", "sink", "refrigerator", "book", "clock", "vase", "teddy_bear", "toothbrush",
-)  # fmt: skip
+PAPER_OBJECTS: tuple[str, ...] = tuple(registry.WORDS["paper_objects"])
 _RATIOS = ["training", "before", "after"]
-
-# Zhao, Andrews and Xiang 2023, appendix C.1
-_MEN_WORDS = ("male", "boy", "man", "gentleman", "boys", "men", "males", "gentlemen", "father", "boyfriend")
-_WOMEN_WORDS = ("female", "girl", "woman", "lady", "girls", "women", "females", "ladies", "mother", "girlfriend")
-
-# the object's own name and its plural always count; these are ours, the common other words, kept short on purpose
-_OTHER_WORDS = {
-    "airplane": ("plane", "jet", "aircraft"), "bicycle": ("bike", "cycle"), "book": (), "boat": ("ship", "canoe"),
-    "car": ("suv", "sedan"), "cell_phone": ("phone", "cellphone", "smartphone"), "couch": ("sofa",),
-    "dining_table": ("table",), "dog": ("puppy",), "cat": ("kitten",), "donut": ("doughnut",),
-    "fire_hydrant": ("hydrant",), "frisbee": ("disc",), "hair_drier": ("hair dryer", "blow dryer"),
-    "handbag": ("purse", "bag"), "horse": ("pony",), "laptop": ("laptop computer",), "microwave": ("microwave oven",),
-    "motorcycle": ("motorbike",), "oven": ("stove",), "potted_plant": ("plant", "houseplant"),
-    "refrigerator": ("fridge",), "remote": ("remote control", "game controller", "wii remote", "controller"),
-    "skateboard": ("skate board",), "skis": ("ski",), "snowboard": ("snow board",),
-    "sports_ball": ("ball", "soccer ball", "baseball", "tennis ball", "basketball", "football", "volleyball"),
-    "suitcase": ("luggage",), "surfboard": ("surf board",), "teddy_bear": ("stuffed animal", "stuffed bear", "teddy"),
-    "tennis_racket": ("racket", "racquet", "tennis racquet"), "tie": ("necktie",),
-    "toothbrush": ("tooth brush",), "traffic_light": ("stop light", "stoplight"), "tv": ("television",),
-}  # fmt: skip
-# "knife" and its like: the rule for plurals below does not find them
-_PLURALS = {"knife": "knives", "skis": "skis", "sheep": "sheep", "mouse": "mice", "scissors": "scissors"}
-
-# imSitu's files; and the places, Zhao, Andrews and Xiang 2023, appendix C.2
 _IMSITU_FILES = {"train": "train.json", "val": "dev.json", "test": "test.json"}
-_OUTDOORS = frozenset(("outdoors", "outside", "field", "street", "road", "sidewalk", "beach", "farm", "forest", "yard"))
-_INDOORS = frozenset(
-    (
-        "room", "inside", "kitchen", "office", "gymnasium", "shop", "house", "hospital", "classroom", "workshop",
-        "stage", "bed", "living room", "bathroom",
-    )
-)  # fmt: skip
 _LEAST = 5  # a verb stays that more training images than these have, of either group
 
 
@@ -91,7 +53,7 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
         gender = np.array([row["gender"] for row in rows], dtype=np.int64)
     one_hot = gender.shape == (len(rows), 2) and np.isin(gender, (0, 1)).all() and (gender.sum(axis=1) == 1).all()
     if not one_hot or table.shape != (len(rows), len(names)) or not np.isin(table, (0, 1)).all():
-        raise _damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
+        raise _dataset().damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
     index = pd.Index([row["image_id"] for row in rows], name="image_id")
     labels = pd.DataFrame(table == 1, columns=names, index=index)
     labels.insert(0, "group", gender[:, 1])
@@ -103,7 +65,7 @@ def load_coco(split: str, *, size: int, root: Path) -> Samples:
 
     Images whose captions name one gender (`captioned_gender` of all of them together): those of train2014, and of
     val2014 the two halves by their names ("val" and "test"). Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0
-    man, 1 woman). Photographs are resized as a whole. Missing or damaged files are a `BiaslibError`.
+    man, 1 woman).
     """
     dataset = registry.get("coco")
     registry.warn(dataset)
@@ -132,8 +94,7 @@ def load_imsitu(split: str, *, size: int, root: Path) -> Samples:
     """The photographs of a split whose agent is worded with one gender, and whose place is clearly indoors or outdoors.
 
     Labels are a bool column a verb ("verb cooking"), for the verbs that more than five such training images of either
-    group have, `indoors` (bool) and `group` (0 man, 1 woman, as annotators worded the agent). Photographs are resized
-    as a whole. Missing or damaged files are a `BiaslibError`.
+    group have, `indoors` (bool) and `group` (0 man, 1 woman, as annotators worded the agent).
     """
     dataset, folder = registry.get("imsitu"), root / "imsitu"
     registry.warn(dataset)
@@ -175,7 +136,7 @@ def captioned_gender(captions: Iterable[str]) -> np.ndarray:
 
 
 def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
-    """Which objects a caption mentions, by whole words: name, plural, or another word of `_OTHER_WORDS`.
+    """Which objects a caption mentions, by whole words: name, plural, or another word that means it.
 
     Longer terms are read first and words are not used twice: a "hot dog" is no "dog", a "teddy bear" no "bear".
 
@@ -187,12 +148,8 @@ def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataF
     terms = {term: name for name in names for term in _terms(name)}
     longest_first = sorted(terms, key=len, reverse=True)
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, longest_first)) + r")\b")
-    number = {name: i for i, name in enumerate(names)}
-    said = [[number[terms[term]] for term in pattern.findall(text.lower())] for text in captions]
-    table = np.zeros((len(said), len(names)), dtype=bool)
-    for row, found in zip(table, said, strict=True):
-        row[found] = True
-    return pd.DataFrame(table, columns=list(names))
+    said = [{terms[term] for term in pattern.findall(text.lower())} for text in captions]
+    return pd.DataFrame([[name in found for name in names] for found in said], columns=list(names), dtype=bool)
 
 
 def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
@@ -207,7 +164,7 @@ def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFram
     table = pd.DataFrame(_read_rows(path, "verb", "gender"))
     registry.warn(registry.get("imsitu"))
     if not (table["verb"].isin(range(len(names))).all() and table["gender"].isin((0, 1)).all()):
-        raise _damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
+        raise _dataset().damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
     counts = pd.crosstab(table["verb"], table["gender"]).reindex(range(len(names)), columns=[0, 1], fill_value=0)
     return pd.DataFrame({"verb": names, "man": counts[0], "woman": counts[1]})
 
@@ -225,7 +182,7 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
         table = pd.read_csv(path)[columns].set_axis([item, *_RATIOS], axis=1)
         inside = ((table[_RATIOS] >= 0) & (table[_RATIOS] <= 1)).all(axis=None)
     if not inside or table[item].duplicated().any():
-        raise _damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
+        raise _dataset().damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
     return table
 
 
@@ -237,7 +194,7 @@ def _captions(captioner: str) -> pd.Series:
     rows = _read_rows(path, "image_id", "caption")
     index = pd.Index([row["image_id"] for row in rows], name="image_id")
     if index.has_duplicates:
-        raise _damaged(path, "an image has two captions")
+        raise _dataset().damaged(path, "an image has two captions")
     return pd.Series([str(row["caption"]) for row in rows], index=index, name="caption")
 
 
@@ -250,10 +207,6 @@ def _find(name: str) -> Path:
     return _dataset().require(registry.root() / "coco-imsitu" / name)
 
 
-def _damaged(path: Path, why: str) -> BiaslibError:
-    return _dataset().damaged(path, why)
-
-
 def _read_json(path: Path) -> Any:
     with _dataset().reading(path, "it is no JSON"):
         return json.loads(path.read_text(encoding="utf-8"))
@@ -263,7 +216,7 @@ def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
     """A list of entries that all have these fields."""
     rows = _read_json(path)
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)):
-        raise _damaged(path, f"it is no list of entries with {', '.join(fields)}")
+        raise _dataset().damaged(path, f"it is no list of entries with {', '.join(fields)}")
     return rows
 
 
@@ -276,19 +229,19 @@ def _names(file: str, key: str) -> list[str]:
 
 
 def _named(words: set[str]) -> int:
-    men, women = not words.isdisjoint(_MEN_WORDS), not words.isdisjoint(_WOMEN_WORDS)
+    men, women = (not words.isdisjoint(registry.WORDS[named]) for named in ("men", "women"))
     return -1 if men == women else int(women)
 
 
 def _terms(name: str) -> set[str]:
-    singular = {name.replace("_", " "), *_OTHER_WORDS.get(name, ())}
+    singular = {name.replace("_", " "), *registry.WORDS["other_words"].get(name, ())}
     return singular | {_plural(term) for term in singular}
 
 
 def _plural(term: str) -> str:
     *before, last = term.split(" ")
     ending = "es" if last.endswith(("s", "x", "ch", "sh")) else "s"
-    return " ".join([*before, _PLURALS.get(last, last + ending)])
+    return " ".join([*before, registry.WORDS["plurals"].get(last, last + ending)])
 
 
 def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame:
@@ -302,7 +255,8 @@ def _worded(dataset: registry.Dataset, folder: Path, split: str) -> pd.DataFrame
             for name, image in images.items()
         }
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["verb", "agent", "place"])
-    inside, outside = (~table["place"].map(places.isdisjoint).astype(bool) for places in (_INDOORS, _OUTDOORS))
+    places = (frozenset(registry.WORDS[where]) for where in ("indoors", "outdoors"))
+    inside, outside = (~table["place"].map(words.isdisjoint).astype(bool) for words in places)
     table = table.assign(group=captioned_gender(table["agent"].map(" ".join)), indoors=inside)
     return table.loc[(table["group"] >= 0) & (inside != outside), ["verb", "group", "indoors"]]
 

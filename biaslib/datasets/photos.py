@@ -5,7 +5,7 @@ Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on w
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +36,13 @@ _PET_SPLITS = {"train": 0.3, "val": 0.1, "test": 0.6}
 _GROUND = 2  # the trimaps: 1 animal, 2 ground, 3 not classified: a band along the outline
 
 
-def _fruits(split: str, *, size: int, root: Path) -> Samples:
+def fruits(split: str, *, size: int, root: Path) -> Samples:
     """Five kinds of fruits in the official layout, fruits-360/Training and Test, a folder a variety.
 
     "val" is a fifth of the official training pictures, by their names. All splits are views of the same turning fruits:
     other pictures, not other fruits. The originals are of 100 pixels. Returns label `fruit` (int8), its place in
     `KINDS`; mask `fruit`, by `_fruit_region`. Varieties of a kind are together; further apples in extra_apples/train
-    and test are taken with them.
-
-    Warns:
-        DatasetWarning: which fruit stands in for one that is not in this copy.
+    and test are taken with them. A `DatasetWarning` says which fruit stands in for one that is not in this copy.
     """
     dataset = registry.get("fruits-360")
     parts = _PARTS["test" if split == "test" else "train"]
@@ -63,7 +60,7 @@ def _fruits(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images, pd.DataFrame({"fruit": np.array(fruit, np.int8)}), {"fruit": mask})
 
 
-def _scenes(split: str, *, size: int, root: Path) -> Samples:
+def scenes(split: str, *, size: int, root: Path) -> Samples:
     """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
 
     Returns label `kind` (int8), its place in `SCENES`; no masks.
@@ -73,20 +70,17 @@ def _scenes(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images, pd.DataFrame({"kind": kind}))
 
 
-def _pets(split: str, *, size: int, root: Path) -> Samples:
+def pets(split: str, *, size: int, root: Path) -> Samples:
     """Oxford-IIIT Pet in its official layout, oxford-iiit-pet/images and annotations.
 
     The splits are 30, 10 and 60 % of annotations/list.txt, by the pictures' names, so that a picture is in the same
     split in every copy, whole or not. Returns the split's pictures that are in the folder, in the order of the list;
     labels `cat` (bool; else a dog) and `breed` (int, 1 to 37, the list's class); mask `animal`: all that the trimap
     does not call ground, that is with the band along the outline in which its authors leave it open.
-
-    Warns:
-        DatasetWarning: how many pictures of the split are not in the folder.
+    A `DatasetWarning` says how many pictures of the split are not in the folder.
     """
-    dataset = registry.get("oxford-iiit-pet")
-    table = _here(dataset, split, root)
-    folder = root / "oxford-iiit-pet"
+    dataset, folder = registry.get("oxford-iiit-pet"), root / "oxford-iiit-pet"
+    table = _here(dataset, split, folder)
     images = pictures.photos(dataset, [folder / "images" / f"{name}.jpg" for name in table["image"]], size=size)
     trimaps = [folder / "annotations" / "trimaps" / f"{name}.png" for name in table["image"]]
     animal = pictures.regions(dataset, trimaps, _animal, size=size)
@@ -94,7 +88,7 @@ def _pets(split: str, *, size: int, root: Path) -> Samples:
     return Samples(images=images, labels=labels.reset_index(drop=True), masks={"animal": animal})
 
 
-def _cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
+def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
     """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
 
     Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
@@ -160,38 +154,24 @@ def _of_kinds(
     return pictures.photos(dataset, files, size=size), number
 
 
-def _here(dataset: registry.Dataset, split: str, root: Path) -> pd.DataFrame:
-    folder = root / "oxford-iiit-pet"
-    table = _list(dataset, folder / "annotations" / "list.txt")
+def _here(dataset: registry.Dataset, split: str, folder: Path) -> pd.DataFrame:
+    """Of the list's lines, "image class species breed" after some that begin with #, those whose pictures are here."""
+    path, columns = folder / "annotations" / "list.txt", ["image", "breed", "species", "number"]
+    with dataset.reading(path, "it is no list of pictures"):
+        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
+        fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
+    if not fine:
+        raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
     table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
     images = dataset.require(folder / "images")
     here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
     found = table[table["image"].isin(here)]
     if not len(found):
         dataset.require(images / f"{next(iter(table['image']), 'Abyssinian_1')}.jpg")
-        raise dataset.damaged(folder / "annotations" / "list.txt", f"it lists no picture of {split}")
+        raise dataset.damaged(path, f"it lists no picture of {split}")
     pictures.warn_of_a_part(dataset, len(found), len(table), images, split)
     return found
 
 
-def _list(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    """Lines of "image class species breed" after some that begin with #."""
-    columns = ["image", "breed", "species", "number"]
-    with dataset.reading(path, "it is no list of pictures"):
-        table = pd.read_csv(path, sep=" ", comment="#", header=None, names=columns, dtype={"image": str})
-        fine = table["species"].isin([1, 2]).all() and table["breed"].between(1, 37).all() and table["image"].is_unique
-    if not fine:
-        raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
-    return table
-
-
 def _animal(trimap: np.ndarray) -> np.ndarray:
     return trimap != _GROUND
-
-
-LOADERS: dict[str, Callable[..., Samples]] = {
-    "pets": _pets,
-    "cat-and-dog": _cats_and_dogs,
-    "fruits360": _fruits,
-    "scenes": _scenes,
-}

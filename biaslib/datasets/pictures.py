@@ -1,6 +1,5 @@
 """Pictures in folders: which are here, of which split, and decoded once into memory maps in the store."""
 
-import functools
 import hashlib
 import os
 import warnings
@@ -69,9 +68,7 @@ def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, 
 def open_picture(file: Path | str) -> Image.Image:
     """A picture of a format that reads nothing but itself; its pixels are not read yet.
 
-    Raises:
-        OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError: where it cannot be read (`UNREADABLE`), here
-            or when its pixels are read.
+    One of the errors `UNREADABLE` is raised where it cannot be read, here or when its pixels are read.
     """
     picture = Image.open(file, formats=_FORMATS)
     if picture.width * picture.height > _MOST_PIXELS:
@@ -115,22 +112,13 @@ def once(
     """What a function makes of each picture, written to the store once, as a read-only memory map.
 
     A map's end is the SHA-256 of all before it, and stands for it in the keys of what is computed from it. It is
-    compared when the map was written and whenever the file has changed since (`files.is_still_whole`).
+    compared when the map was written and whenever the file has changed since (`files.is_still_whole`); a
+    `DamagedEntryWarning` says that the map was damaged and is written again.
 
-    Args:
-        dataset: whom to name where a file is missing or damaged.
-        kind: a word for the map's name.
-        files: N files, or N times several of them by their names.
-        decode: from dataset, an entry of `files`, `size` and `options` to that entry's array; functions count with
-            their source, so that another way of decoding is another map.
-        size: of the arrays, in pixels.
-        options: functions and plain values.
-        shape: of all arrays together.
-        dtype: of the arrays.
-        axis: along which the entries lie.
-
-    Warns:
-        DamagedEntryWarning: the map was damaged and is written again.
+    `files` are N files, or N times several of them by their names. `decode` makes an array of the dataset (whom to name
+    where a file is missing or damaged), an entry of `files`, `size` in pixels and the `options`, functions and plain
+    values. All functions count with their source, so that another way of decoding is another map. `kind` is a word for
+    the map's name, `shape` that of all arrays together, `axis` the one along which the entries lie.
     """
     named = [entry if isinstance(entry, Mapping) else {"": entry} for entry in files]
     # one look at the folder entries keys the map, so a picture that was replaced is decoded anew
@@ -138,7 +126,7 @@ def once(
     code = [fingerprint.of_code(part) if callable(part) else part for part in (_write, decode, *options)]
     target = store.root() / "decoded" / f"{dataset.name}-{kind}-{size}-{fingerprint.of_value([size, looks, code])}.npy"
     files_of_store.tidy(target.parent)
-    if not target.exists() or not _is_still_whole(target, *_state(target)):
+    if not target.exists() or not files_of_store.is_still_whole(target):
         if target.exists():
             warnings.warn(
                 f"the decoded file {target} is damaged; it is written again.", store.DamagedEntryWarning, stacklevel=2
@@ -196,13 +184,3 @@ def _look(dataset: Dataset, file: Path | str) -> str:
     except OSError:
         state = dataset.require(Path(file)).stat()
     return f"{file} {state.st_size} {state.st_mtime_ns}"
-
-
-def _state(file: Path) -> tuple[int, int, int]:
-    state = file.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns
-
-
-@functools.lru_cache(maxsize=256)  # where no note can be written all of it is read, but once in a process
-def _is_still_whole(file: Path, *state: int) -> bool:
-    return files_of_store.is_still_whole(file)

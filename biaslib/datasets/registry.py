@@ -28,6 +28,8 @@ from biaslib import store
 from biaslib.errors import BiaslibError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+# what authors list by name, such as CelebA's attributes
+WORDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _CHUNK = 1 << 20
 _MOST_TIMES, _ALWAYS = 100, 2**20  # of an archive's own size, and bytes that any may unpack to
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)  # of a zip's members; 0 where it was made on a system without kinds
@@ -155,10 +157,9 @@ def _dataset(name: str, entry: dict[str, Any], folder: Path) -> Dataset:
 
 
 def fetch(name: str) -> Path:
-    """Downloads a dataset from its official source, checks and unpacks it.
+    """Downloads a dataset from its official source, checks and unpacks it; returns the folder of all datasets.
 
-    Files appear under their final names only when they are whole; what is there already and whole stays. A download
-    that was cut short leaves nothing under a final name and is started again. Returns the folder of all datasets. A
+    Files appear under their final names only when they are whole; what is there already and whole stays. A
     `BiaslibError` is raised for a name that is not in `listing`, a dataset that has to be got by hand (with what to
     do), an unreachable source, a wrong checksum, an archive that would write outside its folder, an unwritable folder.
     """
@@ -168,7 +169,7 @@ def fetch(name: str) -> Path:
         raise BiaslibError(
             f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
         )
-    if dataset.files and all(state in ("ok", "present") for _, state, _ in _states(dataset, folder)):
+    if dataset.files and check(name)["state"].isin(("ok", "present")).all():
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,8 +180,8 @@ def fetch(name: str) -> Path:
         raise BiaslibError(
             f"cannot write {folder}: {error}; free the space or point BIASLIB_DATA elsewhere."
         ) from error
-    wrong = [file.path for file, state, _ in _states(dataset, folder) if state in ("missing", "damaged")]
-    if wrong:
+    files = check(name).set_index("file")["state"]
+    if wrong := list(files.index[files.isin(("missing", "damaged"))]):
         raise BiaslibError(
             f"{dataset.title} was fetched, but {len(wrong)} of its files are missing or not the official ones, "
             f"{wrong[0]} first; see `biaslib data check {name}`."
@@ -195,36 +196,25 @@ def check(name: str) -> pd.DataFrame:
     (size and checksum are the official ones), "present" (there; no checksum is known), "partial" (a folder with fewer
     files than the official one), "missing", "damaged" (size or checksum differ from the official ones).
     """
-    dataset = get(name)
-    rows = [(file.path, state, detail) for file, state, detail in _states(dataset, root())]
+    rows = [(file.path, *_state(file, root() / file.path)) for file in get(name).files]
     return pd.DataFrame(rows, columns=["file", "state", "detail"])
 
 
 def listing() -> pd.DataFrame:
-    """Every dataset the four papers use, one row each.
+    """Every dataset the four papers use, one row each: what the registry says, `get` ("fetch" or "by hand") and `here`.
 
-    Returns columns name, title, papers, licence, terms, get ("fetch" or "by hand"), source, and `here`: "yes" (every
-    known file exists and every known folder is full), "part" or "no". `check` compares sizes and checksums too.
+    That is "yes" (every known file exists and every known folder is full), "part" or "no". `check` compares sizes and
+    checksums too.
     """
-    folder = root()
     rows = []
     for dataset in read().values():
         # without sizes and checksums, which take long
         files = [replace(file, size=None, hash=None) for file in dataset.files]
-        states = {_state(file, folder / file.path)[0] for file in files}
-        rows.append(
-            {
-                "name": dataset.name,
-                "title": dataset.title,
-                "here": "yes" if states == {"present"} else "no" if states <= {"missing"} else "part",
-                "get": "fetch" if dataset.archives else "by hand",
-                "papers": ", ".join(dataset.papers),
-                "licence": dataset.licence,
-                "terms": dataset.terms,
-                "source": dataset.source,
-            }
-        )
-    return pd.DataFrame(rows)
+        states = {_state(file, root() / file.path)[0] for file in files}
+        here = "yes" if states == {"present"} else "no" if states <= {"missing"} else "part"
+        how, papers = "fetch" if dataset.archives else "by hand", ", ".join(dataset.papers)
+        rows.append((dataset.name, dataset.title, here, how, papers, dataset.licence, dataset.terms, dataset.source))
+    return pd.DataFrame(rows, columns=["name", "title", "here", "get", "papers", "licence", "terms", "source"])
 
 
 def _unpack(archive: Path, into: Path) -> None:
@@ -298,10 +288,6 @@ def _download(dataset: Dataset, archive: _Archive, scratch: Path) -> Path:
             f"cannot reach {archive.url} for {dataset.title} ({type(error).__name__}); check the network, "
             f"or get it by hand from {dataset.source}{by_hand}."
         ) from error
-
-
-def _states(dataset: Dataset, folder: Path) -> list[tuple[_File, str, str]]:
-    return [(file, *_state(file, folder / file.path)) for file in dataset.files]
 
 
 def _state(file: _File, path: Path) -> tuple[str, str]:

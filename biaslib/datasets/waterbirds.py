@@ -10,18 +10,10 @@ from biaslib.datasets import pictures, registry
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 
-_SPLITS = {"train": 0, "val": 1, "test": 2}
-
 # the kinds of places, as folders of Places365, and which of them are land and water: as in the released script, too
 PLACES = ("b/bamboo_forest", "f/forest/broadleaf", "o/ocean", "l/lake/natural")
 LAND, WATER = (0, 1), (2, 3)
 _PLACE_SPLITS = {"train": 0.4, "val": 0.1, "test": 0.5}  # as many as CUB has birds in each
-
-# the 17 kinds whose species count as waterbirds, as in the released generate_waterbirds.py
-_WATERBIRDS = (
-    "albatross", "auklet", "cormorant", "frigatebird", "fulmar", "gull", "jaeger", "kittiwake", "pelican", "puffin",
-    "tern", "gadwall", "grebe", "mallard", "merganser", "guillemot", "pacific_loon",
-)  # fmt: skip
 
 
 def load(name: str, split: str, *, size: int, root: Path) -> Samples:
@@ -32,10 +24,13 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
     before its crop. Returns labels `waterbird` and `background` (True: water), as the generated world `birds` has them;
     masks `bird` and `background` where CUB's segmentations lie in CUB_200_2011/segmentations/, else none.
     """
-    dataset = registry.get("waterbirds")
-    folder = root / f"waterbird_complete{_bias(name)}_forest2water2"
-    table = _metadata(dataset, folder / "metadata.csv")
-    rows = table[table["split"] == _SPLITS[split]]
+    found = re.fullmatch(r"waterbirds(?:-(\d{2,3}))?", name)
+    if found is None:
+        raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
+    dataset, folder = registry.get("waterbirds"), root / f"waterbird_complete{found[1] or 95}_forest2water2"
+    with dataset.reading(folder / "metadata.csv", "it is no table with img_filename, y, split and place"):
+        table = pd.read_csv(folder / "metadata.csv")[["img_filename", "y", "split", "place"]]
+    rows = table[table["split"] == pictures.SPLITS.index(split)]
     images = pictures.photos(dataset, [folder / name for name in rows["img_filename"]], size=size)
     labels = pd.DataFrame({"waterbird": rows["y"].to_numpy() == 1, "background": rows["place"].to_numpy() == 1})
     return Samples(images=images, labels=labels, masks=_masks(rows["img_filename"], root=root, size=size))
@@ -94,21 +89,7 @@ def cub_test_labels(root: Path) -> np.ndarray:
 
 def _are_waterbirds(names: pd.Series) -> np.ndarray:
     species = names.str.split("/").str[0].str.lower()
-    return species.str.contains("|".join(_WATERBIRDS)).to_numpy(dtype=bool)
-
-
-def _bias(name: str) -> str:
-    if name == "waterbirds":
-        return "95"
-    found = re.fullmatch(r"waterbirds-(\d{2,3})", name)
-    if found is None:
-        raise BiaslibError(f"Waterbirds goes by waterbirds or waterbirds-NN with its bias in percent, not {name!r}.")
-    return found[1]
-
-
-def _metadata(dataset: registry.Dataset, path: Path) -> pd.DataFrame:
-    with dataset.reading(path, "it is no table with img_filename, y, split and place"):
-        return pd.read_csv(path)[["img_filename", "y", "split", "place"]]
+    return species.str.contains("|".join(registry.WORDS["waterbirds"])).to_numpy(dtype=bool)
 
 
 def _masks(filenames: pd.Series, *, root: Path, size: int) -> dict[str, np.ndarray]:
@@ -124,6 +105,3 @@ def _numbered(dataset: registry.Dataset, path: Path) -> pd.Series:
     """Lines of "number value"."""
     with dataset.reading(path):
         return pd.read_csv(path, sep=" ", header=None, names=["number", "value"], dtype=str)["value"]
-
-
-LOADERS = {"cub": cub, "places365": places365}

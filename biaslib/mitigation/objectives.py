@@ -15,7 +15,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
-from biaslib.training.objectives import AttributesAndGroup, class_weights
+from biaslib.mitigation.resampling import group_shares
+from biaslib.training.objectives import AttributesAndGroup, WithoutMaps, class_weights
 
 _RULES = ("conditional", "max", "sum_of_probabilities", "sum_of_logits")
 _ROUNDS = 500  # at most
@@ -117,15 +118,9 @@ class DomainIndependent(AttributesAndGroup):
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean binary cross-entropy of the true group's block."""
         self.check_learnable(targets)
-        return _DomainIndependentLoss(self.groups)
+        return WithoutMaps(self._loss)
 
-
-class _DomainIndependentLoss(nn.Module):
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
+    def _loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         blocks = logits.unflatten(1, (self.groups, -1))
         own = blocks[torch.arange(len(blocks), device=blocks.device), targets[:, -1].long()]
         return binary_cross_entropy_with_logits(own, targets[:, :-1])
@@ -199,13 +194,13 @@ def corpus_constraints(
     scores, by_group = _checked_scores(attribute_scores, group_scores, train)
     if not margin > 0:
         raise BiaslibError(f"margin must be above 0, not {margin!r}.")
-    wanted = _ratios(train.attributes, train.groups, by_group.shape[1])
+    wanted = group_shares(train.attributes, train.groups, by_group.shape[1])
     # of the constraints "at most wanted + margin" and "at least wanted - margin"
     multipliers = np.zeros((2, *wanted.shape))
     best, smallest = None, np.inf
     for number in range(1, _ROUNDS + 1):
         attributes, groups = _decided(scores, by_group, _shifts(multipliers, wanted, margin))
-        reached = _ratios(attributes, groups, by_group.shape[1])
+        reached = group_shares(attributes, groups, by_group.shape[1])
         # an attribute that is never predicted breaks nothing, and must not be pushed either
         excess = np.nan_to_num(np.stack([reached - wanted, wanted - reached]) - margin, nan=-margin)
         violation = np.clip(excess, 0, None).sum()
@@ -234,13 +229,6 @@ def _decided(scores: np.ndarray, by_group: np.ndarray, shifts: np.ndarray) -> tu
     )
     groups = totals.argmax(axis=1)
     return scores + shifts.T[groups] > 0, groups
-
-
-def _ratios(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
-    """(A, G) share of each group among the images with the attribute; NaN where there are none."""
-    counts = np.asarray(attributes, float).T @ np.eye(n_groups)[groups]
-    with np.errstate(invalid="ignore"):
-        return counts / counts.sum(axis=1, keepdims=True)
 
 
 def _checked_scores(

@@ -31,9 +31,8 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
         raise BiaslibError(f"eps is the allowed distance from an even share and must be above 0, not {eps!r}.")
-    n_groups = int(groups.max()) + 1
     for attribute, has in enumerate(attributes.T):
-        counts = np.bincount(groups[has], minlength=n_groups)
+        counts = np.bincount(groups[has], minlength=groups.max() + 1)
         if not counts.all():
             raise BiaslibError(
                 f"attribute {attribute} cannot be balanced by drawing again, as group {int(counts.argmin())} has no "
@@ -41,18 +40,18 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
             )
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
-    everyone = np.ones(len(groups), bool)
+    everyone = np.ones((len(groups), 1), bool)
     for _ in range(_ROUNDS):
-        rows = _evened(rows, everyone, groups, n_groups, eps, rng)
+        rows = _evened(rows, everyone[:, 0], groups, eps, rng)
         for has in attributes.T:
-            rows = _evened(rows, has, groups, n_groups, eps, rng)
+            rows = _evened(rows, has, groups, eps, rng)
             if len(rows) > _LARGEST * len(groups):
                 break
-        if imbalance(attributes[rows], groups[rows]).max() <= eps and _uneven(groups[rows], n_groups) <= eps:
+        worst = imbalance(attributes[rows], groups[rows])
+        if worst.max() <= eps and imbalance(everyone[rows], groups[rows]).max() <= eps:
             return rows
         if len(rows) > _LARGEST * len(groups):
             break
-    worst = imbalance(attributes[rows], groups[rows])
     raise BiaslibError(
         f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
         f"{int(worst.argmax())} is still {worst.max():.3f} away; allow a larger eps, or leave the attribute out."
@@ -64,10 +63,15 @@ def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
     Attributes are (N, A) bool, groups (N,) whole numbers from 0 on; NaN for an attribute that no image has.
     """
-    members = np.eye(int(groups.max()) + 1)[groups]
-    having = np.asarray(attributes, float).T @ members
+    n_groups = int(groups.max()) + 1
+    return np.abs(group_shares(attributes, groups, n_groups) - 1 / n_groups).max(axis=1)
+
+
+def group_shares(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+    """(A, G) share of each group among the images with the attribute; NaN where there are none."""
+    counts = np.asarray(attributes, float).T @ np.eye(n_groups)[groups]
     with np.errstate(invalid="ignore"):
-        return np.abs(having / having.sum(axis=1, keepdims=True) - 1 / members.shape[1]).max(axis=1)
+        return counts / counts.sum(axis=1, keepdims=True)
 
 
 def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: int = 0) -> np.ndarray:
@@ -167,15 +171,12 @@ def _leave_out(kinds: np.ndarray, groups: np.ndarray, available: np.ndarray, n: 
     return available - left
 
 
-def _evened(
-    rows: np.ndarray, has: np.ndarray, groups: np.ndarray, n_groups: int, eps: float, rng: np.random.Generator
-) -> np.ndarray:
+def _evened(rows: np.ndarray, has: np.ndarray, groups: np.ndarray, eps: float, rng: np.random.Generator) -> np.ndarray:
     """The rows, and just as many duplicates of those that have it as bring all groups' shares well within eps."""
-    among = groups[rows[has[rows]]]
-    if _uneven(among, n_groups) <= eps:
+    counts = np.bincount(groups[rows[has[rows]]], minlength=groups.max() + 1)
+    even, others = 1 / len(counts), len(counts) - 1
+    if np.abs(counts / counts.sum() - even).max() <= eps:
         return rows
-    counts = np.bincount(among, minlength=n_groups)
-    even, others = 1 / n_groups, n_groups - 1
     # to half of eps: at its very edge, attributes push each other out again for ever
     near = min(eps, even) / 2
     # beside the largest group's M, counts of at least this share of M keep the smallest and the largest that near
@@ -183,11 +184,6 @@ def _evened(
     wanted = np.maximum(counts, int(np.ceil(level * counts.max())))
     added = [rng.choice(np.flatnonzero(has & (groups == group)), n) for group, n in enumerate(wanted - counts)]
     return np.concatenate([rows, *added])
-
-
-def _uneven(groups: np.ndarray, n_groups: int) -> float:
-    counts = np.bincount(groups, minlength=n_groups)
-    return float(np.abs(counts / counts.sum() - 1 / n_groups).max())
 
 
 def _checked(attributes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,12 +23,7 @@ _CELLS = (
 
 
 def subsample_to_mcc(
-    attribute: np.ndarray,
-    group: np.ndarray,
-    targets: Sequence[float],
-    *,
-    size: int | None = None,
-    seed: int = 0,
+    attribute: np.ndarray, group: np.ndarray, targets: Sequence[float], *, size: int | None = None, seed: int = 0
 ) -> list[np.ndarray]:
     r"""For each target the rows among which attribute and group have that correlation, all of one number.
 

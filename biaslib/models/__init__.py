@@ -14,8 +14,7 @@ __all__ = ["build", "cached_batch", "device", "first_layers", "normalisation", "
 def device() -> torch.device:
     """Where networks compute: $BIASLIB_DEVICE (cpu, cuda, cuda:1, mps), else the fastest: CUDA, Apple's, the CPU.
 
-    Raises:
-        BiaslibError: where this machine, or this torch, has no such device.
+    A device that this machine, or this torch, does not have is a `BiaslibError`.
     """
     chosen = os.environ.get("BIASLIB_DEVICE")
     if not chosen:

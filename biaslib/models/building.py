@@ -111,8 +111,7 @@ def to_tensor(
 def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
     """The layers with weights up to a number of convolutions and what the model lists before the next one.
 
-    Raises:
-        BiaslibError: where the model has no more convolutions than that, so that only the classifier is left.
+    A model without more convolutions than that, of which only the classifier is left, is a `BiaslibError`.
     """
     layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
     places = [index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]

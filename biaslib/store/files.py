@@ -25,10 +25,8 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside `target` that takes its place when the block ends without an error.
 
-    What killed processes have left in the folder is removed first.
-
-    Raises:
-        BiaslibError: where the folder cannot be written, or the disk is full.
+    What killed processes have left in the folder is removed first. A `BiaslibError` says where the folder cannot be
+    written, or the disk is full.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -52,7 +50,15 @@ def replacing(target: Path) -> Iterator[Path]:
 def scratch(folder: Path) -> Iterator[Path]:
     """A temporary folder in a folder, removed at the end; those that killed processes left are removed first."""
     tidy(folder)
-    inner, alive = _partial(folder)
+    alive: filelock.BaseFileLock
+    while True:
+        inner = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+        alive = filelock.FileLock(inner / _ALIVE, thread_local=False)
+        # another process may have tidied it away before it was locked
+        with contextlib.suppress(FileNotFoundError):
+            alive.acquire()
+            if inner.is_dir():
+                break
     try:
         yield inner
     finally:
@@ -104,8 +110,13 @@ def is_still_whole(file: Path) -> bool:
     (`note_whole`) and whenever it is read. Whatever writes to the file changes one of them. A failing disk may not:
     bits that flip by themselves are noticed by `is_whole`, and so by `store.verify`, alone.
     """
+    return _whole_as(file, _look(file))
+
+
+@functools.lru_cache(maxsize=256)  # where no note can be written all of it is read, but once in a process
+def _whole_as(file: Path, look: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        if _note(file).read_text(encoding="utf-8") == _look(file):
+        if _note(file).read_text(encoding="utf-8") == look:
             return True
     whole = is_whole(file)
     if whole:
@@ -146,11 +157,7 @@ def sha256(file: Path) -> str:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """One process at a time, and one thread of it; the file that is locked is there only as long.
-
-    Raises:
-        OSError: where the file cannot be made.
-    """
+    """One process at a time, and one thread of it; the file is there only as long, or an `OSError` is raised."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _tidy_locks(file.parent)
     lock = filelock.FileLock(file, thread_local=False)
@@ -175,18 +182,6 @@ def _cannot_write(target: Path, error: OSError) -> BiaslibError:
     reason = _FULL.get(error.errno or 0, error.strerror or "there is no room for all of it")
     remedy = f"free the space or mend the permissions of {target.parent}"
     return BiaslibError(f"cannot write {target}: {reason}; {remedy}. What was there is as it was.")
-
-
-def _partial(folder: Path) -> tuple[Path, filelock.BaseFileLock]:
-    """A new folder in it, and the lock that tells others that this process writes there."""
-    while True:
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
-        alive = filelock.FileLock(partial / _ALIVE, thread_local=False)
-        # another process may have tidied it away before it was locked
-        with contextlib.suppress(FileNotFoundError):
-            alive.acquire()
-            if partial.is_dir():
-                return partial, alive
 
 
 def _flush(path: Path) -> None:

@@ -53,12 +53,10 @@ def once() -> Iterator[None]:
 def of_value(value: Any) -> str:
     """Hash of a configuration: equal values, equal hash, in every process.
 
-    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths. A
-    dataclass with a method `fingerprint` adds what this returns: of the code and the files it stands for. Of a map that
-    the store decoded the pixels are not read: its checksum stands for them.
-
-    Raises:
-        TypeError: for anything else, because a hash by identity would never be found again.
+    Accepts numbers, strings, None, sequences, mappings (in any order), dataclasses, arrays, tables and paths; anything
+    else is a `TypeError`, because a hash by identity would never be found again. A dataclass with a method
+    `fingerprint` adds what this returns: of the code and the files it stands for. Of a map that the store decoded the
+    pixels are not read: its checksum stands for them.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts(value):
@@ -101,10 +99,11 @@ def of_module(name: str) -> str:
 
 
 def of_package() -> str:
-    """Hash of every module of the package, and of the style sheets and scripts beside them."""
+    """Hash of every module of the package, and of the style sheets, scripts and lists of words beside them."""
     folder = Path(__file__).parents[1]
     modules = [_read(path)[1] for path in folder.rglob("*.py")]
-    return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
+    others = sorted(path for kind in ("*.[cj]s*", "*.toml") for path in folder.rglob(kind))
+    return of_value([sorted(modules), [path.read_text() for path in others]])
 
 
 def _parts(value: Any) -> Iterator[bytes]:

@@ -25,9 +25,7 @@ _Passes = Callable[..., tuple[float, ...]]
 class Stored(Generic[_Key, _Result]):
     """A function with its results in the store; made by `stored`. A key is its argument, or a tuple of its arguments.
 
-    Attributes:
-        kind: what the results are, a folder of the store.
-        passes: what a key's result costs, for a plan (`book.plan`).
+    Its `kind` is what the results are, a folder of the store; `passes` says what a key's result costs (`book.plan`).
     """
 
     def __init__(
@@ -47,15 +45,13 @@ class Stored(Generic[_Key, _Result]):
     def __call__(self, *arguments: Any) -> _Result:
         """The result from the store; computed here where it lacks."""
         key: Any = arguments if len(arguments) > 1 else arguments[0]
-        name = results.key_of(key, self._hash())
-        return results.under_key(self.kind, name, key, functools.partial(self.compute, key))
+        return results.get_or_compute(self.kind, key, functools.partial(self.compute, key), code=self._hash())
 
     def many(self, keys: Sequence[_Key]) -> list[_Result]:
         """The results of all keys, in their order; what the store lacks is computed side by side.
 
         Each result is stored when it is ready, so that a killed call goes on where it was. Called by a worker, it
-        computes one after the other, there. `parallel.workers` says where the work goes. A key is everything that its
-        result depends on.
+        computes one after the other, there. `parallel.workers` says where the work goes.
         """
         code = self._hash()
         with fingerprint.once():
@@ -104,11 +100,8 @@ class Calls(Generic[_Key, _Result]):
 def _bar() -> Iterator[dict[str, Any]]:
     """Where a progress bar goes: into the file $BIASLIB_BARS, by which a build of the book says what its pages do."""
     file = os.environ.get("BIASLIB_BARS")
-    if not file:
-        yield {}
-        return
-    with open(file, "a", encoding="utf-8") as opened:
-        yield {"file": opened, "disable": False, "ascii": True}
+    with open(file, "a", encoding="utf-8") if file else contextlib.nullcontext() as opened:
+        yield {"file": opened, "disable": False, "ascii": True} if file else {}
 
 
 def stored(
@@ -116,7 +109,8 @@ def stored(
 ) -> Callable[[Callable[..., _Result]], Stored[Any, _Result]]:
     """Keeps the results of a function: `@stored("maps")` above `def maps(recipe, images)`.
 
-    A result is found again as long as the key is the same (`fingerprint.of_value`) and so is the code.
+    A result is found again as long as the key, all that it depends on, is the same (`fingerprint.of_value`) and so is
+    the code. The function must be one of a module, so that a worker can import it.
 
     Args:
         kind: what the results are, a folder of the store.
@@ -124,8 +118,5 @@ def stored(
             that module with all that it imports. What a `Recipe` in the key needs, it adds by itself.
         passes: of the function's arguments, what a plan of a run estimates its time by (see `_Passes`). A backward pass
             counts as two; without it, none. It is no part of a result's key.
-
-    Returns:
-        A decorator. The function must be one of a module, so that a worker can import it.
     """
     return lambda function: Stored(function, kind, code, passes)

@@ -25,11 +25,8 @@ _ONE_AT_A_TIME = threading.RLock()  # what it calls may compute what it needs fi
 
 def cores() -> int:
     """The number of cores this process may use ($BIASLIB_CORES, else what the system grants)."""
-    chosen = os.environ.get("BIASLIB_CORES")
-    if chosen:
-        if not chosen.isdecimal() or int(chosen) == 0:
-            raise BiaslibError(f"BIASLIB_CORES must be a whole number of at least 1, not {chosen!r}.")
-        return int(chosen)
+    if os.environ.get("BIASLIB_CORES"):
+        return _number_in("BIASLIB_CORES")
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,15 +40,21 @@ def places() -> list[dict[str, str]]:
     chosen = os.environ.get("BIASLIB_DEVICE", "cuda")
     if not torch.cuda.is_available() or not chosen.startswith("cuda"):
         return [{}] * cores()
-    share = os.environ.get("BIASLIB_PER_CARD", "1")
-    if not share.isdecimal() or int(share) == 0:
-        raise BiaslibError(f"BIASLIB_PER_CARD must be a whole number of at least 1, not {share!r}.")
+    share = _number_in("BIASLIB_PER_CARD")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     cards = visible.split(",") if visible else [str(card) for card in range(torch.cuda.device_count())]
     if ":" in chosen:
         cards = [cards[int(chosen.partition(":")[2])]]
     # card after card, so that the first processes do not share one
-    return [{"CUDA_VISIBLE_DEVICES": card, "BIASLIB_DEVICE": "cuda"} for card in cards * int(share)][: cores()]
+    return [{"CUDA_VISIBLE_DEVICES": card, "BIASLIB_DEVICE": "cuda"} for card in cards * share][: cores()]
+
+
+def _number_in(variable: str) -> int:
+    """What a variable of the environment says, 1 where it is not set."""
+    chosen = os.environ.get(variable, "1")
+    if not chosen.isdecimal() or int(chosen) == 0:
+        raise BiaslibError(f"{variable} must be a whole number of at least 1, not {chosen!r}.")
+    return int(chosen)
 
 
 def keep_memory() -> None:
@@ -70,12 +73,13 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
     """
     import torch
 
-    with contextlib.ExitStack() as stack:
-        with store.waiting():
-            stack.enter_context(_ONE_AT_A_TIME)
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
+    with _ONE_AT_A_TIME:
+        before = torch.get_num_threads()
         torch.set_num_threads(count)
-        return function(*arguments)
+        try:
+            return function(*arguments)
+        finally:
+            torch.set_num_threads(before)
 
 
 @contextlib.contextmanager
@@ -133,7 +137,8 @@ def shared_workers() -> Iterator[str]:
 @contextlib.contextmanager
 def _processes() -> Iterator[tuple[Executor, int]]:
     ours = tuple(tuple(place.items()) for place in places())
-    pool = _pool(ours, (str(store.root()), os.environ.get("BIASLIB_DATA")), _last_edit())
+    last_edit = max(file.stat().st_mtime_ns for file in Path(__file__).parents[1].rglob("*.py"))
+    pool = _pool(ours, (str(store.root()), os.environ.get("BIASLIB_DATA")), last_edit)
     try:
         yield pool, len(ours)
     except BaseException:
@@ -152,10 +157,6 @@ def _pool(ours: tuple[Any, ...], folders: tuple[str | None, ...], edited: int) -
     for place in ours:
         waiting.put(place)
     return ProcessPoolExecutor(len(ours), mp_context=spawn, initializer=_begin, initargs=(waiting,))
-
-
-def _last_edit() -> int:
-    return max(file.stat().st_mtime_ns for file in Path(__file__).parents[1].rglob("*.py"))
 
 
 def _begin(waiting: Any) -> None:

@@ -1,4 +1,4 @@
-"""Results by content: the same configuration and code give the same entry.
+"""Results by content: the same configuration and code give the same entry; and what they were computed with.
 
 An entry is a folder `<root>/<kind>/<key>` with the result in one file and `record.json` beside it. It is written under
 a temporary name and renamed, so another process, or a later run after a kill, sees a whole entry or none.
@@ -7,13 +7,15 @@ a temporary name and renamed, so another process, or a later run after a kill, s
 import contextlib
 import datetime
 import functools
+import importlib.metadata
 import json
 import math
 import os
+import platform
 import re
 import secrets
 import shutil
-import threading
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,20 +27,14 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
-from biaslib.store import files, fingerprint, provenance
+from biaslib.store import files, fingerprint
 from biaslib.store.files import replacing
 
 _KIND = re.compile(r"[A-Za-z0-9][\w-]*")
 CONFIG_LENGTH = 2000  # characters of a configuration, in words, that a record keeps
 _SEALED = ("decoded", "checkpoints")  # folders of files that carry their checksum themselves
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what a damaged record may raise
-
-
-class _Waited(threading.local):
-    seconds = 0.0  # so far, of each thread
-
-
-_waited = _Waited()
+_LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
 
 class _Timed(NamedTuple):
@@ -57,7 +53,7 @@ class Entry:
     kind: str  # the folder of the store
     key: str  # hash of configuration and code
     created: str  # in UTC
-    seconds: float  # of computing it and what it needed first, without waiting for others; NaN where nobody counted
+    seconds: float  # of computing it and what it needed first; NaN where nobody counted
     bytes: int
     config: str  # the beginning of what it depends on, in words
     path: Path
@@ -128,24 +124,48 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
 
 def timed(compute: Callable[..., Any], *arguments: Any) -> _Timed:
     """The result of a function with the seconds it took; `get_or_compute` keeps those that a worker measured."""
-    started, before = time.perf_counter(), _waited.seconds
-    result = compute(*arguments)
-    return _Timed(result, time.perf_counter() - started - (_waited.seconds - before))
-
-
-@contextlib.contextmanager
-def waiting() -> Iterator[None]:
-    """What happens inside is waiting for others: `timed` leaves it out of a result's computing time."""
     started = time.perf_counter()
-    try:
-        yield
-    finally:
-        _waited.seconds += time.perf_counter() - started
+    result = compute(*arguments)
+    return _Timed(result, time.perf_counter() - started)
 
 
 def key_of(config: Any, code: Callable[..., Any] | str) -> str:
     """The key of a configuration and of a function's code, or of a hash of code."""
     return fingerprint.of_value([config, code if isinstance(code, str) else fingerprint.of_code(code)])
+
+
+def device() -> str:
+    """What this machine computes on, in words."""
+    import torch  # imported here, as it takes seconds and reading a record needs no device
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{os.cpu_count()} cores ({platform.machine()})"
+
+
+def now() -> str:
+    """The time of day in UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def commit(folder: Path) -> str:
+    """The commit checked out in a folder, with "-dirty" where files differ from it; "unknown" without git."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that the book's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            found[library] = "not installed"
+    return found
 
 
 def entries() -> list[Entry]:
@@ -189,17 +209,15 @@ def remove(prefix: str) -> int:
 
 @contextlib.contextmanager
 def _locked(kind: str, key: str) -> Iterator[None]:
-    try:
-        _tidied(root())
-        with contextlib.ExitStack() as stack:
-            with waiting():
-                stack.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
-            held = stack.pop_all()
-    except OSError as error:
-        raise BiaslibError(
-            f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE elsewhere."
-        ) from error
-    with held:
+    with contextlib.ExitStack() as held:
+        try:
+            _tidied(root())
+            held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
+        except OSError as error:
+            raise BiaslibError(
+                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
+                "elsewhere."
+            ) from error
         yield
 
 
@@ -229,7 +247,7 @@ def _write(entry: Path, result: Any, *, config: Any, seconds: float) -> None:
     with replacing(entry) as folder:
         folder.mkdir()
         data = _write_result(folder, result)
-        record: dict[str, Any] = {"file": data.name, "sha256": files.sha256(data), "created": provenance.now()}
+        record: dict[str, Any] = {"file": data.name, "sha256": files.sha256(data), "created": now()}
         record |= {"seconds": round(seconds, 3), "config": repr(config)[:CONFIG_LENGTH]}
         (folder / "record.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 

@@ -27,9 +27,8 @@ _AUGMENTATIONS: Final = ("flip", "crop")
 class TrainingConfig:
     """How a classifier is trained; equal configurations and data give equal weights on one machine."""
 
-    architecture: str = (
-        "small"  #: a name that `models.build` knows; with ImageNet's weights it gets their tag (`pinned`)
-    )
+    #: a name that `models.build` knows; with ImageNet's weights it gets their tag (`pinned`)
+    architecture: str = "small"
     outputs: int = 2  #: classes for cross-entropy, attributes for the binary loss
     hidden: int | None = None  #: width of a hidden layer before the last one
     weights: str | None = None  #: None, "imagenet", a local file or folder, see `models.build`

@@ -1,6 +1,5 @@
-"""Training and prediction: one configuration, one loop, resumable after every epoch."""
+"""Training and prediction: one loop, resumable after every epoch."""
 
-import hashlib
 import io
 import math
 import sys
@@ -20,6 +19,7 @@ from biaslib import models, store
 from biaslib.errors import BiaslibError, reason
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
+from biaslib.store.files import SEAL, is_whole, sha256
 from biaslib.training import objectives, reading
 from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
@@ -61,9 +61,9 @@ def resumed(start: Callable[[], _R], path: Path) -> _R:
     if not path.exists():
         return run
     try:
-        if not store.is_whole(path):
+        if not is_whole(path):
             raise BiaslibError("the checksum differs")
-        content = io.BytesIO(path.read_bytes()[: -store.SEAL])
+        content = io.BytesIO(path.read_bytes()[:-SEAL])
         run.restore(torch.load(content, map_location=run.device, weights_only=True))
     except Exception as error:  # no checkpoint, whatever is wrong with it, may keep a training from its result
         words = f"checkpoint {path} is damaged; the training starts anew ({reason(error)})."
@@ -93,9 +93,8 @@ def fit(
     An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
     blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
 
-    Raises:
-        BiaslibError: where the targets do not fit the images, the objective or the configuration, or nothing can be
-            learned from them; where every convolution is frozen; where a validation set is needed and missing.
+    A `BiaslibError` is raised where the targets do not fit the images, the objective or the configuration, or nothing
+    can be learned from them; where every convolution is frozen; where a validation set is needed and missing.
     """
     return fit_with_criterion(samples, targets, config, objective=objective, validation=validation)[0]
 
@@ -148,10 +147,7 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
 
     Pixels are normalised as the model's weights want it (`models.normalisation`). The model computes where it is, in
     evaluation mode, and is left in the mode it was in; `batch` images go through at once (None: 128, on a CPU as many
-    as stay in its cache, at least 8).
-
-    Raises:
-        BiaslibError: where the images have another type or shape, or there are none.
+    as stay in its cache, at least 8). Images of another type or shape, or none, are a `BiaslibError`.
     """
     if len(images) == 0:
         raise BiaslibError("There are no images to predict: the set is empty.")
@@ -261,16 +257,10 @@ class _Run:
 
 def _optimiser(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     """As the configuration names it."""
-    common: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-    match config.optimiser:
-        case "adamw":
-            return torch.optim.AdamW(parameters, **common, fused=True)
-        case "adam":
-            return torch.optim.Adam(parameters, **common, fused=True)
-        case "sgd":
-            return torch.optim.SGD(parameters, **common, momentum=config.momentum)
-        case _:
-            return torch.optim.RMSprop(parameters, **common, momentum=config.momentum)
+    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    kind = kinds.get(config.optimiser, torch.optim.RMSprop)
+    own = {"fused": True} if config.optimiser in ("adamw", "adam") else {"momentum": config.momentum}
+    return kind(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, **own)
 
 
 def _learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
@@ -308,16 +298,12 @@ def _checkpoint_path(
     samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective, held_out: _HeldOut
 ) -> Path:
     chosen_by = None if held_out is None else [held_out[0].images, held_out[1].numpy()]
-    start = None if config.weights in (None, "imagenet") else _digest(Path(config.weights))
+    weights = Path("none" if config.weights in (None, "imagenet") else str(config.weights))
+    files = sorted(weights.iterdir()) if weights.is_dir() else [weights] if weights.is_file() else []
+    start = [(file.name, sha256(file)) for file in files]
     code = [fingerprint.of_code(fit), fingerprint.of_code(type(objective))]
     described = [config, objective, targets.numpy(), samples.images, chosen_by, start, code]
     return store.root() / "checkpoints" / f"{fingerprint.of_value(described)}.pt"
-
-
-def _digest(weights: Path) -> str:
-    """Of a file, or of the files of a folder; the same for all that are missing."""
-    files = sorted(weights.iterdir()) if weights.is_dir() else [weights] if weights.is_file() else []
-    return fingerprint.of_value([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
 
 
 def _random_states(device: torch.device) -> list[torch.Tensor]:

@@ -1,5 +1,6 @@
 """What a classifier is trained for: which targets it takes, how many logits it needs, which loss it lowers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,10 +36,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy:
-    """One class an image; targets (N,) class numbers.
-
-    Where `balanced`, classes are weighed inversely to their frequency.
-    """
+    """One class an image, from targets (N,); where `balanced`, classes are weighed inversely to their frequency."""
 
     outputs: int
     balanced: bool = True
@@ -58,15 +56,12 @@ class CrossEntropy:
         if len(present) < 2:
             raise BiaslibError(f"Every training image has class {int(present[0])}: a classifier needs two classes.")
         weights = class_weights(targets, self.outputs) if self.balanced else None
-        return _WithoutMaps(nn.CrossEntropyLoss(weights))
+        return WithoutMaps(nn.CrossEntropyLoss(weights))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """A yes or no for each attribute; targets (N, outputs) booleans.
-
-    Where `balanced`, the positive images of each attribute are weighed by (1 - p) / p.
-    """
+    """A yes or no for each attribute, from targets (N, outputs); where `balanced`, a yes weighs (1 - p) / p."""
 
     outputs: int
     balanced: bool = True
@@ -87,7 +82,7 @@ class Binary:
         _check_attributes(targets)
         share = targets.mean(0)
         weights = (1 - share) / share if self.balanced else None
-        return _WithoutMaps(nn.BCEWithLogitsLoss(pos_weight=weights))
+        return WithoutMaps(nn.BCEWithLogitsLoss(pos_weight=weights))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +131,12 @@ class Joint(AttributesAndGroup):
     def criterion(self, targets: torch.Tensor, maps: torch.Tensor) -> nn.Module:
         """Mean over the A + 1 targets: the attributes' binary cross-entropies and the group's cross-entropy."""
         self.check_learnable(targets)
-        return _Joint()
+        return WithoutMaps(self._loss)
+
+    def _loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        width = self.attributes
+        binary = binary_cross_entropy_with_logits(logits[:, :width], targets[:, :-1])
+        return (width * binary + cross_entropy(logits[:, width:], targets[:, -1].long())) / (width + 1)
 
 
 def _check_attributes(targets: torch.Tensor) -> None:
@@ -163,21 +163,13 @@ def class_weights(classes: torch.Tensor, outputs: int) -> torch.Tensor:
     return len(classes) / (counts.clamp(min=1) * (counts > 0).sum())
 
 
-class _WithoutMaps(nn.Module):
-    """A loss of torch's, which looks at logits and targets alone."""
+class WithoutMaps(nn.Module):
+    """A loss of torch's, or a function, which looks at logits and targets alone."""
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(self, loss: Callable[..., torch.Tensor]) -> None:
         super().__init__()
         self.loss = loss
 
     def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
-        value: torch.Tensor = self.loss(logits, targets)
-        return value
-
-
-class _Joint(nn.Module):
-    def forward(self, logits: torch.Tensor, targets: torch.Tensor, maps: torch.Tensor | None) -> torch.Tensor:
-        attributes, group = targets[:, :-1], targets[:, -1].long()
-        width = attributes.shape[1]
-        binary = binary_cross_entropy_with_logits(logits[:, :width], attributes)
-        return (width * binary + cross_entropy(logits[:, width:], group)) / (width + 1)
+        """The loss to lower."""
+        return self.loss(logits, targets)

@@ -11,7 +11,7 @@ import pytest
 
 from biaslib.book import building, execution, recorded, site
 from biaslib.errors import BiaslibError
-from biaslib.store import provenance
+from biaslib.store import results
 from tests.book.conftest import cli, write_notebook
 
 
@@ -262,11 +262,11 @@ def test_a_record_names_the_commit_and_device_of_its_run_and_does_not_undo_its_p
 ):
     monkeypatch.chdir(project.root)
     write_notebook(project, "one", MARK + "\nrecorded.get('one')")
-    monkeypatch.setattr(provenance, "commit", lambda folder: "then")
-    monkeypatch.setattr(provenance, "device", lambda: "there")
+    monkeypatch.setattr(results, "commit", lambda folder: "then")
+    monkeypatch.setattr(results, "device", lambda: "there")
     building.build(project)
-    monkeypatch.setattr(provenance, "commit", lambda folder: "now")
-    monkeypatch.setattr(provenance, "device", lambda: "here")
+    monkeypatch.setattr(results, "commit", lambda folder: "now")
+    monkeypatch.setattr(results, "device", lambda: "here")
     capsys.readouterr()
     building.build(project, record=True)
     building.build(project)

@@ -44,7 +44,7 @@ def test_images_come_with_their_own_labels_and_regions(official):
     order = np.random.RandomState(0).permutation(N)
     expected = {"train": order[:14], "val": order[14:17], "test": order[17:]}
     for split, numbers in expected.items():
-        loaded = celeba._load_hq(split, size=16, root=official)
+        loaded = celeba.load_hq(split, size=16, root=official)
         numbers = np.sort(numbers)
         assert loaded.images[:, 8, 8, 0].tolist() == pytest.approx((10 * numbers).tolist(), abs=4)
         assert loaded.labels["Male"].tolist() == (numbers % 2 == 1).tolist()
@@ -62,13 +62,13 @@ def test_images_come_with_their_own_labels_and_regions(official):
 
 
 def test_a_second_load_reads_the_same_map(official):
-    first = celeba._load_hq("val", size=8, root=official)
-    again = celeba._load_hq("val", size=8, root=official)
+    first = celeba.load_hq("val", size=8, root=official)
+    again = celeba.load_hq("val", size=8, root=official)
     assert isinstance(again.masks["hair"], np.memmap)
     np.testing.assert_array_equal(first.masks["eyes"], again.masks["eyes"])
     number = int(np.sort(np.random.RandomState(0).permutation(N)[14:17])[0])
     part(official, number, "neck_l", (28, 32, 0, 32))  # a mask that was not there before
-    assert celeba._load_hq("val", size=8, root=official).masks["necklace"][0].any()
+    assert celeba.load_hq("val", size=8, root=official).masks["necklace"][0].any()
 
 
 def test_the_last_of_thirty_thousand_are_the_papers_test_images():
@@ -92,7 +92,7 @@ def pairs(tmp_path):
 
 
 def test_label_maps_divide_the_picture_into_the_regions(pairs):
-    loaded = celeba._load_hq_pairs("test", size=38, root=pairs)
+    loaded = celeba.load_hq_pairs("test", size=38, root=pairs)
     assert loaded.images[:, 19, 19, 0].tolist() == pytest.approx([0, 8, 16, 24], abs=4)
     assert loaded.labels.shape == (4, 0)
     np.testing.assert_array_equal(sum(mask.astype(int) for mask in loaded.masks.values()), 1)
@@ -104,12 +104,12 @@ def test_label_maps_divide_the_picture_into_the_regions(pairs):
 
 def test_the_front_door_knows_the_pairs(pairs):
     loaded = datasets.load("celebamask-pairs", "test", size=8, root=pairs)
-    np.testing.assert_array_equal(loaded.images, celeba._load_hq_pairs("test", size=8, root=pairs).images)
+    np.testing.assert_array_equal(loaded.images, celeba.load_hq_pairs("test", size=8, root=pairs).images)
     assert loaded.labels.shape == (4, 0)
 
 
 def test_validation_pairs_are_kept_from_training(pairs):
-    counts = {split: len(celeba._load_hq_pairs(split, size=8, root=pairs)) for split in ("train", "val", "test")}
+    counts = {split: len(celeba.load_hq_pairs(split, size=8, root=pairs)) for split in ("train", "val", "test")}
     assert counts["train"] + counts["val"] == 30
     assert 0 < counts["val"] < 12
     assert counts["test"] == 4
@@ -122,17 +122,17 @@ def test_a_copy_that_is_not_whole_is_refused(official):
     number = int(np.random.RandomState(0).permutation(N)[17:].min())
     part(official, number, "l_eye", (0, 4, 0, 4), shape=(16, 16))
     with pytest.raises(BiaslibError, match=r"_l_eye.png.*not of the size of the image's other masks"):
-        celeba._load_hq("test", size=8, root=official)
+        celeba.load_hq("test", size=8, root=official)
     (official / f"CelebAMask-HQ/CelebA-HQ-img/{number}.jpg").unlink()
     with pytest.raises(BiaslibError, match=rf"{number}.jpg"):
-        celeba._load_hq("test", size=8, root=official)
+        celeba.load_hq("test", size=8, root=official)
 
 
 def test_missing_masks_pairs_and_lists_are_named(tmp_path):
     with pytest.raises(BiaslibError, match=r"CelebAMask-HQ-attribute-anno.txt"):
-        celeba._load_hq("test", size=8, root=tmp_path)
+        celeba.load_hq("test", size=8, root=tmp_path)
     with pytest.raises(BiaslibError, match=r"pairs/test/images"):
-        celeba._load_hq_pairs("test", size=8, root=tmp_path)
+        celeba.load_hq_pairs("test", size=8, root=tmp_path)
 
 
 @pytest.mark.parametrize("change", [("-1 1", "-1 2"), ("3.jpg", "33.jpg"), ("20\n", "21\n"), ("20\n", "many\n")])
@@ -146,7 +146,7 @@ def test_a_damaged_list_is_named(official, change):
 def test_numbers_that_no_part_has_are_refused(pairs):
     Image.fromarray(np.full((8, 8), 19, np.uint8)).save(pairs / "CelebAMask-HQ/pairs/test/masks/000.png")
     with pytest.raises(BiaslibError, match="numbers above 18"):
-        celeba._load_hq_pairs("test", size=8, root=pairs)
+        celeba.load_hq_pairs("test", size=8, root=pairs)
 
 
 def test_it_warns_of_its_terms(official):
@@ -157,11 +157,11 @@ def test_it_warns_of_its_terms(official):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_masks_are_said_and_drawn_anew(official, damage):
-    before = celeba._load_hq("test", size=32, root=official)
+    before = celeba.load_hq("test", size=32, root=official)
     expected = {region: np.array(mask) for region, mask in before.masks.items()}
     (file,) = (store.root() / "decoded").glob("*-parts-*")
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with pytest.warns(store.DamagedEntryWarning, match=f"{file.name} .* again"):
-        after = celeba._load_hq("test", size=32, root=official)
+        after = celeba.load_hq("test", size=32, root=official)
     for region, mask in expected.items():
         np.testing.assert_array_equal(after.masks[region], mask)

@@ -85,7 +85,7 @@ def decoded(tmp_path, monkeypatch):
 
 
 def opened_by_a_new_process(root):
-    pictures._is_still_whole.cache_clear()
+    files._whole_as.cache_clear()
     return datasets.load("waterbirds", "val", size=16, root=root).images
 
 

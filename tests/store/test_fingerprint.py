@@ -172,7 +172,8 @@ def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_doo
     assert (printed("other = 1\n") != printed("other = 2\n")) == counts
 
 
-def test_the_package_counts_its_style_sheets(tmp_path):
+@pytest.mark.parametrize("name", ["style.css", "words.toml"])
+def test_the_package_counts_its_style_sheets_and_lists(tmp_path, name):
     package = tmp_path / "biaslib"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -180,7 +181,7 @@ def test_the_package_counts_its_style_sheets(tmp_path):
     program = "from biaslib.store import fingerprint; print(fingerprint.of_package())"
 
     def printed(style):
-        (package / "style.css").write_text(style)
+        (package / name).write_text(style)
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
         return done.stdout
 
