@@ -73,13 +73,12 @@ def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any
     """
     import torch
 
-    with _ONE_AT_A_TIME:
-        before = torch.get_num_threads()
+    with contextlib.ExitStack() as stack:
+        with store.waiting():
+            stack.enter_context(_ONE_AT_A_TIME)
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(count)
-        try:
-            return function(*arguments)
-        finally:
-            torch.set_num_threads(before)
+        return function(*arguments)
 
 
 @contextlib.contextmanager

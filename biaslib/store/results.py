@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import subprocess
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +38,13 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what
 _LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
 
+class _Waited(threading.local):
+    seconds = 0.0  # so far, of each thread
+
+
+_waited = _Waited()
+
+
 class _Timed(NamedTuple):
     result: Any
     seconds: float
@@ -53,7 +61,7 @@ class Entry:
     kind: str  # the folder of the store
     key: str  # hash of configuration and code
     created: str  # in UTC
-    seconds: float  # of computing it and what it needed first; NaN where nobody counted
+    seconds: float  # of computing it and what it needed first, without waiting for others; NaN where nobody counted
     bytes: int
     config: str  # the beginning of what it depends on, in words
     path: Path
@@ -124,9 +132,19 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
 
 def timed(compute: Callable[..., Any], *arguments: Any) -> _Timed:
     """The result of a function with the seconds it took; `get_or_compute` keeps those that a worker measured."""
-    started = time.perf_counter()
+    started, before = time.perf_counter(), _waited.seconds
     result = compute(*arguments)
-    return _Timed(result, time.perf_counter() - started)
+    return _Timed(result, time.perf_counter() - started - (_waited.seconds - before))
+
+
+@contextlib.contextmanager
+def waiting() -> Iterator[None]:
+    """What happens inside is waiting for others: `timed` leaves it out of a result's computing time."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _waited.seconds += time.perf_counter() - started
 
 
 def key_of(config: Any, code: Callable[..., Any] | str) -> str:
@@ -212,7 +230,8 @@ def _locked(kind: str, key: str) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         try:
             _tidied(root())
-            held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
+            with waiting():
+                held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
         except OSError as error:
             raise BiaslibError(
                 f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import torch
 
 from biaslib import store
 from biaslib.errors import BiaslibError
+from biaslib.store import parallel
 
 
 def counting(value):
@@ -154,10 +156,37 @@ def test_a_killed_process_leaves_no_entry_and_no_lock(tmp_path):
     assert heir.communicate(timeout=60)[0].strip() == str(heir.pid)
 
 
-def test_computing_an_entry_that_is_needed_first_is_computing():
-    def nap():
-        time.sleep(1)
-        return {"x": 1}
+def seconds():
+    return {entry.kind: entry.seconds for entry in store.entries()}
 
+
+NAP = 1.0
+
+
+def nap(length=NAP):
+    time.sleep(length)
+    return {"x": 1}
+
+
+def test_waiting_for_another_computation_of_an_entry_is_not_computing():
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(store.get_or_compute, "inner", 1, nap)
+        time.sleep(0.1)
+        store.get_or_compute("outer", 1, lambda: store.get_or_compute("inner", 1, nap))
+        first.result()
+    assert seconds()["inner"] >= NAP
+    assert seconds()["outer"] < NAP / 2
+
+
+def test_waiting_for_the_threads_of_the_process_is_not_computing():
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(parallel.on_threads, 1, nap)
+        time.sleep(0.1)
+        store.get_or_compute("second", 1, lambda: parallel.on_threads(1, nap, 0.05))
+        first.result()
+    assert 0.05 <= seconds()["second"] < NAP / 2
+
+
+def test_computing_an_entry_that_is_needed_first_is_computing():
     store.get_or_compute("outer", 1, lambda: store.get_or_compute("inner", 1, nap))
-    assert {entry.kind for entry in store.entries() if entry.seconds >= 1} == {"inner", "outer"}
+    assert seconds()["outer"] >= NAP
