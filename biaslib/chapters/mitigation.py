@@ -132,14 +132,6 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def cells(setting: Setting) -> pd.DataFrame:
-    """The undirected change of every set, from the original training labels: the counted cells of `table(None)`."""
-    decided = _decisions(setting)
-    given = decided.outcome.original, decided.test, decided.predicted
-    table = bias_amplification(*given, sets=setting.sets).table(None)
-    return table[table["positive"]].assign(method=setting.method, seed=setting.original.seed)
-
-
 @stored("mitigation")
 def _measured(setting: Setting) -> pd.DataFrame:
     decided = _decisions(setting)

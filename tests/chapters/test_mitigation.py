@@ -88,10 +88,3 @@ def test_quality_says_which_numbers_there_are(found):
     np.testing.assert_array_equal(told[~wrong], guessed[~wrong])
     assert wrong.any()
     assert (told[wrong] != guessed[wrong]).any(axis=1).all()
-
-
-def test_cells_are_counted_from_the_labels_before_resampling(found):
-    original, _, _, _ = found
-    cells = mitigation.cells(Setting(method="Original", original=original, draws=1))
-    assert (cells.train_bias > 0.5).all()
-    assert (cells.method == "Original").all()
