@@ -11,7 +11,7 @@ import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.pictures import check_images, check_maps, check_masks, overlay
+from biaslib.figures.pictures import check_columns, check_images, check_maps, check_masks, check_titles, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 _SCRIPTS = {"explorer": ["page", "explorer"], "dial": ["page", "dial"]}
@@ -49,7 +49,7 @@ def explorer(
     stacks = [check_maps(stack, len(settings), len(images)) for stack in kinds.values()]
     if len({stack.shape for stack in stacks}) != 1:
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
-    words = _check_titles(titles, len(images), "image")
+    words = check_titles(titles, [f"image {i + 1}" for i in range(len(images))])
     listed = [list(map(str, row)) for row in notes or [[""] * len(images)] * len(settings)]
     if [len(row) for row in listed] != [len(images)] * len(settings):
         raise BiaslibError(f"notes must be {len(settings)} lists of {len(images)} words, one a setting and image.")
@@ -98,8 +98,7 @@ def dial(
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    check_columns(columns)
     if not -len(settings) <= start < len(settings):
         raise BiaslibError(f"start must be one of the {len(settings)} settings, not {start}.")
     if notes is not None and len(notes) != len(settings):
@@ -113,7 +112,7 @@ def dial(
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "start": start % len(settings),
-        "titles": _check_titles(titles, frames.shape[1], "") if titles is not None else [""] * frames.shape[1],
+        "titles": check_titles(titles, [""] * frames.shape[1]),
         "notes": list(notes or []),
     }
     shown = f"{alt} {setting_name}: {settings[start]}."
@@ -147,14 +146,6 @@ def _piece(kind: str, data: Mapping[str, Any], picture: str, shown: str, *, alt:
     framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
     framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
     return HtmlFigure(framed + "".join(f"<script>{asset(f'{name}.js')}</script>" for name in _SCRIPTS[kind]), alt)
-
-
-def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
-    if titles is None:
-        return [f"{word} {i + 1}" for i in range(n)]
-    if len(titles) != n:
-        raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
-    return list(map(str, titles))
 
 
 def _quantise(maps: np.ndarray) -> np.ndarray:
