@@ -113,13 +113,13 @@ def _shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _counted(every: list[_Balanced]) -> list[dict[str, Any]]:
-    drawn = {
+    drawn: dict[str, list[float]] = {
         "rows": [each.rows for each in every],
         "largest single": [each.largest for each in every],
         "uneven pairs": [(np.abs(each.after - 0.5) > _UNEVEN).sum() for each in every],
         "sign changes": [each.sign_change.sum() for each in every],
     }
-    ends = {what: percentile_ends(np.array(values, float)) for what, values in drawn.items()}
+    ends = {what: percentile_ends(np.array(values)) for what, values in drawn.items()}
     return [
         {"what": what, "value": float(np.mean(values)), "low": ends[what][0], "high": ends[what][1]}
         for what, values in drawn.items()

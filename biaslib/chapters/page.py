@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from biaslib import figures
 from biaslib.book import claims, recorded
-from biaslib.figures.table import number
 from biaslib.statistics import Interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
@@ -84,7 +83,10 @@ def recalled(value: Mapping[str, Any] | None) -> Interval | float:
 
 def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
     """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where it has none."""
-    return number(recalled(value)) if value and not math.isnan(value["estimate"]) else missing
+    if not value or math.isnan(value["estimate"]):
+        return missing
+    estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
+    return f"{estimate} [{low}, {high}]"
 
 
 def source(record: Mapping[str, Any] | None) -> str:

@@ -78,7 +78,7 @@ def from_record(wide: pd.DataFrame) -> pd.DataFrame:
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of any of these tables that are about each world's usual architecture."""
-    usual = {world: place.architecture for world, place in PLACES.items()}
+    usual = {world: place.training.architecture for world, place in PLACES.items()}
     return table[table["architecture"] == table["world"].map(usual)]
 
 
@@ -284,7 +284,7 @@ def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd
 
 
 def _place(trial: Trial) -> tuple[str, str]:
-    return trial.world, trial.architecture or trial.place.architecture
+    return trial.world, trial.architecture or trial.place.training.architecture
 
 
 @functools.lru_cache(maxsize=1)

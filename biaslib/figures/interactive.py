@@ -159,13 +159,13 @@ def _readout(
 ) -> list[dict[str, Any]]:
     rows = []
     for name, given in table.items():
-        if isinstance(given, Mapping) and set(given) != set(kinds):
-            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(given)}.")
-        parts = [theme.as_float(given[kind] if isinstance(given, Mapping) else given, name) for kind in kinds]
-        for part in parts:
-            if part.shape != shape:
-                raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {part.shape}.")
-        values = np.stack(parts)
+        parts = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)
+        if set(parts) != set(kinds):
+            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(parts)}.")
+        numbers = [theme.as_float(parts[kind], name) for kind in kinds]
+        if wrong := [part.shape for part in numbers if part.shape != shape]:
+            raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {wrong[0]}.")
+        values = np.stack(numbers)
         known = values[np.isfinite(values)].tolist()
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
         limits = [0.0, 1.0] if all(0 <= value <= 1 for value in known) else [min(known), max(known)]

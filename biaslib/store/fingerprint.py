@@ -104,7 +104,8 @@ def of_package() -> str:
     """Hash of every module of the package, and of the style sheets and scripts beside them."""
     folder = Path(__file__).parents[1]
     modules = [_read(path)[1] for path in folder.rglob("*.py")]
-    return of_value([sorted(modules), [path.read_text() for path in sorted(folder.rglob("*.[cj]s*"))]])
+    beside = [*folder.rglob("*.[cj]s*"), *folder.rglob("*.mplstyle")]
+    return of_value([sorted(modules), [path.read_text() for path in sorted(beside)]])
 
 
 def _parts(value: Any) -> Iterator[bytes]:
