@@ -123,7 +123,7 @@ def _partial_tau(taus: np.ndarray) -> np.ndarray:
 
 def _mean_tau(worlds: list[_PairSigns], kind: _Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
-    drawn: list[np.ndarray] | list[None] = weights or [None] * len(worlds)
+    drawn: list[np.ndarray | None] = [None] * len(worlds) if weights is None else [*weights]
     taus = [_tau(world, models) for world, models in zip(worlds, drawn, strict=True)]
     stacked = np.array([_partial_tau(layer) if kind == "given the effect" else layer for layer in taus])
     n = np.isfinite(stacked).sum(axis=0)
