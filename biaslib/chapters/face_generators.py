@@ -102,7 +102,7 @@ def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
-def progressive(images: int = 10_000_000, *, size: int = 128) -> GeneratorSetup:
+def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> GeneratorSetup:
     """As Karras et al. (2018) grow a generator of CelebA, which Denton et al. (2019) take: WGAN-GP, level after level.
 
     The faces are cropped and mirrored as theirs; the channels are a smaller network's; the batch is 16 at every level.
@@ -112,9 +112,9 @@ def progressive(images: int = 10_000_000, *, size: int = 128) -> GeneratorSetup:
     total = sum(map(sum, shares))
     gan = GanConfig(
         widths=(512, 512, 256, 128, 64, 32)[:levels], growth=tuple((a / total, b / total) for a, b in shares),
-        images=images, average=0.999, mirror=True, chunks=200,
+        images=images, average=0.999, mirror=True, chunks=200, seed=seed,
     )  # fmt: skip
-    encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000)
+    encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000, seed=seed)
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
