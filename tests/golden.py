@@ -37,9 +37,7 @@ from biaslib.chapters import (
     planted_models,
     scene_models,
 )
-from biaslib.chapters.papers import amplification as real_amplification
-from biaslib.chapters.papers.amplification import _HAIR as HAIR
-from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
+from biaslib.chapters.scene_models import HAIR, HAIR_ATTRIBUTES
 from biaslib.gan.encoder import EncoderConfig
 from biaslib.gan.training import GanConfig
 from biaslib.mitigation import resampling, subsampling
@@ -105,7 +103,7 @@ def hair_colours() -> Values:
     hair = dict(zip(HAIR, np.eye(len(HAIR), dtype=bool)[rng.integers(len(HAIR), size=90)].T, strict=True))
     with _data() as root:
         layouts.celeba(root, table.assign(**hair), pictures=True)
-        found = scene_models._answers.compute(real_amplification.HairSetup(epochs=1, size=16, batch=16))
+        found = scene_models._answers.compute(scene_models.HairSetup(epochs=1, size=16, batch=16))
         return {name: found[name] for name in ("train", "validation", "test", "validation_logits", "test_logits")}
 
 

@@ -222,7 +222,7 @@ def _described(model: Any) -> str:
 
 def _source(data: Any) -> tuple[str, Sequence[str]]:
     """Where the images come from, in words, and the data sets that it takes."""
-    if isinstance(data, Drawn):
+    if isinstance(data, Drawn) and not hasattr(data, "source"):  # digits say whose they are
         folders = {folder.split("/")[0] for folder in recipes._PHOTOS[data.world][1]} if data.photos else set()
         used = [name for name, each in registry.read().items() if folders & {f.path.split("/")[0] for f in each.files}]
         return f"{'photographs for' if used else 'generated'} {data.world}", used

@@ -2,8 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,19 +11,36 @@ from scipy.special import expit
 from biaslib import datasets, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
-from biaslib.recipes import Recipe, Setup, load, train
-from biaslib.samples import Samples
+from biaslib.recipes import Drawn, Recipe, Setup, load, train
 from biaslib.store import Calls, fingerprint, stored
 from biaslib.training import TrainingConfig
-from biaslib.worlds import digits
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
 _OUTPUTS = (*CORNERS, "group")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Shown:
-    """What images of digits look like."""
+class _Corners(Drawn):
+    """Images of the world of digits, perhaps of other originals, or with corners that lean."""
+
+    source: str
+    shares: tuple[float, ...]
+
+    def get_world(self) -> Digits:
+        return Digits(**dict(self.made_with), scans=_scans(self.source))
+
+    def table(self) -> pd.DataFrame:
+        if self.shares:
+            return self.get_world().skewed(self.images, shares=self.shares, seed=self.seed, **dict(self.options))
+        return super().table()
+
+    def fingerprint(self) -> str:
+        return fingerprint.of_value([super().fingerprint(), _hash_of_scans(self.source)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitSetup(Setup):
+    """One model and the data it is trained and tested on."""
 
     source: str = "scikit-learn"  # of the handwritten originals; or "mnist"
     assignment: int = 0  # of the ten classes to two groups
@@ -34,39 +50,6 @@ class _Shown:
     corner: int = 3  # side of a corner, in pixels of 28
     images: int = 2400  # for training
     seed: int = 0  # of the images, the initial weights and the order
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Corners(_Shown):
-    """Images of the world of digits; what a model is trained or tested on."""
-
-    split: Split
-
-    def world(self) -> Digits:
-        """The world of this source and assignment."""
-        return Digits(self.assignment, corner=self.corner, scans=_scans(self.source))
-
-    def table(self) -> pd.DataFrame:
-        """The world's factors."""
-        drawn: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "split", "blur")}
-        if self.shares:
-            return self.world().skewed(self.images, shares=self.shares, **drawn)
-        return self.world().factors(self.images, strength=self.strength, **drawn)
-
-    def samples(self, rows: np.ndarray | None = None) -> Samples:
-        """The images."""
-        table = self.table()
-        return self.world().render(table if rows is None else table.iloc[rows])
-
-    def fingerprint(self) -> str:
-        """Of the world's code, and of MNIST's scans where they are used."""
-        return fingerprint.of_value([fingerprint.of_modules([digits.__name__]), _hash_of_scans(self.source)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class DigitSetup(_Shown, Setup):
-    """One model and the data it is trained and tested on."""
-
     architecture: str = "lenet5"
     test_images: int = 1200
     epochs: int = 8
@@ -75,10 +58,12 @@ class DigitSetup(_Shown, Setup):
 
     def data(self, split: Split) -> _Corners:
         """The images of training or test; test images have the same skew and other scans."""
-        shown = {field.name: getattr(self, field.name) for field in fields(_Shown)}
-        if split == "test":
-            shown |= {"images": self.test_images, "seed": self.seed + 10_000}
-        return _Corners(split=split, **shown)
+        images, seed = (self.images, self.seed) if split == "train" else (self.test_images, self.seed + 10_000)
+        return _Corners(
+            world="digits", images=images, strength=self.strength, seed=seed, size=28, source=self.source,
+            shares=self.shares, options=(("split", split), ("blur", self.blur)),
+            made_with=(("assignment", self.assignment), ("corner", self.corner)),
+        )  # fmt: skip
 
     @property
     def recipe(self) -> Recipe:
@@ -130,9 +115,9 @@ def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
 def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
     """Labels of training and test, (N, 4) bool, logits and `effect`."""
     model, test = load(setup.recipe), setup.data("test")
-    table, pictures = test.table(), test.samples()
+    world, table, pictures = test.get_world(), test.table(), test.samples()
     white = causal_effect(
-        lambda images: expit(training.predict(model, images)[:, -1]), test.world(), table, cue="bottom_left", size=28
+        lambda images: expit(training.predict(model, images)[:, -1]), world, table, cue="bottom_left", size=28
     )
     return {
         "train": setup.data("train").samples().labels[list(_OUTPUTS)].to_numpy(bool),

@@ -72,24 +72,21 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _of_32_pixels(seed: int, encoder_images: int, *, threads: int = 1, **gan: Any) -> GeneratorSetup:
+def _of_32_pixels(seed: int, encoder_images: int, **gan: Any) -> GeneratorSetup:
     """In widths of which two generators with their encoders have room in the repository."""
     config = GanConfig(widths=(96, 96, 64, 32), decay=0.25, seed=seed, **gan)
-    encoder = EncoderConfig(widths=(48, 96, 96), images=encoder_images, seed=seed)
-    return GeneratorSetup(gan=config, encoder=encoder, threads=threads)
+    return GeneratorSetup(gan=config, encoder=EncoderConfig(widths=(48, 96, 96), images=encoder_images, seed=seed))
 
 
 _FASTER: Final[dict[str, Any]] = {"loss": "r1", "penalty": 0.5, "penalty_every": 4, "learning_rate": 2e-3, "chunks": 30}
-
-
 _GROWTH: Final = ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40))
 # what `biaslib grow` trains and saves
 SETUPS: Final = {f"faces-{n}": _of_32_pixels(n, 200_000, growth=_GROWTH, images=160_000) for n in range(2)}
 
 
-def quick(images: int = 60_000, *, seed: int = 0, threads: int = 2) -> GeneratorSetup:
+def quick(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
-    return _of_32_pixels(seed, images // 2, threads=threads, images=images, **_FASTER)
+    return dataclasses.replace(_of_32_pixels(seed, images // 2, images=images, **_FASTER), threads=2)
 
 
 def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
@@ -105,7 +102,7 @@ def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
-def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, threads: int = 1) -> GeneratorSetup:
+def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> GeneratorSetup:
     """As Karras et al. (2018) grow a generator of CelebA, which Denton et al. (2019) take: WGAN-GP, level after level.
 
     The faces are cropped and mirrored as theirs; the channels are a smaller network's; the batch is 16 at every level.
@@ -118,7 +115,7 @@ def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0, thr
         images=images, average=0.999, mirror=True, chunks=200, seed=seed,
     )  # fmt: skip
     encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000, seed=seed)
-    return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder, threads=threads)
+    return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
 
 
 def configured(source: str, *, size: int, images: int, options: Sequence[str] = ()) -> GeneratorSetup:

@@ -11,10 +11,10 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 from biaslib.mitigation import resampling
 from biaslib.statistics import holm
+from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import share_interval
 
-# the labels as they are; groups drawn from single attributes alone, by a logistic model without pairs; groups permuted
-SOURCES = ("labels", "singles alone", "groups permuted")
+_UNEVEN = 0.1  # a pair's share of group 1 is further than this from one half
 
 
 class _Balanced(NamedTuple):
@@ -25,10 +25,11 @@ class _Balanced(NamedTuple):
     singles: np.ndarray  # (A,) before
     before: np.ndarray  # (P,) of the images with both
     after: np.ndarray  # (P,)
+    sign_change: np.ndarray  # (P,) bool
 
 
 def compute(
-    labels: Labels, *, eps: float = 0.025, at_least: int = 40, beyond: float = 0.1, draws: int = 200, seed: int = 0
+    labels: Labels, *, eps: float = 0.025, at_least: int = 40, draws: int = 200, seed: int = 0
 ) -> dict[str, pd.DataFrame]:
     """How uneven pairs of attributes are, before and after `resampling.oversample` has made every single one even.
 
@@ -36,9 +37,9 @@ def compute(
     themselves only the duplicates are. Shares are of group 1 of two groups, in [0, 1]. Other groups, or no such pair,
     are a `BiaslibError`.
 
-    * `counts`: source of `SOURCES`, what ("rows", "largest single", "uneven pairs": further than `beyond` from one half
-      after balancing, "sign changes": before balancing both attributes lie on one side of one half and the pair on the
-      other), value (mean over draws), low and high (95 % of the draws);
+    * `counts`: source ("labels", "singles alone" or "groups permuted"), what ("rows", "largest single", "uneven pairs":
+      further than 0.1 from one half after balancing, "sign changes": before it both attributes lie on one side of one
+      half and the pair on the other), value (mean over draws), low and high (95 % of the draws);
     * `pairs`: first, second, images, first_share, second_share, then before and after with their ends (Wilson's, and a
       bootstrap over images, which are balanced each time), sign_change, expected (mean of "singles alone" after
       balancing) and p of the difference from it (normal approximation, Holm-corrected over all pairs).
@@ -53,6 +54,7 @@ def compute(
     rng, n = np.random.default_rng(seed), len(labels)
     model = LogisticRegression(C=1e6, max_iter=2000).fit(labels.attributes, labels.groups)
     probability = model.predict_proba(labels.attributes)[:, 1]
+    # the labels as they are; groups drawn from single attributes alone, by a model without pairs; groups permuted
     redrawn = {
         "labels": lambda: labels.groups,
         "singles alone": lambda: (rng.random(n) < probability).astype(int),
@@ -62,11 +64,7 @@ def compute(
         source: [_balanced(labels.attributes, groups(), first, second, eps, number) for number in range(draws)]
         for source, groups in redrawn.items()
     }
-    counts = [
-        {"source": source, **row}
-        for source, balanced in every.items()
-        for row in _counted(balanced, first, second, beyond)
-    ]
+    counts = [{"source": source, **row} for source, balanced in every.items() for row in _counted(balanced)]
     samples = (rng.integers(0, n, n) for _ in range(draws))
     again = [_balanced(labels.attributes[i], labels.groups[i], first, second, eps, k) for k, i in enumerate(samples)]
     low, high = np.nanquantile([each.after for each in again], (0.025, 0.975), axis=0)
@@ -88,7 +86,7 @@ def compute(
             "after": after,
             "after_low": low,
             "after_high": high,
-            "sign_change": _sign_changes(own, first, second),
+            "sign_change": own.sign_change,
             "expected": expected.mean(axis=0),
             "p": holm(2 * stats.norm.sf(np.abs(z))),
         }
@@ -101,8 +99,10 @@ def _balanced(
 ) -> _Balanced:
     rows = resampling.oversample(attributes, groups, eps=eps, seed=seed)
     before, after = _shares(attributes, groups), _shares(attributes[rows], groups[rows])
-    largest = float(np.abs(after.diagonal() - 0.5).max())
-    return _Balanced(len(rows), largest, before.diagonal(), before[first, second], after[first, second])
+    largest, singles = float(np.abs(after.diagonal() - 0.5).max()), before.diagonal()
+    sides = np.sign(np.array([singles[first], singles[second], before[first, second]]) - 0.5)
+    changes = (sides[0] == sides[1]) & (sides[0] * sides[2] < 0)
+    return _Balanced(len(rows), largest, singles, before[first, second], after[first, second], changes)
 
 
 def _shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -112,20 +112,15 @@ def _shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
         return np.asarray((having * groups[:, None]).T @ having / (having.T @ having), float)
 
 
-def _sign_changes(balanced: _Balanced, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    sides = [np.sign(shares - 0.5) for shares in (balanced.singles[first], balanced.singles[second], balanced.before)]
-    return np.asarray((sides[0] == sides[1]) & (sides[0] * sides[2] < 0))
-
-
-def _counted(every: list[_Balanced], first: np.ndarray, second: np.ndarray, beyond: float) -> list[dict[str, Any]]:
-    drawn = {
-        "rows": np.array([each.rows for each in every]),
-        "largest single": np.array([each.largest for each in every]),
-        "uneven pairs": np.array([(np.abs(each.after - 0.5) > beyond).sum() for each in every]),
-        "sign changes": np.array([_sign_changes(each, first, second).sum() for each in every]),
+def _counted(every: list[_Balanced]) -> list[dict[str, Any]]:
+    drawn: dict[str, list[float]] = {
+        "rows": [each.rows for each in every],
+        "largest single": [each.largest for each in every],
+        "uneven pairs": [(np.abs(each.after - 0.5) > _UNEVEN).sum() for each in every],
+        "sign changes": [each.sign_change.sum() for each in every],
     }
-    ends = {what: np.quantile(values, (0.025, 0.975)) for what, values in drawn.items()}
+    ends = {what: percentile_ends(np.array(values)) for what, values in drawn.items()}
     return [
-        {"what": what, "value": float(values.mean()), "low": float(ends[what][0]), "high": float(ends[what][1])}
+        {"what": what, "value": float(np.mean(values)), "low": ends[what][0], "high": ends[what][1]}
         for what, values in drawn.items()
     ]

@@ -1,28 +1,33 @@
 """Classifiers of smiles under audit: what they say while a generator changes faces along directions; through the store.
 
-After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not.
+After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not; of
+drawn faces beside the truth of the same faces, and beside concept vectors (Kim et al. 2018).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 import scipy.stats
+import torch
 from scipy.special import expit
+from torch import nn
 
 from biaslib import training
 from biaslib.chapters import face_generators, latent
-from biaslib.chapters.attribute_models import Experiment
+from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
+from biaslib.models import to_tensor
 from biaslib.recipes import load, train
 from biaslib.store import Calls, stored
+from biaslib.worlds.faces import HAIR_COLOURS, Faces
 
 TARGET: Final = "Smiling"
 CLEAN: Final = "tied to nothing"
@@ -31,6 +36,7 @@ STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 STEP: Final = 3.0
 # codes and directions of the audit are not those that attribute directions were fitted on
 _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
+_LAYER: Final = 4  # how many of the small network's layers lie before a concept's maps
 
 
 def target_classifiers(
@@ -264,6 +270,67 @@ def smiles(audit: DirectionAudit) -> Callable[[np.ndarray], np.ndarray]:
 def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:
     """Mean absolute difference of the pixels of uint8 images, in [0, 255]."""
     return float(np.abs(first.astype(np.int16) - second).mean())
+
+
+def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
+    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
+    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
+    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)
+
+
+@stored(
+    "face-by-face",
+    passes=lambda audit, evaluation: (4 * evaluation.images * len(audit.attributes), len(audit.target_classifiers)),
+)
+def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str, np.ndarray]:
+    """Drawn faces x, of the audit's M classifiers, A directions and generator G with its encoder E.
+
+    `exact` (M, A, N): the score of the face with the attribute less that of the same face without; `generated`
+    (M, A, N): that of G(E(x) + `STEP` d) less that of G(E(x) - `STEP` d); `pixels` (A, 4), mean absolute differences in
+    [0, 255]: of x and G(E(x)); of the exact pair; of the generated pair; of the face with the attribute and
+    G(E(x) + `STEP` d).
+    """
+    networks, table, predict = face_generators.load(audit.generator), evaluation.factors(), smiles(audit)
+
+    def rendered(factors: pd.DataFrame) -> np.ndarray:
+        return Faces().render(factors, size=networks.size, regions=()).images
+
+    faces = rendered(table)
+    codes = networks.encode(faces)
+    again = networks.draw(codes)
+    exact, generated, pixels = [], [], []
+    vectors = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal).vectors
+    for attribute, vector in zip(audit.attributes, vectors, strict=True):
+        without, having = (rendered(with_attribute(table, attribute, value)) for value in (False, True))
+        low, high = traversal(networks.generator, codes, vector, (-STEP, STEP))
+        exact.append(predict(having) - predict(without))
+        generated.append(predict(high) - predict(low))
+        pairs = ((again, faces), (having, without), (high, low), (high, having))
+        pixels.append([pixels_apart(*pair) for pair in pairs])
+    return {"exact": np.stack(exact, axis=1), "generated": np.stack(generated, axis=1), "pixels": np.array(pixels)}
+
+
+def tcav(model: nn.Module, images: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, section 3.3).
+
+    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8; the shares are (V,) in [0, 1].
+    A slope of 0 is no rise.
+    """
+    network, maps = cast(Any, model), _maps(model, images).requires_grad_()
+    (slopes,) = torch.autograd.grad(network.forward_head(network.features[_LAYER:](maps))[:, 0].sum(), maps)
+    return (slopes.flatten(1).cpu().numpy() @ vectors.T > 0).mean(axis=0)
+
+
+def concept_maps(model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N, D), flattened: those before the small network's last layer, behind which slopes are alike on all images."""
+    return _maps(model, images).flatten(1).cpu().numpy()
+
+
+@torch.no_grad()
+def _maps(model: nn.Module, images: np.ndarray) -> torch.Tensor:
+    place = next(model.parameters()).device
+    parts = [to_tensor(images[start : start + 256], place, model=model) for start in range(0, len(images), 256)]
+    return torch.cat([cast(Any, model).features[:_LAYER](part) for part in parts]).float()
 
 
 def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionAuditResult:

@@ -7,15 +7,10 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import f1_score
 
+from biaslib import metrics
 from biaslib.chapters import scene_models
 from biaslib.chapters.scene_models import JointSetup, Outcome, Training, outcomes
-from biaslib.metrics import (
-    Labels,
-    bias_amplification,
-    mean_average_precision,
-    permutation_baseline,
-    set_average_precision,
-)
+from biaslib.metrics import Labels, bias_amplification
 from biaslib.metrics.amplification import Kind
 from biaslib.mitigation.resampling import oversample
 from biaslib.store import Calls, stored
@@ -136,10 +131,8 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
 def _measured(setting: Setting) -> pd.DataFrame:
     decided = _decisions(setting)
     outcome, test = decided.outcome, decided.test
-    seeds = [[outcome.setup.seed, draw] for draw in range(setting.draws)]
-    errors = [
-        permutation_baseline(test, decided.predicted, rng=np.random.default_rng(seed), together=False) for seed in seeds
-    ]
+    draws = [np.random.default_rng([outcome.setup.seed, draw]) for draw in range(setting.draws)]
+    errors = [metrics.permutation_baseline(test, decided.predicted, rng=rng, together=False) for rng in draws]
     rows: list[tuple] = []
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
         for kind in get_args(Kind):
@@ -163,9 +156,9 @@ def _measured(setting: Setting) -> pd.DataFrame:
         every = np.eye(outcome.setup.groups, dtype=bool)[test.groups]
         columns = np.column_stack([truth, every]), np.column_stack([decided.scores, outcome.group_scores()])
     quality = {
-        "map": mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
-        "map_groups": mean_average_precision(*columns).mean if ranked and columns[0] is not truth else np.nan,
-        "map_sets": set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
+        "map": metrics.mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
+        "map_groups": metrics.mean_average_precision(*columns).mean if ranked and columns[0] is not truth else np.nan,
+        "map_sets": metrics.set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
         "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
         "probe": outcome.probe,
         "adversary": outcome.adversary,

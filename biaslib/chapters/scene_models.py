@@ -1,15 +1,16 @@
 """Joint classifiers of attributes and a group, with and without mitigation, through the store.
 
-`JointSetup` is what they have alike, whatever the images; `SceneSetup` is that of the world of scenes. Others are in
-`papers.amplification`.
+`JointSetup` is what they have alike, whatever the images: `SceneSetup` is that of the world of scenes, `HairSetup` and
+`PeopleSetup` are those of photographs.
 """
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
@@ -18,13 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from biaslib import training
+from biaslib.datasets import coco_imsitu
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import features
 from biaslib.metrics import Labels, calibrated_thresholds
 from biaslib.mitigation import Adversarial, Constrained, DomainIndependent, corpus_constraints, domain_scores
 from biaslib.mitigation.objectives import AdversarialLoss
 from biaslib.mitigation.resampling import Resampled
-from biaslib.recipes import CRITERION, Data, Drawn, Recipe, Setup, load, train
+from biaslib.recipes import CRITERION, Data, Drawn, Loaded, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
@@ -34,6 +36,15 @@ from biaslib.worlds.scenes import OBJECTS, Scenes
 Training = Literal["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
 _Split = Literal["train", "validation", "test"]
 _Arrays = dict[str, np.ndarray]
+
+HAIR: Final = ("Black_Hair", "Blond_Hair", "Brown_Hair")
+# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
+HAIR_ATTRIBUTES: Final = (
+    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
+    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
+    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
+    "Young",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +135,70 @@ class SceneSetup(JointSetup):
     def shown(self) -> int:
         """Those of all splits."""
         return self.images + self.validation_images + self.test_images
+
+
+@dataclass(frozen=True, kw_only=True)
+class HairSetup(JointSetup):
+    """A joint model of 23 attributes and hair colour, of the faces for which one of three hair colours is annotated."""
+
+    attributes = HAIR_ATTRIBUTES
+    group = "hair"
+    further: ClassVar[dict[str, Any]] = {"precision": "float32"}  # mirrored at random, as in the paper
+    shown = 202_599  # those of all splits, of any hair colour
+
+    groups: int = len(HAIR)
+
+    def data(self, split: str) -> Loaded:
+        """The faces of a split with one hair colour."""
+        return _HairFaces(name="celeba", size=self.size, split={"validation": "val"}.get(split, split))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleSetup(JointSetup):
+    """A joint model of what photographs show and the gender that words about them name, where a user has them.
+
+    COCO's 51 objects, with the gender of its captions; or imSitu's verbs, and whether the place is indoors, with the
+    gender by which an agent is worded.
+    """
+
+    group = "group"
+    shown = 40_000  # about a third of all photographs
+
+    source: str = "coco"  # or "imsitu"
+
+    @functools.cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The objects; or the verbs, read from imSitu's files, and `indoors`."""
+        if self.source == "coco":  # known before a photograph is decoded
+            return coco_imsitu.PAPER_OBJECTS
+        return tuple(self.data("train").table().columns.drop(self.group))
+
+    def data(self, split: str) -> Loaded:
+        """The photographs of a split for which words name one gender."""
+        return Loaded(name=self.source, size=self.size, split={"validation": "val"}.get(split, split))
+
+
+class _HairFaces(Loaded):
+    """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
+
+    def table(self) -> pd.DataFrame:
+        return self._labels().reset_index(drop=True)
+
+    def samples(self, rows: np.ndarray | None = None) -> Samples:
+        labels = self._labels() if rows is None else self._labels().iloc[rows]
+        faces = super().samples(labels.index.to_numpy())
+        return Samples(faces.images, labels.reset_index(drop=True), faces.masks)
+
+    def _labels(self) -> pd.DataFrame:
+        """Indexed by the place among all faces."""
+        table = super().table()
+        return table.assign(hair=hair_colour(table))[[*HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
+
+
+def hair_colour(table: pd.DataFrame) -> np.ndarray:
+    """Paper B's groups by the columns `HAIR`, (N,) int: black 0, blond 1, brown 2; -1 for none or several of them."""
+    hair = table[list(HAIR)].to_numpy()
+    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,7 @@ class Metric:
     side: Side  #: where a biased model is expected
     needs: str  #: what an auditor must have beside the model and labelled images of the target
     passes: float  #: forward passes an image, a backward pass counted as two
-    value: (
-        _Value  #: a model's number on some of its test images, which may be drawn more than once; NaN where it has none
-    )
+    value: _Value  #: a model's number on some of its test images, perhaps drawn more than once; NaN where it has none
     exact: bool = False  #: whether it takes pictures that only a generated world has
     slow: bool = False  #: whether it takes long to compute again on other images
     few: bool = False  #: whether it is of the explained images alone, not of all test images

@@ -27,7 +27,7 @@ class _PairSigns:
     names: tuple[str, ...]  # of M metrics, the true effect first
     signs: np.ndarray  # (M, P) for P pairs: 1 where the first model has the higher risk score, -1 the second, 0 a tie
     known: np.ndarray  # (M, P) whether the metric has both models
-    pairs: np.ndarray  # (P, 2) which models
+    pairs: np.ndarray  # (P, 2) which models; only those of the same strength, where these alone are compared
     strengths: np.ndarray  # (models,) at which each was trained
 
 
@@ -69,12 +69,15 @@ def between_families(
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "tau"])
 
 
-def _pair_signs(part: pd.DataFrame, names: tuple[str, ...]) -> _PairSigns:
+def _pair_signs(part: pd.DataFrame, names: tuple[str, ...], kind: _Kind) -> _PairSigns:
     wide = part.pivot_table(index="model", columns="metric", values="risk_score").reindex(columns=list(names))
     strengths = part.groupby("model")["strength"].first().reindex(wide.index).to_numpy()
-    values = wide.to_numpy().T
-    pairs = np.array(list(itertools.combinations(range(len(wide)), 2)), dtype=int).reshape(-1, 2)
-    apart = values[:, pairs[:, 0]] - values[:, pairs[:, 1]]
+    first, second = np.triu_indices(len(wide), 1)
+    if kind == "same strength":  # only the images of their data and the initial weights differ
+        alike = strengths[first] == strengths[second]
+        first, second = first[alike], second[alike]
+    apart = wide.to_numpy()[first].T - wide.to_numpy()[second].T
+    pairs = np.stack([first, second], axis=1)
     return _PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
 
 
@@ -86,20 +89,17 @@ def _worlds_of(table: pd.DataFrame, kind: _Kind = "all models") -> list[_PairSig
     if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
     names = (EXACT.name, *(metric.name for metric in METRICS.values() if metric.name in measured - {EXACT.name}))
-    return [_pair_signs(part, names) for _, part in table.groupby(["world", "architecture"], sort=False)]
+    return [_pair_signs(part, names, kind) for _, part in table.groupby(["world", "architecture"], sort=False)]
 
 
-def _tau(world: _PairSigns, *, weights: np.ndarray | None = None, same_strength: bool = False) -> np.ndarray:
+def _tau(world: _PairSigns, weights: np.ndarray | None = None) -> np.ndarray:
     r"""(M, M) Kendall's tau-b in [-1, 1] between each two metrics of one world.
 
     $\tau_{ij} = \sum_p w_p s_{ip} s_{jp} / \sqrt{\sum_p w_p s_{ip}^2 \; \sum_p w_p s_{jp}^2}$ over pairs of models p
     that both metrics have, with signs s (Kendall 1945); NaN where a metric is missing or gives all models one value. A
-    pair's weight is the product of its models' `weights` (models,), such as a bootstrap's draw. `same_strength`
-    compares only models of the same strength: only the images of their data and the initial weights differ.
+    pair's weight is the product of its models' `weights` (models,), such as a bootstrap's draw.
     """
     counts = np.ones(len(world.pairs)) if weights is None else weights[world.pairs].prod(axis=1).astype(float)
-    if same_strength:
-        counts = counts * (world.strengths[world.pairs[:, 0]] == world.strengths[world.pairs[:, 1]])
     signed = world.signs * counts
     untied = (signed * world.signs) @ world.known.T  # [i, j]: pairs that i does not tie, of those that j has
     room = untied * untied.T
@@ -123,10 +123,8 @@ def _partial_tau(taus: np.ndarray) -> np.ndarray:
 
 def _mean_tau(worlds: list[_PairSigns], kind: _Kind, weights: list[np.ndarray] | None = None) -> np.ndarray:
     """The mean over worlds, (M, M); NaN where no world has both metrics."""
-    taus = [
-        _tau(world, weights=None if weights is None else weights[place], same_strength=kind == "same strength")
-        for place, world in enumerate(worlds)
-    ]
+    drawn: list[np.ndarray | None] = [None] * len(worlds) if weights is None else [*weights]
+    taus = [_tau(world, models) for world, models in zip(worlds, drawn, strict=True)]
     stacked = np.array([_partial_tau(layer) if kind == "given the effect" else layer for layer in taus])
     n = np.isfinite(stacked).sum(axis=0)
     return np.where(n > 0, np.nansum(stacked, axis=0) / np.maximum(n, 1), np.nan)

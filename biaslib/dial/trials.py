@@ -28,7 +28,7 @@ class _Place:
     kind: str  # of cue
     regions: tuple[str, ...]  # where that is which the target is about
     cue_regions: tuple[str, ...]
-    training: TrainingConfig
+    training: TrainingConfig  # its architecture is that of the models where a trial names none; the only one of scenes
     images: int = 3000  # for training
     size: int | None = None  # of its images in pixels, where they have only one
     positive: int = 1  # the class of the target that the model is asked about
@@ -38,11 +38,6 @@ class _Place:
     photos: str = ""  # the name of its photographs in `recipes.Drawn`, where it is not drawn
     drawn_with: tuple[tuple[str, Any], ...] = ()  # what else its tables are drawn with
     tested_with: tuple[tuple[str, Any], ...] = ()  # and those of test images
-
-    @property
-    def architecture(self) -> str:
-        """Of its models where a trial names none; the only one of scenes."""
-        return self.training.architecture
 
 
 _BIRDS = TrainingConfig()

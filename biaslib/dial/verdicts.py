@@ -16,14 +16,7 @@ from biaslib.dial.catalogue import METRICS, Metric
 from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval, holm
-from biaslib.statistics.detection import (
-    detection_power,
-    detection_threshold,
-    largest_distances,
-    p_value,
-    rank_p_value,
-)
+from biaslib.statistics import Interval, detection, holm
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import stored
@@ -43,9 +36,6 @@ _AUDIT_MEASURES: Final = {
 _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
-# of both tables that a record holds: the keys of a row, what becomes columns, of what values, with how many decimals
-_OF_NUMBERS: Final = (_MODEL, "metric", "value", 4)
-_OF_POWERS: Final = (_AUDIT, "strength", "power", 3)
 _FEWER: Final = 20  # how many times fewer draws a slow metric gets
 
 
@@ -67,9 +57,11 @@ def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: in
 
 def as_record(table: pd.DataFrame) -> pd.DataFrame:
     """A table of `numbers` to 4 decimals, a column a metric, or of `powers` to 3, a column a strength: for a record."""
-    index, columns, values, decimals = _OF_NUMBERS if "value" in table else _OF_POWERS
-    wide = table.pivot_table(index=index, columns=columns, values=values, sort=False)
-    return wide.round(decimals).reset_index().rename_axis(columns=None)
+    if "value" in table:
+        wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False).round(4)
+    else:
+        wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False).round(3)
+    return wide.reset_index().rename_axis(columns=None)
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +78,7 @@ def from_record(wide: pd.DataFrame) -> pd.DataFrame:
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of any of these tables that are about each world's usual architecture."""
-    usual = {world: place.architecture for world, place in PLACES.items()}
+    usual = {world: place.training.architecture for world, place in PLACES.items()}
     return table[table["architecture"] == table["world"].map(usual)]
 
 
@@ -114,11 +106,9 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
         for metric in METRICS.values()
     ]
     redrawn = [(key[0], METRICS[key[1]], values) for key, values in zip(keys, _redraw.many(keys), strict=True)]
-    redrawn += [
-        (tuple(group), metric, _redrawn(_measured_once(tuple(group)), metric, _SIZES, draws, seed))
-        for group in groups.values()
-        for metric in further
-    ]
+    for models in map(tuple, groups.values() if further else ()):
+        cases = _measured_once(models)
+        redrawn += [(models, metric, _redrawn(cases, metric, _SIZES, draws, seed)) for metric in further]
     rows: list[tuple[object, ...]] = []
     for models, metric, values in redrawn:
         if np.isnan(values).all():
@@ -152,7 +142,7 @@ def _power(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.nda
     """(...) by risk scores (..., k) of biased and (..., m) of reference models; equal but for rounding is equal."""
     shift = np.round(biased.mean(axis=-1) - reference.mean(axis=-1), 9)
     spreads = [np.round(scores.std(axis=-1, ddof=1), 9) for scores in (biased, reference)]
-    power = detection_power(
+    power = detection.detection_power(
         shift=shift, n_reference=reference.shape[-1], models=models, spread=spreads[0], reference_spread=spreads[1],
         confidence=1 - _LEVEL,
     )  # fmt: skip
@@ -200,7 +190,7 @@ def family_powers(table: pd.DataFrame) -> pd.Series:
 def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:
     """From which strength on the power is at least `POWER`; NaN where it is not even at the greatest."""
     rows = [
-        (*key, detection_threshold(list(part["strength"]), list(part["power"]), share=POWER))
+        (*key, detection.detection_threshold(list(part["strength"]), list(part["power"]), share=POWER))
         for key, part in table.groupby(_AUDIT, sort=False)
     ]
     return pd.DataFrame(rows, columns=[*_AUDIT, "strength"])
@@ -239,9 +229,9 @@ def audits(table: pd.DataFrame) -> pd.DataFrame:
     for _, part in table.groupby(_PLACE, sort=False):
         scores = part.pivot_table(index="model", columns="metric", values="risk_score")
         calm = scores.loc[sorted(set(part.loc[part["strength"] == 0, "model"]))]
-        farthest = largest_distances(calm)  # of them each is audited, and the pool is always the same
+        farthest = detection.largest_distances(calm)  # of them each is audited, and the pool is always the same
         ranks |= {model: (farthest >= own).mean() for model, own in zip(calm.index, farthest, strict=True)}
-        ranks |= {model: rank_p_value(own, calm) for model, own in scores.drop(index=calm.index).iterrows()}
+        ranks |= {model: detection.rank_p_value(own, calm) for model, own in scores.drop(index=calm.index).iterrows()}
     return found.assign(pooled=found["model"].map(ranks) <= _LEVEL)
 
 
@@ -256,7 +246,7 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
         unbiased = part[part["strength"] == 0]
         references = [unbiased.loc[unbiased["model"] != model, "risk_score"].to_numpy() for model in part["model"]]
         compared = list(zip(part["risk_score"].to_numpy(), references, strict=True))
-        p = [p_value([score], reference, side="above") for score, reference in compared]
+        p = [detection.p_value([score], reference, side="above") for score, reference in compared]
         parts.append(part.assign(distance=[_distance(*pair) for pair in compared], p=p))
     return pd.concat(parts).sort_index()
 
@@ -294,7 +284,7 @@ def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd
 
 
 def _place(trial: Trial) -> tuple[str, str]:
-    return trial.world, trial.architecture or trial.place.architecture
+    return trial.world, trial.architecture or trial.place.training.architecture
 
 
 @functools.lru_cache(maxsize=1)

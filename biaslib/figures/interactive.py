@@ -11,7 +11,7 @@ import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.pictures import check_images, check_maps, check_masks, overlay
+from biaslib.figures.pictures import check_columns, check_images, check_maps, check_masks, check_titles, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 _SCRIPTS = {"explorer": ["page", "explorer"], "dial": ["page", "dial"]}
@@ -49,7 +49,7 @@ def explorer(
     stacks = [check_maps(stack, len(settings), len(images)) for stack in kinds.values()]
     if len({stack.shape for stack in stacks}) != 1:
         raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
-    words = _check_titles(titles, len(images), "image")
+    words = check_titles(titles, [f"image {i + 1}" for i in range(len(images))])
     listed = [list(map(str, row)) for row in notes or [[""] * len(images)] * len(settings)]
     if [len(row) for row in listed] != [len(images)] * len(settings):
         raise BiaslibError(f"notes must be {len(settings)} lists of {len(images)} words, one a setting and image.")
@@ -98,8 +98,7 @@ def dial(
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    check_columns(columns)
     if not -len(settings) <= start < len(settings):
         raise BiaslibError(f"start must be one of the {len(settings)} settings, not {start}.")
     if notes is not None and len(notes) != len(settings):
@@ -113,7 +112,7 @@ def dial(
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "start": start % len(settings),
-        "titles": _check_titles(titles, frames.shape[1], "") if titles is not None else [""] * frames.shape[1],
+        "titles": check_titles(titles, [""] * frames.shape[1]),
         "notes": list(notes or []),
     }
     shown = f"{alt} {setting_name}: {settings[start]}."
@@ -149,14 +148,6 @@ def _piece(kind: str, data: Mapping[str, Any], picture: str, shown: str, *, alt:
     return HtmlFigure(framed + "".join(f"<script>{asset(f'{name}.js')}</script>" for name in _SCRIPTS[kind]), alt)
 
 
-def _check_titles(titles: Sequence[str] | None, n: int, word: str) -> list[str]:
-    if titles is None:
-        return [f"{word} {i + 1}" for i in range(n)]
-    if len(titles) != n:
-        raise BiaslibError(f"{n} images but {len(titles)} titles: give one for each.")
-    return list(map(str, titles))
-
-
 def _quantise(maps: np.ndarray) -> np.ndarray:
     known = np.nan_to_num(maps)
     top = known.max(axis=(-2, -1), keepdims=True)
@@ -168,13 +159,13 @@ def _readout(
 ) -> list[dict[str, Any]]:
     rows = []
     for name, given in table.items():
-        if isinstance(given, Mapping) and set(given) != set(kinds):
-            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(given)}.")
-        parts = [theme.as_float(given[kind] if isinstance(given, Mapping) else given, name) for kind in kinds]
-        for part in parts:
-            if part.shape != shape:
-                raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {part.shape}.")
-        values = np.stack(parts)
+        parts = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)
+        if set(parts) != set(kinds):
+            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(parts)}.")
+        numbers = [theme.as_float(parts[kind], name) for kind in kinds]
+        if wrong := [part.shape for part in numbers if part.shape != shape]:
+            raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {wrong[0]}.")
+        values = np.stack(numbers)
         known = values[np.isfinite(values)].tolist()
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
         limits = [0.0, 1.0] if all(0 <= value <= 1 for value in known) else [min(known), max(known)]

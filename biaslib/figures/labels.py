@@ -16,21 +16,17 @@ _LETTER, _LINE = 0.6, 1.25  # about the width of a letter, and the height of a l
 _SIZE: float = theme.STYLE["font.size"]  # points
 
 
-def _spread(positions: Sequence[float] | np.ndarray, gap: float) -> np.ndarray:
-    """Positions moved apart until neighbours are at least `gap` apart, in all as little as is possible."""
-    wanted = np.asarray(positions, dtype=float)
-    order = np.argsort(wanted, kind="stable")
-    steps = gap * np.arange(len(wanted))
-    placed = np.empty_like(wanted)
-    placed[order] = isotonic_regression(wanted[order] - steps).x + steps
+def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
+    """Positions moved, in all as little as is possible, until neighbours are `gap` apart and all lie inside the ends.
+
+    Where these leave too little room, the lowest stays inside.
+    """
+    order = np.argsort(positions, kind="stable")
+    steps = gap * np.arange(len(positions))
+    lowered = np.minimum(isotonic_regression(positions[order] - steps).x + steps, high - steps[::-1])
+    placed = np.empty_like(positions)
+    placed[order] = np.maximum(lowered, low + steps)
     return placed
-
-
-def _within(positions: np.ndarray, low: float, high: float, gap: float) -> np.ndarray:
-    """Positions that are `gap` apart, moved between `low` and `high` and still `gap` apart; the lowest stays inside."""
-    rank = np.argsort(np.argsort(positions, kind="stable"), kind="stable")
-    lowered = np.minimum(positions, high - gap * (len(positions) - 1 - rank))
-    return np.maximum(lowered, low + gap * rank)
 
 
 @mpl.rc_context(theme.STYLE)
@@ -47,7 +43,7 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     scale = ax.figure.dpi / 72
     line = _SIZE * _LINE * scale
     window = ax.get_window_extent()
-    heights = _within(_spread(to_pixels[:, 1], gap=line), window.y0, window.y1, gap=line)
+    heights = _spread(to_pixels[:, 1], line, window.y0, window.y1)
     for (name, x, y, colour), before, after in zip(ends, to_pixels[:, 1], heights, strict=True):
         ax.annotate(name, (x, y), xytext=(8, (after - before) / scale), textcoords="offset points", va="center",
                     color=theme.label_colour_of(colour), annotation_clip=False)  # fmt: skip

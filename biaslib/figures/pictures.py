@@ -168,6 +168,20 @@ def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
     return masks
 
 
+def check_titles(titles: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+    """The titles, where there is one for each default, or these; a BiaslibError where not."""
+    titles = default if titles is None else titles
+    if len(titles) != len(default):
+        raise BiaslibError(f"{len(default)} pictures but {len(titles)} titles: give one for each.")
+    return list(map(str, titles))
+
+
+def check_columns(columns: int) -> None:
+    """A BiaslibError where there is not even one picture in a row."""
+    if columns < 1:
+        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+
+
 @mpl.rc_context(theme.STYLE)
 def _canvas(height: float) -> tuple[Figure, Axes]:
     """A figure `height` points high, and axes over all of it whose unit is the point and whose y runs down."""
@@ -192,17 +206,15 @@ def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
 def _sheet(
     pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
-    if titles is not None and len(titles) != len(pictures):
-        raise BiaslibError(f"{len(pictures)} pictures but {len(titles)} titles: give one for each.")
+    check_columns(columns)
+    words = check_titles(titles, [""] * len(pictures))
     head = _LINE + 2 if titles is not None else 0.0
     w = (_WIDTH - _GAP * (columns - 1)) / columns
     h = w * pictures[0].shape[0] / pictures[0].shape[1]
     lines = -(-len(pictures) // columns)
     figure, ax = _canvas(lines * (h + head + _GAP) - _GAP + foot)
     corners = [((i % columns) * (w + _GAP), (i // columns) * (h + head + _GAP) + head) for i in range(len(pictures))]
-    for picture, title, (x, y) in zip(pictures, titles or [""] * len(pictures), corners, strict=True):
+    for picture, title, (x, y) in zip(pictures, words, corners, strict=True):
         _put(ax, picture, x, y, w, h)
         _say(ax, x, y - 3, title)
     return figure, ax, corners, (w, h)

@@ -1,6 +1,7 @@
 """The one look of every figure: palette, sizes, and a style that is applied to a figure and never to the session."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -41,43 +42,16 @@ HEAT = "inferno"
 Width = Literal["page", "column"]
 WIDTHS: dict[str, float] = {"page": 6.2, "column": 3.4}
 
-_TICKS = {"color": MUTED, "labelcolor": MUTED, "labelsize": 9.0, "major.size": 0.0, "major.pad": 5.0}
-STYLE: Any = {
-    "font.family": ["DejaVu Sans"],  # measured with the font matplotlib carries, set in the page's own
-    "font.size": 10.0,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "axes.titlepad": 8.0,
-    "axes.labelsize": 10.0,
-    "axes.labelcolor": INK,
-    "axes.labelpad": 6.0,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+_INKS = {
+    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor"), INK),
     "axes.edgecolor": MUTED,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.facecolor": "none",
-    "axes.prop_cycle": cycler(color=list(COLOURS.values())),
-    "axes.unicode_minus": True,
+    **{f"{axis}tick.{part}": MUTED for axis in "xy" for part in ("color", "labelcolor")},
     "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
-    "text.color": INK,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 5.0,
-    "lines.solid_capstyle": "round",
-    "patch.linewidth": 0.0,
-    "legend.frameon": False,
-    "figure.facecolor": "none",
-    "savefig.facecolor": "none",
-    "svg.fonttype": "none",
-    "svg.image_inline": True,
-    "image.composite_image": False,
+    "axes.prop_cycle": cycler(color=list(COLOURS.values())),
     "image.cmap": HEAT,
 }
+_HOUSE = Path(__file__).with_name("house.mplstyle")
+STYLE: Any = {**mpl.rc_params_from_file(_HOUSE, use_default_template=False), **_INKS}
 
 
 class HouseAxes(Axes):

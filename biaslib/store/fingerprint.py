@@ -102,8 +102,8 @@ def of_package() -> str:
     """Hash of every module of the package, and of the style sheets, scripts and lists of words beside them."""
     folder = Path(__file__).parents[1]
     modules = [_read(path)[1] for path in folder.rglob("*.py")]
-    others = sorted(path for kind in ("*.[cj]s*", "*.toml") for path in folder.rglob(kind))
-    return of_value([sorted(modules), [path.read_text() for path in others]])
+    beside = [path for kind in ("*.[cj]s*", "*.mplstyle", "*.toml") for path in folder.rglob(kind)]
+    return of_value([sorted(modules), [path.read_text() for path in sorted(beside)]])
 
 
 def _parts(value: Any) -> Iterator[bytes]:

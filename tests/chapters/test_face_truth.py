@@ -9,7 +9,7 @@ from captum.concept._utils.classifier import Classifier
 from torch.utils.data import DataLoader
 
 from biaslib import models
-from biaslib.chapters import face_generators, face_truth
+from biaslib.chapters import face_generators, latent_audit
 from biaslib.chapters.attribute_models import EvaluationFaces
 from biaslib.chapters.latent_audit import STEP, pixels_apart, smiles
 from biaslib.gan.counterfactuals import draw, traversal
@@ -26,16 +26,16 @@ EVALUATION = EvaluationFaces(images=12, detail=1.0, seed=77)
 def test_another_colour_of_hair_gives_way():
     table = EVALUATION.factors()
     for value in (True, False):
-        edited = face_truth.with_attribute(table, "Black_Hair", value)
+        edited = latent_audit.with_attribute(table, "Black_Hair", value)
         assert (edited["Black_Hair"] == value).all()
         assert not edited[[name for name in HAIR_COLOURS if name != "Black_Hair"]].to_numpy().any()
-    glasses = face_truth.with_attribute(table, "Eyeglasses", True)
+    glasses = latent_audit.with_attribute(table, "Eyeglasses", True)
     np.testing.assert_array_equal(glasses[list(HAIR_COLOURS)], table[list(HAIR_COLOURS)])
     assert (glasses.dtypes == table.dtypes).all()
 
 
 def test_a_face_is_held_against_its_own_counterfactual():
-    found = face_truth.face_by_face(AUDIT, EVALUATION)
+    found = latent_audit.face_by_face(AUDIT, EVALUATION)
     table, predict = EVALUATION.factors(), smiles(AUDIT)
     assert found["exact"].shape == found["generated"].shape == (2, 2, 12)
     effect = causal_effect(predict, Faces(), table, cue="Eyeglasses", size=16)
@@ -74,10 +74,10 @@ def test_tcav_is_captums(tmp_path):
     torch.manual_seed(0)
     model = models.build("small", 1).eval()
     images = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
-    maps = face_truth.concept_maps(model, images)
+    maps = latent_audit.concept_maps(model, images)
     layer = "features.3"
     vectors = np.random.default_rng(1).normal(size=(4, maps.shape[1])).astype(np.float32)
-    ours = face_truth.tcav(model, images, vectors)
+    ours = latent_audit.tcav(model, images, vectors)
     inputs = models.to_tensor(images, torch.device("cpu"), model=model)
     pair = [Concept(number, str(number), DataLoader(inputs, batch_size=5)) for number in range(2)]
     for vector, share in zip(vectors, ours, strict=True):
@@ -86,5 +86,5 @@ def test_tcav_is_captums(tmp_path):
             model, [layer], classifier=_Known(vector), layer_attr_method=method, save_path=str(tmp_path / str(share))
         ).interpret(inputs, experimental_sets=[pair], target=0)
         assert float(theirs["0-1"][layer]["sign_count"][0]) == pytest.approx(share)
-    np.testing.assert_allclose(face_truth.tcav(model, images, -vectors), 1 - ours)
+    np.testing.assert_allclose(latent_audit.tcav(model, images, -vectors), 1 - ours)
     assert 0 < ours.mean() < 1

@@ -76,7 +76,7 @@ def test_a_weight_is_a_model_that_many_times():
             for k in range(n)
         ]
     )
-    found = ranks._tau(ranks._worlds_of(some)[0], weights=weights)
+    found = ranks._tau(ranks._worlds_of(some)[0], weights)
     np.testing.assert_allclose(found, ranks._tau(ranks._worlds_of(copies)[0]))
 
 

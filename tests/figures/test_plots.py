@@ -176,24 +176,29 @@ def test_names_at_line_ends_stay_beside_the_plot(dial):
     assert not found[0].overlaps(found[1])
 
 
-def test_within_moves_only_what_is_out_and_keeps_the_gap():
-    assert labels._within(np.array([-0.5, 0.5, 4]), 0, 9, 1).tolist() == [0, 1, 4]
-    assert labels._within(np.array([9.5, 8.5, 4]), 0, 9, 1).tolist() == [9, 8, 4]
-    assert labels._within(np.array([1.0, 3.0]), 0, 9, 1).tolist() == [1, 3]
+def spread(positions, gap, low=-np.inf, high=np.inf):
+    return labels._spread(np.array(positions, float), gap, low, high)
+
+
+def test_spread_moves_only_what_is_out_of_the_ends_and_keeps_the_gap():
+    assert spread([-0.5, 0.5, 4], 1, 0, 9).tolist() == [0, 1, 4]
+    assert spread([9.5, 8.5, 4], 1, 0, 9).tolist() == [9, 8, 4]
+    assert spread([1.0, 3.0], 1, 0, 9).tolist() == [1, 3]
+    assert spread([1.0, 3.0, 2.0], 1, 0, 1).tolist() == [0, 2, 1]
 
 
 def test_spread_by_hand():
-    assert labels._spread([0, 0], 1).tolist() == [-0.5, 0.5]
-    assert labels._spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
-    assert labels._spread([3, 1, 2], 1).tolist() == [3, 1, 2]
-    assert labels._spread([], 1).tolist() == []
+    assert spread([0, 0], 1).tolist() == [-0.5, 0.5]
+    assert spread([5, 0, 0.5], 1).tolist() == [5, -0.25, 0.75]
+    assert spread([3, 1, 2], 1).tolist() == [3, 1, 2]
+    assert spread([], 1).tolist() == []
 
 
 def test_spread_keeps_order_gap_and_centre():
     rng = np.random.default_rng(1)
     for _ in range(50):
         wanted = rng.random(8)
-        placed = labels._spread(wanted, 0.1)
+        placed = spread(wanted, 0.1)
         assert np.all(np.diff(np.sort(placed)) >= 0.1 - 1e-12)
         assert placed[np.argsort(wanted)].tolist() == sorted(placed)
         assert placed.mean() == pytest.approx(wanted.mean())

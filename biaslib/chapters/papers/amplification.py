@@ -1,41 +1,29 @@
 """Amplification in real labels and predictions, by the metrics of Zhao, Andrews and Xiang (2023).
 
-The models are the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025) and joint classifiers that are trained
-here; what was released for COCO and imSitu is in `papers.scenes`.
+The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025), and what was released
+for COCO and imSitu: six captioners, and ratios before and after RBA.
 """
 
-import functools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
 from biaslib.chapters import page
-from biaslib.chapters.papers import scenes
-from biaslib.chapters.scene_models import JointSetup
+from biaslib.chapters.scene_models import HAIR_ATTRIBUTES, hair_colour
 from biaslib.datasets import coco_imsitu, published, registry
+from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
-from biaslib.recipes import Loaded
-from biaslib.samples import Samples
-from biaslib.statistics import holm, interval
+from biaslib.statistics import Interval, holm, interval
+from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import parallel
 
 _Grouping = Literal["hair", "Male"]
 
-_HAIR = ("Black_Hair", "Blond_Hair", "Brown_Hair")
-
-# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
-_HAIR_ATTRIBUTES = (
-    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
-    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
-    "Young",
-)  # fmt: skip
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
 # what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
@@ -47,72 +35,15 @@ _MEASURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("observed", "absolute", {"sets": "observed"}),
     ("observed 2+", "signed", {"sets": "observed", "min_size": 2, "absolute": False}),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class HairSetup(JointSetup):
-    """A joint model of 23 attributes and hair colour, of the faces for which one of three hair colours is annotated."""
-
-    attributes = _HAIR_ATTRIBUTES
-    group = "hair"
-    further: ClassVar[dict[str, Any]] = {"precision": "float32"}  # mirrored at random, as in the paper
-
-    groups: int = len(_HAIR)
-
-    def data(self, split: str) -> Loaded:
-        """The faces of a split with one hair colour."""
-        return _HairFaces(name="celeba", size=self.size, split={"validation": "val"}.get(split, split))
-
-    @property
-    def shown(self) -> int:
-        """Those of all splits, of any hair colour."""
-        return 202_599
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeopleSetup(JointSetup):
-    """A joint model of what photographs show and the gender that words about them name, where a user has them.
-
-    COCO's 51 objects, with the gender of its captions; or imSitu's verbs, and whether the place is indoors, with the
-    gender by which an agent is worded.
-    """
-
-    group = "group"
-
-    source: str = "coco"  # or "imsitu"
-
-    @functools.cached_property
-    def attributes(self) -> tuple[str, ...]:
-        """The objects; or the verbs, read from imSitu's files, and `indoors`."""
-        if self.source == "coco":  # known before a photograph is decoded
-            return coco_imsitu.PAPER_OBJECTS
-        return tuple(self.data("train").table().columns.drop(self.group))
-
-    def data(self, split: str) -> Loaded:
-        """The photographs of a split for which words name one gender."""
-        return Loaded(name=self.source, size=self.size, split={"validation": "val"}.get(split, split))
-
-    @property
-    def shown(self) -> int:
-        """About a third of all photographs."""
-        return 40_000
-
-
-class _HairFaces(Loaded):
-    """Faces for which exactly one of three hair colours is annotated, with the attributes and the hair colour."""
-
-    def table(self) -> pd.DataFrame:
-        return self._labels().reset_index(drop=True)
-
-    def samples(self, rows: np.ndarray | None = None) -> Samples:
-        labels = self._labels() if rows is None else self._labels().iloc[rows]
-        faces = super().samples(labels.index.to_numpy())
-        return Samples(faces.images, labels.reset_index(drop=True), faces.masks)
-
-    def _labels(self) -> pd.DataFrame:
-        """Indexed by the place among all faces."""
-        table = super().table()
-        return table.assign(hair=_hair_colour(table))[[*_HAIR_ATTRIBUTES, "hair"]].query("hair >= 0")
+# the same of the captioners, in words
+_CAPTION_MEASURES: dict[str, dict[str, Any]] = {
+    "single, signed": {"max_size": 1, "absolute": False},
+    "single": {"max_size": 1},
+    "up to two": {"max_size": 2},
+    "all": {},
+}
+_PLAIN: Final = "baseline_ft"  # the captioner that the others are compared with
+_MARGIN: Final = 0.05  # of RBA's constraints
 
 
 def missing() -> list[str]:
@@ -127,7 +58,7 @@ def missing() -> list[str]:
 
 
 def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:
-    """Every table about what was released; of the 20 ResNet-50s the first `models`, `folds` as of `scenes.tables`.
+    """Every table about what was released: of so many ResNet-50s, and with so many folds of the captioners' jackknife.
 
     * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value (mean
       over models), low, high, models; perfect and baseline, the means of the values that predictions without an error
@@ -137,28 +68,29 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
       attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
     * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
       predicted, mean over models);
-    * `wording`, `captioners`, `ratios` and `constraints`: see `papers.scenes`.
+    * `wording`, `captioners`, `ratios` and `constraints`: see the functions of these names.
     """
-    tables = _faces(models, seed) | scenes.tables(folds=folds, seed=seed)
+    ratios = _ratios()
+    tables = {
+        **_faces(models, seed),
+        "wording": _wording(seed),
+        "captioners": _captioners(folds, seed),
+        "ratios": ratios,
+        "constraints": _constraints(ratios, seed),
+    }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
-
-
-def _hair_colour(table: pd.DataFrame) -> np.ndarray:
-    """Paper B's groups by the columns `_HAIR`, (N,) int: black 0, blond 1, brown 2; -1 for none or several of them."""
-    hair = table[list(_HAIR)].to_numpy()
-    return np.where(hair.sum(axis=1) == 1, hair.argmax(axis=1), -1)
 
 
 def _group_of(table: pd.DataFrame, grouping: _Grouping) -> np.ndarray:
     """(N,) 0, 1, 2 for black, blond, brown hair, -1 where it is not exactly one; or 0, 1 for not and for `Male`."""
     if grouping == "Male":
         return table["Male"].to_numpy().astype(np.int64)
-    return _hair_colour(table)
+    return hair_colour(table)
 
 
 def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Labels:
     """The images to keep, as labels: the paper's 23 attributes, or the 22 besides `Male` where that is the group."""
-    names = [name for name in _HAIR_ATTRIBUTES if name != grouping]
+    names = [name for name in HAIR_ATTRIBUTES if name != grouping]
     attributes = np.ascontiguousarray(table.loc[keep, names].to_numpy())
     return Labels(attributes, _group_of(table, grouping)[keep], tuple(names))
 
@@ -232,3 +164,134 @@ def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:
         warnings.simplefilter("ignore", RuntimeWarning)
         table["p"] = scipy.stats.ttest_1samp(beyond, 0.0).pvalue
     return table
+
+
+def _wording(seed: int) -> pd.DataFrame:
+    """For each captioner and labelled gender (0 man, 1 woman) how often captions name one, and how often the other one.
+
+    `other` is a share of those that name one; `mentioned` the mean share of annotated objects that captions mention.
+    Intervals are Wilson's, of the last one from a bootstrap over images.
+    """
+    truth, captioned = _labels_and_words()
+    names, group = _objects(truth), truth["group"].to_numpy()
+    there = truth[names].to_numpy()
+    some = there.any(axis=1)
+    rows = []
+    for captioner, words in captioned.items():
+        named = (words["group"] >= 0).to_numpy()
+        shares = group_accuracy(named, group)
+        others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
+        share = (there & words[names].to_numpy())[some].sum(axis=1) / there[some].sum(axis=1)
+        mentioned = interval(share, seed=seed, resamples=500, bounds=(0, 1))
+        for a, b in zip(shares.to_dict("records"), others.to_dict("records"), strict=True):
+            any_gender, other = (Interval(each["accuracy"], each["low"], each["high"], each["n"]) for each in (a, b))
+            rows.append((captioner, a["group"], a["n"], any_gender, b["n"], other, mentioned))
+    columns = ["captioner", "group", "n", "named", "n_named", "other", "mentioned"]
+    return page.ends(pd.DataFrame(rows, columns=columns))
+
+
+def _captioners(folds: int, seed: int) -> pd.DataFrame:
+    """Amplification of the captioners, on the images of which all six name exactly one gender, and `less` than plain's.
+
+    The labels of these images stand for the training labels too, which were not released: a captioner that says what
+    is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group jackknife
+    with so many folds, Student's t; the sets are those of all images in every fold); p is Holm-corrected over all rows
+    but the plain captioner's.
+    """
+    truth, captioned = _labels_and_words()
+    common = np.all([words["group"] >= 0 for words in captioned.values()], axis=0)
+    names = _objects(truth[common])
+    labels = _object_labels(truth[common], names)
+    fold = np.random.default_rng(seed).permutation(len(labels)) % folds
+    # of each kind and measure: the whole value and those with a part left out, of the captioner that comes first
+    plain: dict[tuple[str, str], np.ndarray] = {}
+    rows = []
+    for captioner, words in captioned.items():
+        predicted = _object_labels(words[common], names)
+        for kind in get_args(Kind):
+            for measure, options in _CAPTION_MEASURES.items():
+                whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
+                parts = [(labels.take(fold != k), predicted.take(fold != k)) for k in range(folds)]
+                left_out = [bias_amplification(part, part, words, kind=kind, **options) for part, words in parts]
+                # a set that the part lacks has no change there, and stays in the divisor
+                values = np.array([each.mean * each.n_sets / whole.n_sets for each in (whole, *left_out)])
+                gain = plain.setdefault((kind, measure), values) - values
+                own, _ = _jackknife(values[0], values[1:], len(labels))
+                less, p = _jackknife(gain[0], gain[1:], len(labels))
+                if captioner == _PLAIN:
+                    less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
+                rows.append((captioner, kind, measure, own, own.n, whole.n_sets, whole.n_never_predicted, less, p))
+    columns = ["captioner", "kind", "measure", "value", "n", "n_sets", "n_never_predicted", "less", "p"]
+    table = page.ends(pd.DataFrame(rows, columns=columns))
+    return table.rename(columns={"value_low": "low", "value_high": "high"}).assign(p=holm(table["p"]))
+
+
+def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
+    """95 % interval of a statistic from its values with one of K parts left out each, and p of its being 0.
+
+    The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
+    degrees of freedom (Shao and Tu 1995, section 2.3).
+    """
+    k = len(left_out)
+    error = np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2))
+    reach = error * scipy.stats.t.ppf(0.975, k - 1)
+    p = 2 * float(scipy.stats.t.sf(abs(value) / error, k - 1)) if error > 0 else np.nan
+    return Interval(value, value - reach, value + reach, n), p
+
+
+def _ratios() -> pd.DataFrame:
+    """Men's share for each verb and object, as released and, `right`, as counted in the development images' labels."""
+    images, verbs = coco_imsitu.coco_labels("val"), coco_imsitu.imsitu_verb_by_gender("val").set_index("verb")
+    names = [name for name in coco_imsitu.coco_objects() if images[name].any()]
+    counted: dict[Literal["COCO", "imSitu"], pd.Series] = {
+        "COCO": pd.Series({name: 1 - images.loc[images[name], "group"].mean() for name in names}),
+        "imSitu": verbs["man"] / (verbs["man"] + verbs["woman"]),
+    }
+    tables = []
+    for corpus, right in counted.items():
+        table = coco_imsitu.gender_ratios(corpus).rename(columns={"object": "item", "verb": "item"})
+        tables.append(table.assign(corpus=corpus, right=table["item"].map(right)))
+    return pd.concat(tables, ignore_index=True)[["corpus", "item", "training", "before", "after", "right"]]
+
+
+def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `_ratios`.
+
+    An item's change is that of the share of the gender it goes with in training. One row for each corpus and source
+    ("labels": predictions without an error): means over items, `within` (share inside RBA's margin), `cut` (share by
+    which RBA lowers `signed`) and p of a paired t test before against after (Holm-corrected over the corpora).
+    """
+    rows = []
+    for corpus, part in table.groupby("corpus"):
+        lean = np.where(part["training"] > 0.5, 1, -1)
+        change = {name: lean * (part[name] - part["training"]).to_numpy() for name in ("right", "before", "after")}
+        for name, values in change.items():
+            signed, absolute = interval(values, seed=seed), interval(np.abs(values), seed=seed)
+            inside = np.abs(values[~np.isnan(values)]) <= _MARGIN + 1e-9
+            row = {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n, "signed": signed}
+            row |= {"absolute": absolute, "within": inside.mean()}
+            rows.append(row | _cut(change, seed) if name == "after" else row)
+    changes = page.ends(pd.DataFrame(rows))
+    return changes.assign(p=holm(changes["p"]))
+
+
+def _cut(change: dict[str, np.ndarray], seed: int) -> dict[str, float]:
+    before, after = change["before"], change["after"]
+    draws = np.random.default_rng(seed).integers(len(before), size=(2000, len(before)))
+    low, high = percentile_ends(1 - after[draws].mean(axis=1) / before[draws].mean(axis=1))
+    p = float(scipy.stats.ttest_rel(before, after).pvalue)
+    return {"cut": float(1 - after.mean() / before.mean()), "cut_low": low, "cut_high": high, "p": p}
+
+
+def _labels_and_words() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
+    return truth, {name: coco_imsitu.coco_captioned(name, truth.index) for name in coco_imsitu.CAPTIONERS}
+
+
+def _objects(truth: pd.DataFrame) -> list[str]:
+    """The paper's objects, as far as they occur."""
+    return [name for name in coco_imsitu.PAPER_OBJECTS if name in truth.columns and truth[name].any()]
+
+
+def _object_labels(table: pd.DataFrame, names: list[str]) -> Labels:
+    return Labels(np.ascontiguousarray(table[names].to_numpy()), table["group"].to_numpy(), tuple(names))

@@ -135,23 +135,19 @@ def _one_sided(seed: int) -> pd.DataFrame:
     scores = _over_models(published.one_sided_scores(), _MODELS["positive"]).query("region == 'heatmap'")
     heat = scores.set_index("trained_on")
     rows: list[dict[str, Any]] = []
-    kinds: tuple[tuple[published.Networks, int], ...] = (
-        ("positive", int(trained_on.sum())),
-        ("negative", int((~trained_on).sum())),
-    )
-    for side, training in kinds:
+    kinds: dict[published.Networks, pd.Series] = {"positive": trained_on, "negative": ~trained_on}
+    for side, shown in kinds.items():
         predicted = published.predictions(side)
         right = predicted == labels.to_numpy()
         glasses = predicted[:, :, labels.columns.get_loc("Eyeglasses")].mean(axis=1)
         for faces, at in (("with", labels["Eyeglasses"]), ("without", ~labels["Eyeglasses"])):
-            row = {"trained_on": side, "faces": faces, "n": int(at.sum()), "training": training}
+            row = {"trained_on": side, "faces": faces, "n": int(at.sum()), "training": int(shown.sum())}
             for name, attribute in (("male", published.PROTECTED), ("smiling", "Smiling")):
                 accuracy = right[:, at.to_numpy(), labels.columns.get_loc(attribute)].mean(axis=1)
-                span = interval(accuracy, seed=seed, bounds=(0, 1))
-                row |= {name: span.estimate, f"{name}_low": span.low, f"{name}_high": span.high}
+                row[name] = interval(accuracy, seed=seed, bounds=(0, 1))
             row |= {"glasses_least": glasses.min(), "glasses_most": glasses.max(), "heatmap": heat.loc[side, "mean"]}
             rows.append(row | {f"heatmap_{end}": heat.loc[side, end] for end in ("low", "high")})
-    return pd.DataFrame(rows)
+    return page.ends(pd.DataFrame(rows))
 
 
 def _sizes() -> pd.DataFrame:
@@ -165,9 +161,8 @@ def _sizes() -> pd.DataFrame:
     for attribute in ("Blond_Hair", "Wavy_Hair"):
         has = labels[attribute]
         available = np.array([(has & male).sum(), (has & ~male).sum(), (~has & male).sum(), (~has & ~male).sum()])
-        rows.append((attribute, np.nan, *available))
-        for target, sizes in zip(_TARGETS, subgroup_sizes(available, _TARGETS), strict=True):
-            rows.append((attribute, target, *sizes))
+        found = zip((np.nan, *_TARGETS), (available, *subgroup_sizes(available, _TARGETS)), strict=True)
+        rows += [(attribute, target, *sizes) for target, sizes in found]
     return pd.DataFrame(rows, columns=["attribute", "target", "TT", "TF", "FT", "FF"])
 
 

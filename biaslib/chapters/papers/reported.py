@@ -63,12 +63,9 @@ def quoted(tables: _Tables) -> pd.DataFrame:
     From the tables of `attention_iou.compute`: says, paper as printed, and value as found with low and high.
     """
     rows, found = _rows(tables), []
-    for row in _listed():
-        if row.paper:
-            span = _span(rows[row.table][row.row], row.value)
-            if row.value == "tau":  # the authors' figure code drops the sign of a rank correlation
-                span = _without_sign(span)
-            found.append((row.says, float(row.paper), span.estimate, span.low, span.high))
+    for row in filter(lambda row: row.paper, _listed()):
+        span = _quoted_span(rows, row)
+        found.append((row.says, float(row.paper), span.estimate, span.low, span.high))
     return pd.DataFrame(found, columns=["says", "paper", "value", "low", "high"])
 
 
@@ -93,12 +90,11 @@ def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
     A difference of two released means takes the widest ends of both, as the models behind them were not released.
     """
     rows = _rows(tables)
-    of_quoted = quoted(tables).set_index("says")["value"].to_dict()
     numbers: dict[str, Interval | float] = {}
     for row in _listed():
         for name, part in zip(_names(row), row.row.split("|"), strict=True):
             if row.paper:
-                numbers[name] = of_quoted[row.says]
+                numbers[name] = _quoted_span(rows, row).estimate
             elif row.table:
                 numbers[name] = _span(rows[row.table][part], row.value)
                 if row.minus:
@@ -219,6 +215,10 @@ def _span(row: Mapping[str, float], name: str) -> Interval:
     return Interval(row[name], row[name] if np.isnan(low) else low, row[name] if np.isnan(high) else high, 1)
 
 
-def _without_sign(span: Interval) -> Interval:
+def _quoted_span(rows: Mapping[str, Mapping[str, Mapping[str, float]]], row: Any) -> Interval:
+    """What a quoted number is compared with; the authors' figure code drops the sign of a rank correlation."""
+    span = _span(rows[row.table][row.row], row.value)
+    if row.value != "tau":
+        return span
     ends = sorted((abs(span.low), abs(span.high)))
     return Interval(abs(span.estimate), 0.0 if span.low < 0 < span.high else ends[0], ends[1], span.n)

@@ -9,7 +9,8 @@ import pytest
 import scipy.stats
 
 from biaslib.book import project
-from biaslib.chapters.papers import amplification, reported, scenes
+from biaslib.chapters.papers import amplification, reported
+from biaslib.chapters.scene_models import HAIR, HAIR_ATTRIBUTES
 from biaslib.datasets import coco_imsitu
 from biaslib.metrics.amplification import Kind, bias_amplification
 from tests import layouts
@@ -28,8 +29,8 @@ def drawn(n, seed):
     """A table under CelebA's names in which attributes go with the hair and with `Male`."""
     rng = np.random.default_rng(seed)
     hair = rng.integers(3, size=n)
-    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in amplification._HAIR_ATTRIBUTES}
-    table |= {name: hair == i for i, name in enumerate(amplification._HAIR)}
+    table = {name: rng.random(n) < 0.3 + 0.2 * (hair == 1) for name in HAIR_ATTRIBUTES}
+    table |= {name: hair == i for i, name in enumerate(HAIR)}
     return pd.DataFrame(table)
 
 
@@ -44,9 +45,9 @@ def test_an_image_with_no_or_two_hair_colours_has_no_group():
 def test_the_group_is_no_attribute_of_itself():
     table = drawn(50, 0)
     keep = np.ones(50, bool)
-    assert len(amplification._HAIR_ATTRIBUTES) == 23
-    assert amplification._labels(table, "hair", keep).names == amplification._HAIR_ATTRIBUTES
-    assert set(amplification._HAIR_ATTRIBUTES) - set(amplification._labels(table, "Male", keep).names) == {"Male"}
+    assert len(HAIR_ATTRIBUTES) == 23
+    assert amplification._labels(table, "hair", keep).names == HAIR_ATTRIBUTES
+    assert set(HAIR_ATTRIBUTES) - set(amplification._labels(table, "Male", keep).names) == {"Male"}
 
 
 def test_predictions_without_an_error_amplify_nothing_but_chance():
@@ -119,15 +120,15 @@ def test_changes_of_single_attributes_add_up_to_the_single_metric():
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     values = np.random.default_rng(0).normal(size=40)
     left_out = np.array([np.delete(values, i).mean() for i in range(40)])
-    span, p = scenes._jackknife(values.mean(), left_out, 40)
+    span, p = amplification._jackknife(values.mean(), left_out, 40)
     expected = scipy.stats.t.interval(0.95, 39, values.mean(), values.std(ddof=1) / np.sqrt(40))
     assert (span.low, span.high) == pytest.approx(expected)
     assert p == pytest.approx(scipy.stats.ttest_1samp(values, 0).pvalue)
-    assert np.isnan(scenes._jackknife(0.0, np.zeros(10), 40)[1])
+    assert np.isnan(amplification._jackknife(0.0, np.zeros(10), 40)[1])
 
 
 def test_wording_counts_captions(root):
-    table = scenes._wording(0).set_index(["captioner", "group"])
+    table = amplification._wording(0).set_index(["captioner", "group"])
     truth = pd.concat([coco_imsitu.coco_labels("val"), coco_imsitu.coco_labels("test")])
     said = coco_imsitu.coco_captioned("upweight", truth.index)
     women = (truth["group"] == 1).to_numpy()
@@ -140,7 +141,7 @@ def test_wording_counts_captions(root):
 
 
 def test_captioners_are_compared_with_the_plain_one(root):
-    table = scenes._captioners(4, 0).set_index(["captioner", "kind", "measure"])
+    table = amplification._captioners(4, 0).set_index(["captioner", "kind", "measure"])
     assert len(table) == 6 * 3 * 4
     assert len(set(table["n"])) == 1
     assert (table["low"] <= table["value"]).all()
@@ -155,7 +156,7 @@ def test_captioners_are_compared_with_the_plain_one(root):
 
 
 def test_ratios_stand_beside_what_the_labels_give(root):
-    table = scenes._ratios().set_index(["corpus", "item"])
+    table = amplification._ratios().set_index(["corpus", "item"])
     counts = coco_imsitu.imsitu_verb_by_gender("val").set_index("verb").loc["driving"]
     assert table.loc[("imSitu", "driving"), "right"] == counts["man"] / counts.sum()
     images = coco_imsitu.coco_labels("val")
@@ -172,7 +173,7 @@ def test_constraints_by_hand():
             "right": [0.8, 0.3, 0.6, 0.4],
         }
     )
-    found = scenes._constraints(table, 0).set_index("source")
+    found = amplification._constraints(table, 0).set_index("source")
     # towards the gender it goes with in training: 0.1, 0.2, 0.1, 0.1; after 0.05, 0.05, 0, -0.05
     assert found.loc["before", "signed"] == pytest.approx(0.125)
     assert found.loc["before", "absolute"] == pytest.approx(0.125)

@@ -7,10 +7,7 @@ import pytest
 from biaslib.book import plan
 from biaslib.chapters import mitigation, scene_models
 from biaslib.chapters.mitigation import METHODS, Setting
-from biaslib.chapters.papers.amplification import _HAIR as HAIR
-from biaslib.chapters.papers.amplification import _HAIR_ATTRIBUTES as HAIR_ATTRIBUTES
-from biaslib.chapters.papers.amplification import HairSetup, PeopleSetup, _HairFaces
-from biaslib.chapters.scene_models import outcomes
+from biaslib.chapters.scene_models import HAIR, HAIR_ATTRIBUTES, HairSetup, PeopleSetup, _HairFaces, outcomes
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification, calibrated_thresholds, mean_average_precision
 from biaslib.recipes import Loaded
