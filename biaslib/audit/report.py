@@ -162,7 +162,7 @@ _CAPTIONS: Mapping[str, str] = {
     "regions_by_cell": "The same, cell by cell.",
     "trust": "From which strength of a planted bias on (0 to 1) one model and {images:,} pictures were enough in "
     "{power:.0%} of audits, for a background (birds, fruits), a small object (pets), a pair of marks (digits), a group "
-    "of people (faces) and one of many objects (scenes); on photographs fewer pictures. And how many unbiased models "
+    "of people (faces) and one of many objects (scenes); and how many unbiased models "
     "were accused. From the book's chapter The dial, whose auditor compares the model with unbiased ones trained the "
     "same way. This audit has none to compare with: read the order of the measures, not the strengths.",
 }
