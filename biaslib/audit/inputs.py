@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError, reason
+
+if TYPE_CHECKING:
+    from biaslib.audit.records import AuditOptions
 
 Table = str | Path | pd.DataFrame
 
@@ -108,18 +111,10 @@ class LabelledImages:
                 yield group.name, self.target.words[value], sides
 
 
-def read_labels(
-    labels: Table,
-    *,
-    target: str,
-    groups: Sequence[str],
-    file_column: str | None = None,
-    predictions: Table | None = None,
-    threshold: float | None = None,
-    train_labels: Table | None = None,
-) -> LabelledImages:
-    """Reads and checks everything that tables say; the arguments are those of `audit.run`."""
-    table = _read(labels)
+def read_labels(options: "AuditOptions") -> LabelledImages:
+    """Reads and checks everything that tables say."""
+    target, groups, file_column = options.target, options.groups, options.file_column
+    table = _read(options.labels)
     wanted = [target, *groups]
     if len(groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
@@ -129,16 +124,16 @@ def read_labels(
     names = _names(table, file_column)
     columns = {name: Binary.of(name, table[name]) for name in wanted}
     predicted = {}
-    if predictions is not None:
-        given = _predictions(table, names, predictions, wanted, file_column)
+    if options.predictions is not None:
+        given = _predictions(table, names, options.predictions, wanted, file_column)
         for name in wanted:
             if name in given:
-                predicted[name] = _answers(columns[name], given[name], threshold, name == target)
+                predicted[name] = _answers(columns[name], given[name], options.threshold, name == target)
     return LabelledImages(
         files=tuple(names),
         labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
         predicted=pd.DataFrame(predicted),
-        train=None if train_labels is None else _train(train_labels, columns),
+        train=None if options.train_labels is None else _train(options.train_labels, columns),
         target=columns[target],
         groups=tuple(columns[name] for name in groups),
     )

@@ -67,10 +67,7 @@ run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Au
 
 
 def _checked(options: AuditOptions) -> _Case:
-    inputs = read_labels(
-        options.labels, target=options.target, groups=options.groups, file_column=options.file_column,
-        predictions=options.predictions, threshold=options.threshold, train_labels=options.train_labels,
-    )  # fmt: skip
+    inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
     if folder is None or options.model is None:
