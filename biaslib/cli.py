@@ -82,10 +82,10 @@ def _build(
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
     _need_book("build")
-    from biaslib.book import building, project
+    from biaslib.book import building, find_project
 
     front = building.build(
-        project.find(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
+        find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
     )
     print(f"the book is at {front}")
 
@@ -116,12 +116,12 @@ def _run(
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
     _need_book("run")
-    from biaslib.book import building, execution, project
+    from biaslib.book import building, execution, find_project
 
     if (out is not None or dry_run or compare) and (record or open_page):
         option = "--dry-run" if dry_run else "--compare" if compare else "--out"
         raise BiaslibError(f"{option} makes no page, so there is nothing to record or open: leave one out.")
-    here = project.find()
+    here = find_project()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
         from biaslib.book import plan
@@ -162,14 +162,14 @@ def _grow(
         raise BiaslibError("Give the name of one of the book's generators alone, or --source and --out of your own.")
     if name:
         _need_book("grow")
-    from biaslib.book import project
+    from biaslib.book import find_project
     from biaslib.chapters import face_generators
 
     if source and out:
         setup = face_generators.configured(source, size=size, images=images, options=option or ())
         print(f"the generator is at {face_generators.train_to(setup, out)}")
     else:
-        project.find()  # before an hour of training, not after it
+        find_project()  # before an hour of training, not after it
         print(f"the generator is at {face_generators.train_for_book(name)}")
 
 

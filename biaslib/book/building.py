@@ -16,8 +16,7 @@ import filelock
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import execution, parameters, recorded, site
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, parameters, recorded, site
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import fingerprint, parallel, results

@@ -15,9 +15,8 @@ import nbformat
 from tqdm import tqdm
 
 from biaslib import store
+from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
-from biaslib.book import recorded
-from biaslib.book.project import Project
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 

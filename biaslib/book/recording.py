@@ -6,8 +6,7 @@ Each record is committed when it ends, so that a killed call goes on with the ne
 import subprocess
 import sys
 
-from biaslib.book import execution, parameters, recorded
-from biaslib.book.project import Project, find
+from biaslib.book import Project, execution, find_project, parameters, recorded
 from biaslib.errors import BiaslibError
 
 # those that records are made with on two cores, in this order: what reads all parts of the dial's record comes last
@@ -78,7 +77,7 @@ def _git(project: Project, *arguments: str) -> str:
 
 if __name__ == "__main__":
     try:
-        make(find(), sys.argv[1:])
+        make(find_project(), sys.argv[1:])
     except BiaslibError as error:
         print(f"biaslib: {error}", file=sys.stderr)
         sys.exit(2)

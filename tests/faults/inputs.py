@@ -21,8 +21,7 @@ from biaslib import cli, metrics, statistics
 from biaslib.audit import inputs
 from biaslib.audit.pictures import Preprocessing
 from biaslib.audit.records import AuditOptions
-from biaslib.book import execution, parameters
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, parameters
 from biaslib.datasets import registry
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
