@@ -30,20 +30,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit,
-        figures=shown,
-        palette=theme.report_css(),
-        made_with={
-            **audit.subject,
-            **audit.settings,
-            "date": str(audit.about.get("date", "")),
-            "computed on": str(audit.about.get("device", "")),
-            "versions": ", ".join(f"{name} {version}" for name, version in audit.about.get("versions", {}).items()),
-            "fingerprint": audit.key,
-        },
-        gap=GAP,
-        power=POWER,
-        values=VALUES,
+        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
     )
 
 
