@@ -27,8 +27,9 @@ def book(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "a@b.c")
     write_notebook(found, "page", CELL)
     write_notebook(found, "words", "print(n)")
+    for preset in recording.PRESETS:
+        (found.presets / f"{preset}.yml").write_text("{}\n")
     (found.presets / "standard.yml").write_text("page: {n: 7}\nwords: {n: 7}\n")
-    (found.presets / "real.yml").write_text("{}\n")
     git(found, "init", "--quiet")
     git(found, "add", ".")
     git(found, "commit", "--quiet", "-m", "all")
