@@ -82,10 +82,10 @@ def _build(
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
     _need_book("build")
-    from biaslib.book import building, project
+    from biaslib.book import building, find_project
 
     front = building.build(
-        project.find(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
+        find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
     )
     print(f"the book is at {front}")
 
@@ -116,12 +116,12 @@ def _run(
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
     _need_book("run")
-    from biaslib.book import building, execution, project
+    from biaslib.book import building, execution, find_project
 
     if (out is not None or dry_run or compare) and (record or open_page):
         option = "--dry-run" if dry_run else "--compare" if compare else "--out"
         raise BiaslibError(f"{option} makes no page, so there is nothing to record or open: leave one out.")
-    here = project.find()
+    here = find_project()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
         from biaslib.book import plan
@@ -162,14 +162,14 @@ def _grow(
         raise BiaslibError("Give the name of one of the book's generators alone, or --source and --out of your own.")
     if name:
         _need_book("grow")
-    from biaslib.book import project
+    from biaslib.book import find_project
     from biaslib.chapters import face_generators
 
     if source and out:
         setup = face_generators.configured(source, size=size, images=images, options=option or ())
         print(f"the generator is at {face_generators.train_to(setup, out)}")
     else:
-        project.find()  # before an hour of training, not after it
+        find_project()  # before an hour of training, not after it
         print(f"the generator is at {face_generators.train_for_book(name)}")
 
 
@@ -217,7 +217,6 @@ def _audit(
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
-    deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
@@ -234,8 +233,7 @@ def _audit(
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        corrected=not uncorrected, permutations=permutations, images=not no_images, seed=seed, out=out, force=force,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

@@ -133,7 +133,7 @@ def test_version_names_the_libraries(monkeypatch, capsys):
 
 def test_outside_a_checkout_the_packages_own_is_found(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", "from biaslib.book import project; print(project.find().root)"],
+        [sys.executable, "-c", "from biaslib.book import find_project; print(find_project().root)"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -13,8 +13,7 @@ def test_the_contents_list_every_notebook_and_no_other():
 
 
 def test_presets_name_notebooks_that_exist_and_parameters_that_they_have():
-    from biaslib.book import execution, parameters
-    from biaslib.book.project import Project
+    from biaslib.book import Project, execution, parameters
 
     project = Project(ROOT)
     names = parameters._preset_names(project)

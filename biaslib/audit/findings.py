@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit.inputs import Binary
-from biaslib.audit.measurements import SMALL, Answered, Tables
+from biaslib.audit.inputs import Binary, LabelledImages
+from biaslib.audit.measurements import SMALL, Tables
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
 from biaslib.audit.records import Finding
@@ -82,7 +82,7 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             yield Finding("region", row["region"], sentence, row["p corrected"])
 
 
-def warnings(tables: Tables, answered: Answered) -> Iterator[str]:
+def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
     overall = tables["overall"].set_index("measure")["value"]
@@ -123,7 +123,7 @@ def warnings(tables: Tables, answered: Answered) -> Iterator[str]:
             )
 
 
-def without_labels(tables: Tables, answered: Answered) -> Iterator[str]:
+def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What could not be measured for want of images or labels, and why; one sentence each."""
     target = answered.target.name
     for row in _rows(tables, "counts"):

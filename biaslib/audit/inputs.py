@@ -1,22 +1,26 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError, reason
 
+if TYPE_CHECKING:
+    from biaslib.audit.records import AuditOptions
+
 Table = str | Path | pd.DataFrame
 
 _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
 _SHOWN = 3
-_SEPARATORS = {"CSV": ",", "TSV": "\t"}
+_SEPARATORS = {"TSV": "\t", "CSV": ","}
 
 
 @dataclass(frozen=True)
@@ -78,28 +82,39 @@ class Binary:
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """What the tables say of N images."""
+    """What tables say of N images, and what was answered about them."""
 
     files: tuple[str, ...]  # N names, relative to the folder of images
     labels: pd.DataFrame  # N rows of bool: the target and the groups
+    predicted: pd.DataFrame  # likewise: what there are predictions of; without columns before a model was asked
+    train: pd.DataFrame | None  # labels of the training images, the same columns
     target: Binary
     groups: tuple[Binary, ...]
-    predicted: pd.DataFrame | None  # N rows of bool: what predictions were given for; None where a model makes them
-    train: pd.DataFrame | None  # labels of the training images, the same columns
+
+    @cached_property
+    def correct(self) -> np.ndarray:
+        """(N,) bool: whether the answer about the target is right."""
+        return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
+
+    def cells(self, group: Binary) -> np.ndarray:
+        """(N,) words for the value of target and group of each image."""
+        words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
+        return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
+
+    def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
+        """Group, value of the target in words, and whether the answers are right inside and outside the group."""
+        truth = self.labels[self.target.name].to_numpy()
+        for group in self.groups:
+            member = self.labels[group.name].to_numpy()
+            for value in (True, False):
+                sides = [self.correct[(truth == value) & inside] for inside in (member, ~member)]
+                yield group.name, self.target.words[value], sides
 
 
-def read_labels(
-    labels: Table,
-    *,
-    target: str,
-    groups: Sequence[str],
-    file_column: str | None = None,
-    predictions: Table | None = None,
-    threshold: float | None = None,
-    train_labels: Table | None = None,
-) -> LabelledImages:
-    """Reads and checks everything that tables say; the arguments are those of `audit.run`."""
-    table = _read(labels)
+def read_labels(options: "AuditOptions") -> LabelledImages:
+    """Reads and checks everything that tables say."""
+    target, groups, file_column = options.target, options.groups, options.file_column
+    table = _read(options.labels)
     wanted = [target, *groups]
     if len(groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
@@ -108,19 +123,19 @@ def read_labels(
     _check_columns(table, wanted, "the table of labels")
     names = _names(table, file_column)
     columns = {name: Binary.of(name, table[name]) for name in wanted}
-    predicted = None
-    if predictions is not None:
-        given = _predictions(table, names, predictions, wanted, file_column)
-        predicted = pd.DataFrame(
-            {name: _answers(columns[name], given[name], threshold, name == target) for name in wanted if name in given}
-        )
+    predicted = {}
+    if options.predictions is not None:
+        given = _predictions(table, names, options.predictions, wanted, file_column)
+        for name in wanted:
+            if name in given:
+                predicted[name] = _answers(columns[name], given[name], options.threshold, name == target)
     return LabelledImages(
         files=tuple(names),
         labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
+        predicted=pd.DataFrame(predicted),
+        train=None if options.train_labels is None else _train(options.train_labels, columns),
         target=columns[target],
         groups=tuple(columns[name] for name in groups),
-        predicted=predicted,
-        train=None if train_labels is None else _train(train_labels, columns),
     )
 
 
@@ -255,11 +270,12 @@ def _order(text: str) -> tuple[bool, float, str]:
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     # before the rows: those of another separator may not even have one length
     names = [str(name) for name in pd.read_csv(path, sep=separator, dtype=str, nrows=0, index_col=False)]
-    for other, word in (("\t", "tabs"), (";", "semicolons"), (",", "commas")):
+    words = {"\t": "tabs", ";": "semicolons", ",": "commas"}
+    endings = {"\t": ", or with the ending .tsv", ",": ", or with the ending .csv"}
+    for other, word in words.items():
         if other != separator and "".join(names).count(other) >= len(names):
-            ending = {"\t": ", or with the ending .tsv", ",": ", or with the ending .csv"}.get(other, "")
-            wanted = "commas" if separator == "," else "tabs"
-            raise BiaslibError(f"The table {path} is separated by {word}: save it with {wanted}{ending}.")
+            instead = f"{words[separator]}{endings.get(other, '')}"
+            raise BiaslibError(f"The table {path} is separated by {word}: save it with {instead}.")
     # as text: the name 000001 is no number
     table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
     if not isinstance(table.index, pd.RangeIndex):

@@ -2,15 +2,14 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from biaslib.audit.inputs import Binary
+from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
@@ -29,45 +28,17 @@ _KINDS = {
 _BOOTSTRAP = 200  # draws for the interval of an amplification
 _SHARE, _DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 
-
-@dataclass(frozen=True)
-class Answered:
-    """N labelled images and what was answered about them."""
-
-    labels: pd.DataFrame  # N rows of bool: the target and the groups
-    predicted: pd.DataFrame  # likewise: the target, and the groups that are predicted
-    train: pd.DataFrame | None  # labels of the training images
-    target: Binary
-    groups: tuple[Binary, ...]
-
-    @cached_property
-    def correct(self) -> np.ndarray:
-        """(N,) bool: whether the answer about the target is right."""
-        return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
-
-    def cells(self, group: Binary) -> np.ndarray:
-        """(N,) words for the value of target and group of each image."""
-        words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
-        return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
-
-    def directions(self, group: Binary) -> list[str]:
-        """The kinds of amplification that can be measured: two of the three need predictions of the group."""
-        return list(_KINDS) if group.name in self.predicted else ["group_to_attribute"]
-
-    def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-        """Group, value of the target in words, and whether the answers are right inside and outside the group."""
-        truth = self.labels[self.target.name].to_numpy()
-        for group in self.groups:
-            member = self.labels[group.name].to_numpy()
-            for value in (True, False):
-                sides = [self.correct[(truth == value) & inside] for inside in (member, ~member)]
-                yield group.name, self.target.words[value], sides
-
-
 Tables = dict[str, pd.DataFrame]
 
 
-def measure(answered: Answered, predictions: Predictions | None, *, roles: Mapping[str, str], seed: int) -> Tables:
+def directions(answered: LabelledImages, group: Binary) -> list[str]:
+    """The kinds of amplification that can be measured: two of the three need predictions of the group."""
+    return list(_KINDS) if group.name in answered.predicted else ["group_to_attribute"]
+
+
+def measure(
+    answered: LabelledImages, predictions: Predictions | None, *, roles: Mapping[str, str], seed: int
+) -> Tables:
     """The tables of everything that needs neither permutations nor the number of tests; of maps where there are any."""
     tables = {
         "overall": _overall(answered),
@@ -86,7 +57,7 @@ def measure(answered: Answered, predictions: Predictions | None, *, roles: Mappi
     return tables
 
 
-def _overall(answered: Answered) -> pd.DataFrame:
+def _overall(answered: LabelledImages) -> pd.DataFrame:
     """With Wilson's intervals."""
     truth, answers_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     values = {
@@ -100,7 +71,7 @@ def _overall(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", "value"])
 
 
-def _counts(answered: Answered) -> pd.DataFrame:
+def _counts(answered: LabelledImages) -> pd.DataFrame:
     """How many images each cell of target x group has."""
     rows = []
     for group in answered.groups:
@@ -111,7 +82,7 @@ def _counts(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "cell", "n", "share", "small"])
 
 
-def _correlations(answered: Answered, seed: int) -> pd.DataFrame:
+def _correlations(answered: LabelledImages, seed: int) -> pd.DataFrame:
     """Matthews correlation of each group, always as labelled, with the target: labelled, predicted and in training."""
     rows = []
     for group in answered.groups:
@@ -123,7 +94,7 @@ def _correlations(answered: Answered, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "in the labels", "of the answers", "in the training labels"])
 
 
-def _accuracies(answered: Answered) -> pd.DataFrame:
+def _accuracies(answered: LabelledImages) -> pd.DataFrame:
     """Accuracy of each cell that has images, with Wilson's interval."""
     rows = []
     for group in answered.groups:
@@ -133,7 +104,7 @@ def _accuracies(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
 
 
-def _gaps(answered: Answered) -> pd.DataFrame:
+def _gaps(answered: LabelledImages) -> pd.DataFrame:
     """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
     rows = []
     for group, among, sides in answered.sides():
@@ -145,7 +116,7 @@ def _gaps(answered: Answered) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def detectable_gaps(answered: Answered, *, alpha: float) -> pd.DataFrame:
+def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
     """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
     rows = []
     for group, among, sides in answered.sides():
@@ -172,7 +143,7 @@ def _attention(maps: np.ndarray, groups: Sequence[Binary], seed: int) -> pd.Data
     return pd.DataFrame(rows, columns=["group", "score", "another image", "empty"])
 
 
-def average_maps(maps: np.ndarray, answered: Answered, group: Binary) -> dict[str, np.ndarray]:
+def average_maps(maps: np.ndarray, answered: LabelledImages, group: Binary) -> dict[str, np.ndarray]:
     """Cell of target and group -> (h, w) mean share of the map (N, h, w) that lies at each place.
 
     A map without any mass has no shares and is left out, and so is a cell in which no map has any.
@@ -199,7 +170,7 @@ def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> p
     return pd.DataFrame(rows, columns=["region", "role", "n", "area", "mass", "excess", "score", "p"])
 
 
-def _regions_by_cell(predictions: Predictions, answered: Answered, seed: int) -> pd.DataFrame:
+def _regions_by_cell(predictions: Predictions, answered: LabelledImages, seed: int) -> pd.DataFrame:
     """As `_regions`, cell by cell of target x group."""
     rows = []
     for region, mass in predictions.mass.items():
@@ -227,7 +198,7 @@ def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
     return Interval(value, *percentile_ends(drawn), n)
 
 
-def amplification(answered: Answered, *, permutations: int, seed: int) -> pd.DataFrame:
+def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> pd.DataFrame:
     """That of each group in each direction, beside the answers permuted among images of equal labels.
 
     How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
@@ -240,7 +211,7 @@ def amplification(answered: Answered, *, permutations: int, seed: int) -> pd.Dat
     return pd.DataFrame(rows, columns=["group", "direction", *rates, "size", "unrelated errors", "p", "signed"])
 
 
-def _amplification(answered: Answered, group: Binary, permutations: int, seed: int) -> Iterator[tuple[Any, ...]]:
+def _amplification(answered: LabelledImages, group: Binary, permutations: int, seed: int) -> Iterator[tuple[Any, ...]]:
     columns = [answered.target.name, group.name]
     predicted = answered.predicted
     if group.name not in predicted:
@@ -248,7 +219,7 @@ def _amplification(answered: Answered, group: Binary, permutations: int, seed: i
     test, answers = _labels(answered.labels[columns]), _labels(predicted[columns])
     trained = test if answered.train is None else _labels(answered.train[columns])
     tie = _correlation((answered.labels if answered.train is None else answered.train)[columns], seed)
-    kinds = answered.directions(group)
+    kinds = directions(answered, group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, answers, kinds)
     hidden = not sys.stderr.isatty()

@@ -172,8 +172,8 @@ def model_under_audit(
     opened, described = source.model, source.described
     steps = Preprocessing.of(
         dict(getattr(opened, "pretrained_cfg", None) or {}),
-        beside=source.beside.steps,
-        name=source.beside.name,
+        beside=source.steps,
+        name=source.settings,
         local=weights != "imagenet",
         **(preprocessing or {}),
     )

@@ -8,7 +8,6 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from biaslib.models.networks import OURS
 from biaslib.store import fingerprint
 
 _HUBS = ("hf-hub", "hf_hub")
-_RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow, and so Hugging Face, numbers them
 # what timm keeps of how a model was built and what its answers do not depend on, or its weights would not fit
 _HARMLESS = {"num_classes", "img_size", "in_chans", "drop_rate", "drop_path_rate"}
 _FOREIGN = {".onnx": "ONNX", ".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
@@ -32,22 +30,14 @@ _IMAGENET_CLASSES = 1000
 _OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """The file name of a configuration beside weights, the architecture it names, and its steps of preprocessing."""
-
-    name: str = ""
-    architecture: str = ""
-    steps: Mapping[str, Any] | None = None
-
-
 class _Opened(NamedTuple):
-    """A model, words for it, a fingerprint of its weights, and what lies beside them."""
+    """A model, words for it, a fingerprint of its weights, and the settings beside them with their steps."""
 
     model: Any
     described: dict[str, str]
     state: str
-    beside: _Beside = _Beside()
+    settings: str = ""
+    steps: Mapping[str, Any] | None = None
 
 
 def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Opened:
@@ -64,7 +54,7 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
         return _from_file(path)
     if path.is_dir() and (weights is None or _architecture(name) is None):
         _no_weights(weights)
-        named = _beside(path).architecture
+        _, named, _ = _beside(path)
         if not named:
             raise BiaslibError(
                 f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
@@ -122,10 +112,10 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
     path = building.weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
     state: dict[str, torch.Tensor] = building.read_state(path)
-    config = _beside(path)
-    if config.architecture and config.architecture.partition(".")[0] != name.partition(".")[0]:
+    settings, architecture, steps = _beside(path)
+    if architecture and architecture.partition(".")[0] != name.partition(".")[0]:
         raise BiaslibError(
-            f"{config.name} beside the weights says that they are of {config.architecture!r}, not {name!r}: name that "
+            f"{settings} beside the weights says that they are of {architecture!r}, not {name!r}: name that "
             "one, or move the file elsewhere if it is of other weights."
         )
     last = building.last_layer(models.build(name, 1))
@@ -144,7 +134,7 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if unfit:
         raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), config)
+    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), settings, steps)
 
 
 def _from_file(path: Path) -> _Opened:
@@ -243,8 +233,11 @@ def _refuse_foreign(path: Path) -> None:
         )
 
 
-def _beside(place: Path) -> _Beside:
-    """What timm's config.json beside weights says, else Hugging Face's preprocessor_config.json."""
+def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
+    """The name of the settings beside weights, the architecture that they name, and their steps of preprocessing.
+
+    They are timm's config.json, else Hugging Face's preprocessor_config.json.
+    """
     folder = place if place.is_dir() else place.parent
     name = "config.json"
     config = _read(folder / name)
@@ -259,11 +252,10 @@ def _beside(place: Path) -> _Beside:
             "on: write a function that builds the model with them and give module:function."
         )
     if steps or architecture:
-        return _Beside(name, str(architecture).removeprefix("timm/"), steps)
+        return name, str(architecture).removeprefix("timm/"), steps
     name = "preprocessor_config.json"
     hugging = _of_hugging_face(_read(folder / name))
-    steps = {key: _usable(name, key, value) for key, value in hugging.items()}
-    return _Beside(name, "", steps) if steps else _Beside()
+    return name, "", {key: _usable(name, key, value) for key, value in hugging.items()}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -323,7 +315,7 @@ def _of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         "std": [1, 1, 1] if plain else config.get("image_std"),
         "input_size": [3, cut, cut] if cut else None,
         "crop_pct": config.get("crop_pct", min(1.0, cut / resized) if cut and resized else None),
-        "interpolation": _RESAMPLING[number] if isinstance(number, int) and 0 <= number < 4 else number,
+        "interpolation": FILTERS[number] if isinstance(number, int) and 0 <= number < 4 else number,
     }
     return {key: value for key, value in steps.items() if value is not None}
 

@@ -15,7 +15,7 @@ from biaslib.errors import BiaslibError
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
+FILTERS = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow, and so Hugging Face, numbers them
 _MOST_PIXELS = 4096  # on a side: four times what timm's largest models see, and 200 MB a picture as the model takes it
 _ORIENTATION = 0x0112  # EXIF's tag: 1 is upright, 5 to 8 exchange width and height
 _TURNED_BACK = {

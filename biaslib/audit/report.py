@@ -1,10 +1,12 @@
 """The page of an audit: one file that needs no network, no script and nothing beside it."""
 
+import tomllib
 import warnings
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import astuple
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import jinja2
 import numpy as np
@@ -17,6 +19,9 @@ from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 
+_GAP = f"{100 * GAP:.0f} points"
+_SHIPPED = resources.files("biaslib.audit")
+
 
 def page(audit: Audit) -> str:
     """The whole HTML document."""
@@ -25,34 +30,18 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit,
-        figures=shown,
-        palette=theme.report_css(),
-        made_with={
-            **audit.subject,
-            **audit.settings,
-            "date": str(audit.about.get("date", "")),
-            "computed on": str(audit.about.get("device", "")),
-            "versions": ", ".join(f"{name} {version}" for name, version in audit.about.get("versions", {}).items()),
-            "fingerprint": audit.key,
-        },
-        gap=GAP,
-        power=POWER,
-        values=VALUES,
+        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
     )
 
 
 def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
     made = {"accuracies-figure": _dots(audit)}
-    images = int(_recorded()["images"].iloc[0])
+    words, images = _words(), int(_recorded()["images"].iloc[0])
     known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": images}
-    captions = {name: words.format(**known) for name, words in _CAPTIONS.items()}
-    made |= {
-        name: _table(table, name, captions[name])
-        for name, table in audit.tables.items()
-        if name in captions and len(table)
-    }
+    for name, table in audit.tables.items():
+        if name in words["captions"] and len(table):
+            made[name] = _table(table, name, words["captions"][name].format(**known), words["columns"])
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name)
@@ -129,7 +118,7 @@ def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.HtmlF
         alt=f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}.",
         caption=f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
         name=f"mistakes-{number}",
-    )  # fmt: skip
+    )
 
 
 def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
@@ -145,62 +134,19 @@ def _shares(maps: np.ndarray) -> np.ndarray:
     return np.divide(maps, totals, out=np.zeros_like(maps), where=totals > 0)
 
 
-_GAP = f"{100 * GAP:.0f} points"
-_CAPTIONS: Mapping[str, str] = {
-    "counts": "How many images each cell of target and group has; one of fewer than 30 is marked.",
-    "correlations": "Correlation (MCC) of target and group, with 95 % intervals: in the labels, of the answers with "
-    "the group as labelled, and in the training labels.",
-    "gaps": "Accuracy in the group less that of the others, with Newcombe's 95 % interval. Each interval is about its "
-    "gap alone, whatever else was tested; correction of p: {correction}. So an interval without 0 may stand beside a p "
-    "above 0.05, and such a gap is not counted as found.",
-    "visible": "The smallest gap that {power:.0%} of such audits would find (correction for other tests: "
-    "{correction}), and how many images of that kind a gap of {gap} would need.",
-    "amplification": "How often the model says it and how often it is labelled so, how far these are apart on average "
-    "with 95 % bootstrap intervals, and how far mistakes alone would bring them apart.",
-    "attention": "Attention-IoU of the target's map with the group's, and with the group's map of another image.",
-    "regions": "How much of the target's map lies in each region, beside the region's share of the image.",
-    "regions_by_cell": "The same, cell by cell.",
-    "trust": "From which strength of a planted bias on (0 to 1) one model and {images:,} pictures were enough in "
-    "{power:.0%} of audits, for a background (birds, fruits), a small object (pets), a pair of marks (digits), a group "
-    "of people (faces) and one of many objects (scenes); and how many unbiased models "
-    "were accused. From the book's chapter The dial, whose auditor compares the model with unbiased ones trained the "
-    "same way. This audit has none to compare with: read the order of the measures, not the strengths.",
-}
-# columns as the page shows them
-_NAMES: Mapping[str, str] = {
-    "small": "few",
-    "n_in": "n, in group",
-    "n_out": "n, others",
-    "right_in": "right, in group",
-    "right_out": "right, others",
-    "size": "apart",
-    "unrelated errors": "by mistakes alone",
-    "among": "images with",
-    "smallest": "smallest gap seen",
-    "needed": f"needed for {_GAP}",
-    "images": "images now",
-    "mass": "share of the map",
-    "area": "share of the image",
-    "excess": "map less image",
-    "score": "Attention-IoU",
-}
-
-
-def _table(frame: pd.DataFrame, name: str, caption: str) -> figures.HtmlFigure:
-    mute = ("small", "in the training labels", "signed", "p corrected")
-    idle = [column for column in mute if column in frame and not _says(frame[column])]
-    shown = (
-        _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=dict(_NAMES) | {"p corrected": "p"})
-    )
-    formats: dict[str, str | Callable[[float], str]] = {
-        str(column): p_value if column == "p" else ".3f"
+def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
+    # a flag that is not set, and a value that is defined nowhere, are not worth a column
+    mute = frame.columns.intersection(["small", "in the training labels", "signed", "p corrected"])
+    idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
+    shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
+    special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
+    formats = {
+        str(column): special.get(str(column), ".3f")
         for column in shown
         if shown[column].map(lambda value: not isinstance(value, (str, bool, int))).any()
     }
-    if "few" in shown:
+    if columns["small"] in shown:
         shown = shown.assign(few=shown["few"].map({True: "few", False: ""}))
-    if _NAMES["needed"] in shown:
-        formats[_NAMES["needed"]] = ",.0f"
     return figures.table(shown, caption=caption, name=name.replace("_", "-"), formats=formats)
 
 
@@ -219,11 +165,6 @@ def _paired(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame[["group", "direction"]], pd.DataFrame(pairs, index=frame.index), rest], axis=1)
 
 
-def _says(column: pd.Series) -> bool:
-    """Whether any of it is worth a column: a flag that is set, a value that is defined."""
-    return bool(column.any() if column.dtype == bool else column.notna().any())
-
-
 def _plain(text: str) -> str:
     """A text that matplotlib takes as it is: dollars would start a formula."""
     return text.replace("$", r"\$")
@@ -240,6 +181,13 @@ def _template() -> jinja2.Template:
 
 
 @cache
+def _words() -> dict[str, dict[str, str]]:
+    words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
+    words["columns"]["needed"] = words["columns"]["needed"].format(gap=_GAP)
+    return words
+
+
+@cache
 def _recorded() -> pd.DataFrame:
-    with resources.files("biaslib.audit").joinpath("reliability.csv").open(encoding="utf-8") as file:
+    with _SHIPPED.joinpath("reliability.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pandas as pd
 from biaslib.audit import findings, measurements, report
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, listed, read_labels
-from biaslib.audit.measurements import Answered
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
@@ -30,6 +29,7 @@ _MOST_PERMUTED = 500_000_000  # rows, about ten minutes
 class _Case:
     """What is known before the first image is looked at; the model's part is empty where there are predictions."""
 
+    options: AuditOptions
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
     note: str = ""
@@ -49,17 +49,15 @@ def run(**given: Any) -> Audit:
     options.check_place()
     case = _checked(options)
     inputs, model = case.inputs, case.model
-    tables = [inputs.labels, inputs.predicted, inputs.train]
-    settings = options.described(case.roles)
-    key = fingerprint.of_value(
-        [settings, list(inputs.files), *tables, "" if model is None else model.key, list(case.digests)]
-    )
+    tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
+    asked = [options.described(case.roles), list(inputs.files), *tables]
+    key = fingerprint.of_value([*asked, "" if model is None else model.key, list(case.digests)])
     options.check_folder(key)
     predictions = None
     if model is not None and options.data is not None:
         batch = options.batch or 32
         predictions = predict(model, options.data, inputs.files, case.masks, digests=case.digests, batch=batch)
-    audit = _audit(options, case, predictions, key)
+    audit = _audit(case, predictions, key)
     if options.out is not None:
         audit.write(report.page(audit), options.out)
     return audit
@@ -69,14 +67,11 @@ run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Au
 
 
 def _checked(options: AuditOptions) -> _Case:
-    inputs = read_labels(
-        options.labels, target=options.target, groups=options.groups, file_column=options.file_column,
-        predictions=options.predictions, threshold=options.threshold, train_labels=options.train_labels,
-    )  # fmt: skip
+    inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
     if folder is None or options.model is None:
-        return _Case(inputs, unlabelled)
+        return _Case(options, inputs, unlabelled)
     note = check_pictures(folder, inputs.files)
     masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
     roles = options.roles(masks)
@@ -86,20 +81,21 @@ def _checked(options: AuditOptions) -> _Case:
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
         preprocessing=steps,
     )  # fmt: skip
-    return _Case(inputs, unlabelled, note, masks, roles, model, file_digests(folder, inputs.files, masks))
+    digests = file_digests(folder, inputs.files, masks)
+    return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
 
 
-def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, key: str) -> Audit:
+def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     """Measurements, tests and sentences."""
-    answered, unreadable = _readable(case.inputs, predictions)
-    target, groups, model, seed = answered.target, answered.groups, case.model, options.seed
-    tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
+    answered = case.inputs if predictions is None else _answered(case.inputs, predictions)
+    target, groups, model, options = answered.target, answered.groups, case.model, case.options
+    tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
     at_once = 1
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
-        at_once += sum(len(answered.directions(group)) for group in groups)
+        at_once += sum(len(measurements.directions(answered, group)) for group in groups)
     permutations = options.permutations or _permutations(at_once, answered)
-    tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=seed)
+    tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
@@ -121,7 +117,7 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
         subject={} if model is None else model.described | {"preprocessing": model.preprocessing.words()},
         numbers={
             "images": len(answered.labels),
-            "unreadable": len(unreadable),
+            "unreadable": len(case.inputs.files) - len(answered.files),
             "without labels": len(case.unlabelled),
             "tests": made,
         },
@@ -133,38 +129,33 @@ def _audit(options: AuditOptions, case: _Case, predictions: Predictions | None, 
             *findings.without_maps(tables, target.name, model, predictions),
             *findings.untested(tables, permutations, at_once),
         ),
-        notes=tuple(_notes(case, unreadable)),
-        shown=tuple(_surest_mistakes(options, case, predictions, answered, tables["accuracies"])),
+        notes=tuple(_notes(case, answered)),
+        shown=tuple(_surest_mistakes(case, predictions, answered, tables["accuracies"])),
         average_maps=average_maps,
-        about={
-            "versions": results.versions(),
-            "device": results.device(),
-            "date": results.now()[:10],
-        },
+        about={"versions": results.versions(), "device": results.device(), "date": results.now()[:10]},
     )
 
 
-def _readable(inputs: LabelledImages, predictions: Predictions | None) -> tuple[Answered, list[str]]:
-    """What was answered of the images that can be read, and the names of the others."""
-    labels, predicted, unreadable = inputs.labels, inputs.predicted, []
-    if predictions is not None:
-        labels = labels[predictions.readable].reset_index(drop=True)
-        predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-        unreadable = np.array(inputs.files)[~predictions.readable].tolist()
+def _answered(inputs: LabelledImages, predictions: Predictions) -> LabelledImages:
+    """The images that can be read, and what the model answered about them."""
+    labels = inputs.labels[predictions.readable].reset_index(drop=True)
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
-    assert predicted is not None
-    return Answered(labels, predicted, inputs.train, inputs.target, inputs.groups), unreadable
+    predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
+    files = tuple(np.array(inputs.files)[predictions.readable].tolist())
+    return replace(inputs, files=files, labels=labels, predicted=predicted)
 
 
-def _permutations(at_once: int, answered: Answered) -> int:
+def _permutations(at_once: int, answered: LabelledImages) -> int:
     needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
 
 
-def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
+def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
+    readable = set(answered.files)
+    unreadable = [name for name in case.inputs.files if name not in readable]
     if case.note:
         yield case.note
     if unreadable:
@@ -177,12 +168,12 @@ def _notes(case: _Case, unreadable: Sequence[str]) -> Iterator[str]:
 
 
 def _surest_mistakes(
-    options: AuditOptions, case: _Case, predictions: Predictions | None, answered: Answered, accuracies: pd.DataFrame
+    case: _Case, predictions: Predictions | None, answered: LabelledImages, accuracies: pd.DataFrame
 ) -> Iterator[Shown]:
     """For each group those in the cell with the lowest accuracy."""
+    options = case.options
     if predictions is None or case.model is None or options.data is None:
         return
-    files = np.array(case.inputs.files)[predictions.readable]
     margins = predictions.outputs[:, 0]
     for group in answered.groups:
         rows = accuracies[accuracies["group"] == group.name].to_dict("records")
@@ -190,7 +181,7 @@ def _surest_mistakes(
         wrong = np.flatnonzero(~answered.correct & (answered.cells(group) == worst))
         surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:_SHOWN]
         if len(surest):
-            names = tuple(files[surest].tolist())
+            names = tuple(answered.files[at] for at in surest)
             pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
             images = np.stack(pictures) if pictures else None
             maps = None if predictions.maps is None else predictions.maps[surest, 0]

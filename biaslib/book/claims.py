@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslib.book import execution, recorded
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, recorded
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, welch
 

@@ -15,9 +15,8 @@ import nbformat
 from tqdm import tqdm
 
 from biaslib import store
+from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
-from biaslib.book import recorded
-from biaslib.book.project import Project
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 
@@ -60,7 +59,6 @@ def run(
     threads: int | None = None,
     scheduler: str | None = None,
     on_cell: Callable[[], Any] | None = None,
-    bars: Path | None = None,
 ) -> dict[str, Any]:
     """Executes a notebook and writes it to `out` (.ipynb), replaced in one step, once its last cell has run.
 
@@ -68,7 +66,7 @@ def run(
     "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
     was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
     leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
-    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
+    every code cell.
 
     Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
     versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
@@ -87,7 +85,7 @@ def run(
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
+            kernel_manager_class=_kernel(_environment(threads, scheduler), partial.with_name("kernel.json")),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -153,7 +151,7 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def environment(threads: int | None = None, scheduler: str | None = None, bars: Path | None = None) -> dict[str, str]:
+def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
     """What a notebook's process finds in its environment beside what this one has; arguments as for `run`."""
     # a bar that moves and a dial that a kernel answers have no place on a page
     variables = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
@@ -165,8 +163,7 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
         variables |= dict.fromkeys(limited, str(threads))
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
         variables["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
-    asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}
-    return variables | {name: str(value) for name, value in asked.items() if value}
+    return variables | ({"BIASLIB_SCHEDULER": scheduler} if scheduler else {})
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:

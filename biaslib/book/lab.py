@@ -13,8 +13,7 @@ import nbformat
 from pybtex.database import BibliographyData, parse_file
 
 from biaslib import store
-from biaslib.book import execution
-from biaslib.book.project import Project, find
+from biaslib.book import Project, execution, find_project
 from biaslib.store import fingerprint
 
 _BLOCK = re.compile(
@@ -107,4 +106,4 @@ def _fingerprint(cells: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(f"the notebooks are in {_write(find())}", file=sys.stderr)
+    print(f"the notebooks are in {_write(find_project())}", file=sys.stderr)

@@ -128,28 +128,21 @@ def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:
         return
     up = "../" * page.count("/")
     pattern = re.compile(
-        rf"\b(?:{'|'.join(re.escape(term) for term in sorted(definitions, key=len, reverse=True))})s?\b", re.IGNORECASE
+        rf"\b((?:{'|'.join(re.escape(term) for term in sorted(definitions, key=len, reverse=True))})s?)\b",
+        re.IGNORECASE,
     )
     seen: set[str] = set()
-    for link in [
-        each for each in doctree.findall(nodes.reference) if f"{_GLOSSARY}.html#term-" in each.get("refuri", "")
-    ]:
-        link.parent.replace(link, nodes.Text(link.astext()))  # it says what it means where it stands
-    for text in list(doctree.findall(nodes.Text)):
-        if not _is_prose(text):
-            continue
+    for link in list(doctree.findall(nodes.reference)):
+        if f"{_GLOSSARY}.html#term-" in link.get("refuri", ""):
+            link.parent.replace(link, nodes.Text(link.astext()))  # it says what it means where it stands
+    for text in filter(_is_prose, list(doctree.findall(nodes.Text))):
         parts: list[nodes.Node] = []
-        words, at = text.astext(), 0
-        for match in pattern.finditer(words):
-            term = match[0].lower() if match[0].lower() in definitions else match[0].lower().removesuffix("s")
-            if term in seen or term not in definitions:
-                continue
-            seen.add(term)
-            anchor, definition = definitions[term]
-            parts += [nodes.Text(words[at : match.start()]), _defined(match[0], anchor, definition, up)]
-            at = match.end()
-        if parts:
-            text.parent.replace(text, [*parts, nodes.Text(words[at:])])
+        for at, word in enumerate(pattern.split(text.astext())):
+            term = word.lower() if word.lower() in definitions else word.lower().removesuffix("s")
+            first = at % 2 and term in definitions and term not in seen  # every other part is a term
+            parts.append(_defined(word, *definitions[term], up) if first else nodes.Text(word))
+            seen |= {term} if first else set()
+        text.parent.replace(text, parts)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import yaml
 
-from biaslib.book.project import Project
+from biaslib.book import Project
 from biaslib.errors import BiaslibError
 
 QUICK = "quick"

@@ -25,9 +25,8 @@ import pandas as pd
 import torch
 
 from biaslib import datasets, models, recipes, store, training
-from biaslib.book import execution
+from biaslib.book import Project, execution
 from biaslib.book import parameters as params
-from biaslib.book.project import Project
 from biaslib.book.recorded import duration
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup

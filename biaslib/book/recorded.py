@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import store
-from biaslib.book import project
+from biaslib.book import find_project
 from biaslib.errors import BiaslibError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
 
 def _joined(notebook: str) -> dict[str, Any] | None:
     """All records of a notebook as one: tables one below the other, counts and seconds added up, of images the most."""
-    files = sorted(project.find().recorded.glob(f"{notebook}-*.json"))
+    files = sorted(find_project().recorded.glob(f"{notebook}-*.json"))
     parts = [part for file in files if (part := get(notebook, file.stem.removeprefix(f"{notebook}-")))]
     if not parts:
         return None
@@ -145,7 +145,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 
 
 def _file(notebook: str, preset: str) -> Path:
-    return project.find().recorded / f"{notebook}-{preset}.json"
+    return find_project().recorded / f"{notebook}-{preset}.json"
 
 
 def _show(content: dict[str, Any]) -> None:

@@ -6,8 +6,7 @@ Each record is committed when it ends, so that a killed call goes on with the ne
 import subprocess
 import sys
 
-from biaslib.book import execution, parameters, recorded
-from biaslib.book.project import Project, find
+from biaslib.book import Project, execution, find_project, parameters, recorded
 from biaslib.errors import BiaslibError
 
 # those that records are made with on two cores, in this order: what reads all parts of the dial's record comes last
@@ -16,7 +15,7 @@ PRESETS = ("standard_2", "standard_3", "standard_4", "standard_5", "real", "stan
 
 def stale(project: Project) -> list[tuple[str, str]]:
     """The chapters, with their presets, whose record is missing, of other parameters, or of a commit with edits."""
-    return [pair for pair in _wanted(project) if _records(project, pair[0]) and not _is_current(project, *pair)]
+    return [pair for pair in _wanted(project) if not _is_current(project, *pair)]
 
 
 def make(project: Project, names: list[str]) -> None:
@@ -46,18 +45,14 @@ def _wanted(project: Project) -> list[tuple[str, str]]:
     return [(name, preset) for preset in PRESETS for name in parameters.from_preset(project, preset)]
 
 
-def _records(project: Project, name: str) -> bool:
-    return "recorded.put(" in (project.notebooks / f"{name}.md").read_text(encoding="utf-8")
-
-
 def _is_current(project: Project, name: str, preset: str) -> bool:
-    if (record := recorded.get(name, preset)) is None:
+    if "recorded.put(" not in (project.notebooks / f"{name}.md").read_text(encoding="utf-8"):
+        return True  # there is nothing to record
+    if (record := recorded.get(name, preset)) is None or str(record["commit"]).endswith("-dirty"):
         return False
-    defaults = parameters.declared(execution.read(project, name), name=name)
-    as_it_stands = {**defaults, **parameters.of_preset(project, preset, name)}
+    _, defaults, changed = execution.opened(project, name, parameters=None, preset=preset)
     # a parameter that came later, with its default, changes nothing
-    before = {**defaults, **record["parameters"]}
-    return before == as_it_stands and not str(record["commit"]).endswith("-dirty")
+    return {**defaults, **record["parameters"]} == {**defaults, **changed}
 
 
 def _check_clean(project: Project) -> None:
@@ -78,7 +73,7 @@ def _git(project: Project, *arguments: str) -> str:
 
 if __name__ == "__main__":
     try:
-        make(find(), sys.argv[1:])
+        make(find_project(), sys.argv[1:])
     except BiaslibError as error:
         print(f"biaslib: {error}", file=sys.stderr)
         sys.exit(2)

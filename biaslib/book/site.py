@@ -12,8 +12,7 @@ import nbformat
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import execution, recorded
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, recorded
 from biaslib.errors import PageError
 from biaslib.figures import pieces, theme
 from biaslib.store import fingerprint

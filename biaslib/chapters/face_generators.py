@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 
 from biaslib import models, store
-from biaslib.book import project
+from biaslib.book import find_project
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, opened
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
@@ -207,7 +207,7 @@ def train_for_book(name: str) -> Path:
     """Trains one of `SETUPS` and writes it to `book/generators`."""
     if name not in SETUPS:
         raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
-    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": results.commit(project.find().root)}
+    origin = {"command": f"biaslib grow {name}", "preset": name, "commit": results.commit(find_project().root)}
     return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
 
 
@@ -318,4 +318,4 @@ def _unpacked(packed: _State) -> _State:
 
 
 def _folder() -> Path:
-    return project.find().book / "generators"
+    return find_project().book / "generators"

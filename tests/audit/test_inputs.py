@@ -6,13 +6,15 @@ import pytest
 
 from biaslib.audit.inputs import Binary, _read, read_labels
 from biaslib.audit.pictures import check_files
+from biaslib.audit.records import AuditOptions
 from biaslib.errors import BiaslibError
 
 TABLE = pd.DataFrame({"file": ["a.png", "b.png", "c.png"], "smile": [1, 0, 1], "old": ["yes", "no", "no"]})
 
 
 def told(table=TABLE, **given):
-    return read_labels(table, **({"target": "smile", "groups": ["old"]} | given))
+    subject = {} if "predictions" in given else {"model": "small", "data": "images"}
+    return read_labels(AuditOptions(labels=table, **({"target": "smile", "groups": ["old"]} | subject | given)))
 
 
 @pytest.mark.parametrize(

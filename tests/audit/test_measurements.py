@@ -5,7 +5,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import matthews_corrcoef
 
 from biaslib.audit import measurements
-from biaslib.audit.inputs import Binary
+from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.statistics import Interval, holm
@@ -24,7 +24,8 @@ def drawn(n, *, tie=0.0, wrong=(0.1, 0.1), seed=0):
 
 
 def answered(labels, predicted=None, train=None, groups=(GROUP,)):
-    return measurements.Answered(labels, labels if predicted is None else predicted, train, TARGET, groups)
+    files = tuple(map(str, labels.index))
+    return LabelledImages(files, labels, labels if predicted is None else predicted, train, TARGET, groups)
 
 
 def measured(labels, predicted=None, *, predictions=None, roles=None, groups=(GROUP,), seed=0):

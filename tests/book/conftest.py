@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from biaslib.book.project import Project
+from biaslib.book import Project
 
 HEADER = """---
 jupytext:

@@ -6,8 +6,7 @@ import re
 import pytest
 import scipy.stats
 
-from biaslib.book import recorded
-from biaslib.book.project import find
+from biaslib.book import find_project, recorded
 from biaslib.figures.pieces import raw_markup
 from tests.book.conftest import NOTEBOOKS
 
@@ -74,7 +73,7 @@ SAID = [
 
 
 def text_of(file):
-    text = " ".join((find().root / file).read_text(encoding="utf-8").split())
+    text = " ".join((find_project().root / file).read_text(encoding="utf-8").split())
     return re.sub(r'" f?"', "", text)  # a long string of a cell stands in parts
 
 
@@ -114,7 +113,7 @@ def test_within_one_bias_the_bird_score_orders_no_models():
 
 
 def test_no_sentence_quotes_six_numbers():
-    pages = [*find().notebooks.glob("*.md"), *(find().root / "book").glob("*.md")]
+    pages = [*find_project().notebooks.glob("*.md"), *(find_project().root / "book").glob("*.md")]
     sentences = [
         part
         for page in pages

@@ -3,8 +3,7 @@ import re
 import nbformat
 import pytest
 
-from biaslib.book import execution, lab
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, lab
 from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
 
 BIBLIOGRAPHY = """

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from biaslib import figures
-from biaslib.book import execution, parameters
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, parameters
 from tests.book.conftest import NOTEBOOKS
 
 CHECKOUT = Project(Path(__file__).parents[2])

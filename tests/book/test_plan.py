@@ -6,8 +6,7 @@ import math
 import pytest
 
 from biaslib import recipes
-from biaslib.book import execution, parameters, plan
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, parameters, plan
 from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, parallel

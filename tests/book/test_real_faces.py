@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from biaslib.book import execution
-from biaslib.book.project import Project
+from biaslib.book import Project, execution
 from biaslib.datasets.celeba import ATTRIBUTES
 from tests import layouts
 from tests.book.conftest import ROOT

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from biaslib.book import execution, project, recorded, recording
+from biaslib.book import Project, execution, find_project, recorded, recording
 from biaslib.errors import BiaslibError
 from tests.book.conftest import write_notebook
 
@@ -19,7 +19,7 @@ def git(book, *arguments):
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    found = project.Project(tmp_path / "book")
+    found = Project(tmp_path / "book")
     for place in (found.notebooks, found.book, found.presets):
         place.mkdir(parents=True)
     (found.root / "_config.yml").touch()
@@ -27,8 +27,9 @@ def book(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "a@b.c")
     write_notebook(found, "page", CELL)
     write_notebook(found, "words", "print(n)")
+    for preset in recording.PRESETS:
+        (found.presets / f"{preset}.yml").write_text("{}\n")
     (found.presets / "standard.yml").write_text("page: {n: 7}\nwords: {n: 7}\n")
-    (found.presets / "real.yml").write_text("{}\n")
     git(found, "init", "--quiet")
     git(found, "add", ".")
     git(found, "commit", "--quiet", "-m", "all")
@@ -60,7 +61,7 @@ def test_a_name_without_a_preset_is_one_sentence(book):
         recording.make(book, ["pages"])
 
 
-@pytest.mark.parametrize("file", sorted(project.find().recorded.glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(find_project().recorded.glob("*.json")), ids=lambda file: file.stem)
 def test_a_record_in_which_one_number_was_turned_is_refused(file, tmp_path, monkeypatch):
     text = file.read_text(encoding="utf-8")
     at = text.index('"values"')

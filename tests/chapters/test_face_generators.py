@@ -11,7 +11,7 @@ import torch
 
 from biaslib import gan as gan_room
 from biaslib import recipes, store
-from biaslib.book import project
+from biaslib.book import Project, find_project
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, configured, load, record
 from biaslib.errors import BiaslibError
@@ -34,8 +34,8 @@ TINY = GeneratorSetup(
 @pytest.fixture
 def book(tmp_path, monkeypatch):
     """A book with one recipe, and nothing kept yet."""
-    here = project.Project(tmp_path)
-    monkeypatch.setattr(project, "find", lambda: here)
+    here = Project(tmp_path)
+    monkeypatch.setattr(face_generators, "find_project", lambda: here)
     monkeypatch.setattr(face_generators, "SETUPS", {"tiny": TINY})
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
     return here
@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(
 def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():
     assert face_generators._names() == sorted(SETUPS)
     assert len(face_generators._names()) >= 2
-    folder = project.find().book / "generators"
+    folder = find_project().book / "generators"
     assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 4_000_000
     for name in face_generators._names():
         found = load(name)

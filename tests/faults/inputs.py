@@ -20,8 +20,8 @@ from PIL import Image
 from biaslib import cli, metrics, statistics
 from biaslib.audit import inputs
 from biaslib.audit.pictures import Preprocessing
-from biaslib.book import execution, parameters
-from biaslib.book.project import Project
+from biaslib.audit.records import AuditOptions
+from biaslib.book import Project, execution, parameters
 from biaslib.datasets import registry
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
@@ -177,7 +177,7 @@ def _table() -> st.SearchStrategy[bytes]:
 def _labels(folder: Path, content: bytes) -> None:
     file = folder / "labels.csv"
     file.write_bytes(content)
-    inputs.read_labels(file, target="green", groups=["red"])
+    inputs.read_labels(AuditOptions(labels=file, target="green", groups=["red"], model="small", data=folder))
 
 
 def _picture() -> st.SearchStrategy[bytes]:

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import audit, datasets, recipes, store
-from biaslib.book import building, site
-from biaslib.book.project import Project
+from biaslib.book import Project, building, site
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets.celeba import ATTRIBUTES

@@ -20,8 +20,7 @@ from PIL import Image
 
 from biaslib import figures, store
 from biaslib.audit.pictures import Preprocessing
-from biaslib.book import execution, parameters, recorded
-from biaslib.book.project import Project
+from biaslib.book import Project, execution, parameters, recorded
 from biaslib.datasets import registry
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
@@ -71,8 +70,8 @@ def test_a_killed_run_leaves_no_connection_file_of_its_kernel(tmp_path):
         place.mkdir(parents=True)
     write_notebook(project, "page", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)", parameters="n = 1")
     runtime = tmp_path / "runtime"
-    program = "import sys; from pathlib import Path; from biaslib.book import execution, project\n"
-    program += "place = project.Project(Path(sys.argv[1]))\n"
+    program = "import sys; from pathlib import Path; from biaslib.book import Project, execution\n"
+    program += "place = Project(Path(sys.argv[1]))\n"
     program += "execution.run(place, 'page', place.page('page'))"
     environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(runtime)}
     done = subprocess.run([sys.executable, "-c", program, str(project.root)], cwd=ROOT, env=environment)

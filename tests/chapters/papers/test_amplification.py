@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from biaslib.book import project
+from biaslib.book import find_project
 from biaslib.chapters.papers import amplification, reported
 from biaslib.chapters.scene_models import HAIR, HAIR_ATTRIBUTES
 from biaslib.datasets import coco_imsitu
@@ -106,7 +106,7 @@ def test_released_values_of_celeba_stand_in_their_rows():
 
 @pytest.mark.parametrize("page", ["balanced", "real_amplification"])
 def test_pages_read_the_released_values_and_type_none(page):
-    text = (project.find().notebooks / f"{page}.md").read_text(encoding="utf-8")
+    text = (find_project().notebooks / f"{page}.md").read_text(encoding="utf-8")
     assert "reported.celeba_amplification()" in text
     assert not re.search(r"0\.831|1\.076|23\.15|5\.465|78\.19", text)
 
