@@ -127,7 +127,8 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
     # where their trainings go; notebooks that do not follow one another have no workers to share
     alone = scheduler or os.environ.get("BIASLIB_SCHEDULER") or len(todo) <= jobs
     workers = contextlib.nullcontext(scheduler) if alone else parallel.shared_workers()
-    with workers as address, contextlib.closing(_Progress(project, list(todo))) as bar, contextlib.ExitStack() as end:
+    progress = contextlib.closing(_Progress(project, list(todo)))
+    with workers as address, progress as bar, contextlib.ExitStack() as end:
         pool = ThreadPoolExecutor(jobs)
         # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
         end.callback(pool.shutdown, wait=False, cancel_futures=True)
