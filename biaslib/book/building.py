@@ -1,11 +1,11 @@
 """Runs what has changed and makes the pages; says how far it is, and how long the rest may take."""
 
 import contextlib
-import functools
 import os
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,12 +16,14 @@ import filelock
 import yaml
 from tqdm import tqdm
 
+from biaslib import store
 from biaslib.book import Project, execution, parameters, recorded, site
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import fingerprint, parallel, results
 
 _USUAL = 30.0  # seconds of a page of which nothing is known
+_LOOK = 0.5  # seconds between two looks at what the pages compute
 
 
 def build(
@@ -73,7 +75,7 @@ def page(
     """Runs one notebook, whether or not it has changed, and makes its page."""
     with _alone(project):
         key = "" if given else _key(project, notebook, preset)
-        with contextlib.closing(_Progress(project, [notebook])) as bar:
+        with _Progress(project, [notebook]) as bar:
             _run(project, notebook, bar, parameters=given, preset=preset, key=key, scheduler=scheduler)
         if record:
             _record(project, notebook, missing_ok=False)
@@ -127,8 +129,7 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
     # where their trainings go; notebooks that do not follow one another have no workers to share
     alone = scheduler or os.environ.get("BIASLIB_SCHEDULER") or len(todo) <= jobs
     workers = contextlib.nullcontext(scheduler) if alone else parallel.shared_workers()
-    progress = contextlib.closing(_Progress(project, list(todo)))
-    with workers as address, progress as bar, contextlib.ExitStack() as end:
+    with workers as address, _Progress(project, list(todo)) as bar, contextlib.ExitStack() as end:
         pool = ThreadPoolExecutor(jobs)
         # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
         end.callback(pool.shutdown, wait=False, cancel_futures=True)
@@ -152,9 +153,13 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
 def _run(project: Project, notebook: str, bar: "_Progress", **options: Any) -> None:
     """Runs one notebook for its page, with the options of `execution.run`, and shows how far it is."""
     cells = sum(cell.cell_type == "code" for cell in execution.read(project, notebook).cells)
-    tqdm.write(f"{notebook}: running")
-    on_cell = functools.partial(bar.advance, notebook, 1 / cells)
-    bar.end(notebook, execution.run(project, notebook, project.page(notebook), on_cell=on_cell, **options)["seconds"])
+    options |= {"on_cell": lambda: bar.advance(notebook, 1 / cells), "bars": bar.bars(notebook)}
+    seconds = None
+    bar.begin(notebook)
+    try:
+        seconds = execution.run(project, notebook, project.page(notebook), **options)["seconds"]
+    finally:
+        bar.end(notebook, seconds)
 
 
 def _record(project: Project, notebook: str, *, missing_ok: bool) -> None:
@@ -195,9 +200,10 @@ def _expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float
 
 
 class _Progress:
-    """A line for each page begun and done, and on a terminal a bar over all, in seconds of their expected time.
+    """A line for each page begun and done, and a bar over all, in seconds of their expected time; shown in a `with`.
 
-    `pages` are in the order in which they had best begin.
+    On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once. `pages` are in
+    the order in which they had best begin.
     """
 
     def __init__(self, project: Project, notebooks: list[str]) -> None:
@@ -205,24 +211,70 @@ class _Progress:
         self.pages = list(self._expected)
         self._started = time.monotonic()
         self._done: list[float] = []  # seconds that were expected of the pages that are done
+        self._running: dict[str, str] = {}  # page -> what it computes
+        project.executed.mkdir(parents=True, exist_ok=True)
+        self._scratch = contextlib.ExitStack()
+        self._folder = self._scratch.enter_context(store.scratch(project.executed))
         self._bar = tqdm(
             total=sum(self._expected.values()),
-            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go",
+            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
             disable=not sys.stderr.isatty(),
         )
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "_Progress":
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._watch.join()
+        self._bar.close()
+        self._scratch.close()
+
+    def bars(self, page: str) -> Path:
+        """The file into which the page writes the bars of its longer computations."""
+        return self._folder / page
+
+    def begin(self, page: str) -> None:
+        """Says that a page is running."""
+        tqdm.write(f"{page}: running")
+        self._running[page] = ""
 
     def advance(self, page: str, share: float) -> None:
         """Moves the bar by a share of the page's time."""
         self._bar.update(share * self._expected[page])
 
-    def end(self, page: str, seconds: float) -> None:
-        """Says that a page was done in so many seconds."""
+    def end(self, page: str, seconds: float | None) -> None:
+        """Says that a page was done in so many seconds; None: it failed, and something else says so."""
+        self._running.pop(page, None)
+        if seconds is None:
+            return
         self._done.append(self._expected[page])
         left = (time.monotonic() - self._started) * (sum(self._expected.values()) / sum(self._done) - 1)
         rest = f", about {recorded.duration(left)} to go" if len(self._done) < len(self.pages) else ""
         count = f" ({len(self._done)} of {len(self.pages)} pages{rest})" if len(self.pages) > 1 else ""
         tqdm.write(f"{page}: done in {recorded.duration(seconds)}{count}")
 
-    def close(self) -> None:
-        """Takes the bar away."""
-        self._bar.close()
+    def _follow(self) -> None:
+        while not self._ended.wait(_LOOK):
+            for page, before in list(self._running.items()):
+                now = self._computing(page)
+                task, _, counts = now.partition(": ")
+                if self._bar.disable and task and task != before.partition(": ")[0]:
+                    tqdm.write(f"{page}: {task}, {counts.rpartition('/')[2]} in all")
+                if page in self._running:
+                    self._running[page] = now
+            self._bar.set_postfix_str("; ".join(f"{page} {now}" for page, now in self._running.items() if now))
+
+    def _computing(self, page: str) -> str:
+        """The last bar that the page wrote, such as "computing model: 3/15"; empty where there is none."""
+        try:
+            text = self.bars(page).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+        last = text.replace("\n", "\r").rstrip("\r ").rpartition("\r")[2]
+        task, _, rest = last.partition(":")
+        counts = rest.rpartition("| ")[2].partition(" [")[0]
+        return f"{task}: {counts}" if counts else ""

@@ -59,6 +59,7 @@ def run(
     threads: int | None = None,
     scheduler: str | None = None,
     on_cell: Callable[[], Any] | None = None,
+    bars: Path | None = None,
 ) -> dict[str, Any]:
     """Executes a notebook and writes it to `out` (.ipynb), replaced in one step, once its last cell has run.
 
@@ -66,7 +67,7 @@ def run(
     "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
     was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
     leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
-    every code cell.
+    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
 
     Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
     versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
@@ -85,7 +86,7 @@ def run(
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(_environment(threads, scheduler), partial.with_name("kernel.json")),
+            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -151,7 +152,7 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
+def environment(threads: int | None = None, scheduler: str | None = None, bars: Path | None = None) -> dict[str, str]:
     """What a notebook's process finds in its environment beside what this one has; arguments as for `run`."""
     # a bar that moves and a dial that a kernel answers have no place on a page
     variables = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
@@ -163,7 +164,8 @@ def _environment(threads: int | None, scheduler: str | None) -> dict[str, str]:
         variables |= dict.fromkeys(limited, str(threads))
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
         variables["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
-    return variables | ({"BIASLIB_SCHEDULER": scheduler} if scheduler else {})
+    asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}
+    return variables | {name: str(value) for name, value in asked.items() if value}
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:

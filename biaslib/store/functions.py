@@ -1,8 +1,10 @@
 """Functions whose results are kept: called with a key, they look in the store before they compute."""
 
+import contextlib
 import functools
 import multiprocessing
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +59,14 @@ class Stored(Generic[_Key, _Result]):
         missing = [key for key, name in names.items() if not (results.root() / self.kind / name).exists()]
         # a worker, which comes here for what it needs first, starts no workers of its own
         if missing and multiprocessing.parent_process() is None:
-            with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting:
+            with parallel.workers() as (executor, at_once), ThreadPoolExecutor(at_once) as waiting, _bar() as bar:
 
                 def submitted(key: _Key) -> Any:
                     # timed by the worker, so that its queue does not count
                     job = functools.partial(executor.submit, results.timed, self.compute, key)
                     return results.under_key(self.kind, names[key], key, lambda: job().result())
 
-                list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}"))
+                list(tqdm(waiting.map(submitted, missing), total=len(missing), desc=f"computing {self.kind}", **bar))
         return [results.under_key(self.kind, names[key], key, functools.partial(self.compute, key)) for key in keys]
 
     def calls(self, keys: Sequence[_Key]) -> "Calls[_Key, _Result]":
@@ -92,6 +94,14 @@ class Calls(Generic[_Key, _Result]):
     def results(self) -> list[_Result]:
         """As `Stored.many`."""
         return self.function.many(self.keys)
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[dict[str, Any]]:
+    """Where a progress bar goes: into the file $BIASLIB_BARS, by which a build of the book says what its pages do."""
+    file = os.environ.get("BIASLIB_BARS")
+    with open(file, "a", encoding="utf-8") if file else contextlib.nullcontext() as opened:
+        yield {"file": opened, "disable": False, "ascii": True} if file else {}
 
 
 def stored(

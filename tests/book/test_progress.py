@@ -3,6 +3,18 @@ import re
 from biaslib.book import building
 from tests.book.conftest import cli, write_notebook
 
+SLOWLY = """
+import time
+
+from biaslib.store import stored
+
+
+@stored("doubled")
+def doubled(number):
+    time.sleep(1)
+    return {"value": 2 * number}
+"""
+
 
 def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, monkeypatch):
     for name in ("one", "two", "three"):
@@ -14,3 +26,19 @@ def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, mo
     assert re.findall(r"(\w+): running", built.stdout) == ["two", "three", "one"]
     assert re.search(r"two: done in \d+ s \(1 of 3 pages, about \d+ s to go\)", built.stdout)
     assert re.search(r"one: done in \d+ s \(3 of 3 pages\)", built.stdout)
+
+
+def test_the_last_bar_that_a_page_wrote_is_what_it_computes(project):
+    with building._Progress(project, ["one"]) as shown:
+        assert shown._computing("one") == ""
+        bars = "computing maps: 100%|####| 4/4 [00:01]\n\rcomputing model:  20%|##   | 3/15 [00:10<00:40,  3.3s/it]"
+        shown.bars("one").write_text(bars)
+        assert shown._computing("one") == "computing model: 3/15"
+
+
+def test_a_page_says_what_it_computes_while_it_runs(project):
+    (project.notebooks / "slowly.py").write_text(SLOWLY)
+    write_notebook(project, "one", "from slowly import doubled\nprint(doubled.many([n, n + 1, n + 2]))")
+    done = cli(project, "run", "one")
+    assert done.returncode == 0, done.stderr
+    assert "one: computing doubled, 3 in all" in done.stdout
