@@ -217,6 +217,7 @@ def _audit(
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
+    deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
@@ -233,7 +234,8 @@ def _audit(
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, permutations=permutations, images=not no_images, seed=seed, out=out, force=force,
+        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
+        force=force,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

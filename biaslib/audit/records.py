@@ -57,6 +57,7 @@ class AuditOptions:
     #: permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499 where it
     #: needs fewer. With too few it is not tested, and the report says so.
     permutations: int | None = None
+    deals: int | None = None  #: the first edition's name of `permutations`
     images: bool = True  #: whether the report may hold pictures; without them it names the files only
     seed: int = 0  #: of the bootstrap and the permutations
     out: Path | None = None  #: folder for `report.html` and `audit.json`; None writes nothing
@@ -66,6 +67,7 @@ class AuditOptions:
         kinds = {"data": Path, "masks": Path, "out": Path, **dict.fromkeys(("yes", "no", "mean", "std"), tuple)}
         read = {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) is not None}
         read["groups"] = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
+        read["permutations"] = self.deals if self.permutations is None else self.permutations
         vars(self).update(read, group_outputs=tuple(self.group_outputs))
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")

@@ -477,6 +477,10 @@ def test_as_many_permutations_as_the_corrected_test_needs(told):
     assert alone.numbers["tests"] == 3
 
 
+def test_the_first_editions_name_of_permutations_is_still_taken(told):
+    assert audit.run(**(told | {"permutations": None, "out": None}), deals=21).settings["deals"] == "21"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
