@@ -32,11 +32,9 @@ def calm(values):
 def test_there_are_enough_models(values):
     models = verdicts.from_record(values["numbers"]).drop_duplicates("model")
     counts = models.groupby(["world", "strength"]).size()
-    drawn = counts.drop(index="pet photos", level="world")
-    assert drawn.xs(0.0, level="strength").min() >= 30
-    assert drawn.min() >= 10
-    assert {"birds", "pets", "fruits", "digits", "faces", "scenes", "pet photos"} == set(models["world"])
-    assert models["architecture"].nunique() > 3
+    assert counts.xs(0.0, level="strength").min() >= 30
+    assert counts.min() >= 10
+    assert {"birds", "pets", "fruits", "digits", "faces", "scenes"} == set(models["world"])
 
 
 def test_a_single_test_accuses_one_in_twenty_and_the_corrected_audit_not_more(calm):
