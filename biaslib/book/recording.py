@@ -51,8 +51,9 @@ def _is_current(project: Project, name: str, preset: str) -> bool:
     if (record := recorded.get(name, preset)) is None or str(record["commit"]).endswith("-dirty"):
         return False
     _, defaults, changed = execution.opened(project, name, parameters=None, preset=preset)
-    # a parameter that came later, with its default, changes nothing
-    return {**defaults, **record["parameters"]} == {**defaults, **changed}
+    # a parameter that came later, with its default, changes nothing, and neither does one that the page has no more
+    ran = {key: value for key, value in record["parameters"].items() if key in defaults}
+    return {**defaults, **ran} == {**defaults, **changed}
 
 
 def _check_clean(project: Project) -> None:

@@ -166,7 +166,7 @@ def bias_amplification(
         n_groups: number of groups; one more than the largest number where not given.
         threshold: from where the undirected metric counts a group: "1/G", or "1/(G-1)" as in the last version of the
             released code, which no cell of two groups ever passes. The first version, behind its values of CelebA,
-            has 1/G where each group has a column.
+            divides by the number of group columns: 1/G where each group has a column.
         independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
             formula says, or "zero", as in the released code.
 
