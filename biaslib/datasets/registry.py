@@ -115,14 +115,18 @@ def read() -> dict[str, Dataset]:
     """All entries by name; a BiaslibError where the file is missing, is no TOML or lacks a field."""
     path = CHECKOUT / "data" / "registry.toml"
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {name: _dataset(name, entry, path.parent) for name, entry in entries.items()}
+        return dict(_parsed(path.read_text(encoding="utf-8"), path.parent))
     except FileNotFoundError as error:
         raise BiaslibError(f"{error.filename} is missing: use biaslib from a checkout of its repository.") from error
     except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
         raise BiaslibError(
             f"{path} is not a registry of datasets ({error}); restore it from the repository."
         ) from error
+
+
+@functools.lru_cache(maxsize=1)  # a plan asks for it once a model
+def _parsed(text: str, folder: Path) -> dict[str, Dataset]:
+    return {name: _dataset(name, entry, folder) for name, entry in tomllib.loads(text).items()}
 
 
 def get(name: str) -> Dataset:
