@@ -19,7 +19,7 @@ test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope
 
-check-slow: $(VENV)/.with-test ## what is slow by nature: the book from nothing within its time, a fresh installation
+check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, a fresh installation
 	$(BIN)/pytest -m slow -s
 
 faults: $(VENV)/.with-test ## kill, damage and misuse everything; the counts go to the status page (most of an hour)

@@ -71,6 +71,7 @@ def test_without_a_gpu_one_line_says_so(
     assert len(json.loads((tmp_path / "bench.json").read_text())["figures"]) == 1
 
 
+@pytest.mark.slow
 def test_what_a_gpu_would_be_timed_with_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIASLIB_DEVICE", "cpu")
     ours, plain, ratio = on_gpu.training("resnet10t", n=8, size=32, batch=4, rounds=1)

@@ -50,6 +50,7 @@ NOT_IMPORTED = {
     "pyarrow": "pandas reads and writes parquet with it",
     "ipykernel": "the notebooks run in it",
     "jupyterlab": "make lab",
+    "jsonschema": "nbformat checks notebooks with it; its version is ours for the speed of every start",
     "jupyter-book": "run as a command; loads the extensions of _config.yml",
     "sphinx-book-theme": "_config.yml",
     "sphinx-mathjax-offline": "_config.yml",

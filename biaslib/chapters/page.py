@@ -110,7 +110,7 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Holds: the interval lies where the small print says. Too small to tell: in part. "
+    words = "Holds: the whole interval lies in the range of the small print. Too small to tell: only a part of it. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",

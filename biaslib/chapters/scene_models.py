@@ -120,12 +120,13 @@ class SceneSetup(JointSetup):
 
     strength: float = 0.5  # the dial of the cue and of all other associations, in [0, 1]
     images: int = 3000  # for training, before any resampling
-    validation_images: int = 1000  # for the thresholds
+    validation_images: int = 1000  # for the thresholds; never more than for the test
     test_images: int = 2000
 
     def data(self, split: _Split) -> Drawn:
         """The pictures of a split, before any resampling; the seed is theirs, too."""
-        n = {"train": self.images, "validation": self.validation_images, "test": self.test_images}[split]
+        validation = min(self.validation_images, self.test_images)
+        n = {"train": self.images, "validation": validation, "test": self.test_images}[split]
         seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
         # two makers are not named, so that the dial's models are these
         makers = (("groups", self.groups),) if self.groups != 2 else ()

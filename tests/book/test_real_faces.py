@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from biaslib.book import Project, execution
 from biaslib.datasets.celeba import ATTRIBUTES
@@ -25,6 +26,7 @@ def official_layout(root):
     (root / "CelebAMask-HQ" / "CelebAMask-HQ-attribute-anno.txt").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 def test_the_papers_preset_runs_on_the_official_layout(tmp_path, monkeypatch):
     official_layout(tmp_path / "data")
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path / "data"))

@@ -11,12 +11,16 @@ from tests import pretended
 from tests.book.conftest import ROOT, cli, copy_of_the_book
 
 EVERYWHERE = Path(__file__).parent / "everywhere"
-SAMPLE = ("waterbirds",)  # answers and maps of trained models; all notebooks are slow
 LIMIT = 3600  # seconds
 
 
-def share_on_the_device(folder: Path, *commands: tuple[str, ...]) -> float:
-    """Of the multiply-adds of commands on a copy of the book."""
+@pytest.mark.slow  # what asks networks is on the device in `test_same_numbers`
+def test_all_notebooks_compute_on_the_device(tmp_path):
+    assert share_on_the_device(tmp_path) > 0.98
+
+
+def share_on_the_device(folder: Path) -> float:
+    """Of the multiply-adds of a build of a copy of the book."""
     project, environment = copy_of_the_book(folder)
     counts = folder / "counts"
     counts.mkdir()
@@ -25,18 +29,8 @@ def share_on_the_device(folder: Path, *commands: tuple[str, ...]) -> float:
         "PRETENDED_COUNTS": str(counts),
         "PYTHONPATH": os.pathsep.join([str(EVERYWHERE), str(ROOT)]),
     }
-    for command in commands:
-        done = cli(project, *command, "--preset", "smoke", env=environment, timeout=LIMIT)
-        assert done.returncode == 0, done.stderr
+    done = cli(project, "build", "--preset", "smoke", env=environment, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
     by_device = pd.DataFrame([json.loads(file.read_text()) for file in counts.glob("*.json")]).sum()
     print((by_device / 1e9).round(2).to_string())
     return float(by_device[pretended.NAME] / by_device.sum())
-
-
-def test_a_sample_of_notebooks_computes_on_the_device(tmp_path):
-    assert share_on_the_device(tmp_path, *(("run", name) for name in SAMPLE)) > 0.98
-
-
-@pytest.mark.slow
-def test_all_notebooks_compute_on_the_device(tmp_path):
-    assert share_on_the_device(tmp_path, ("build",)) > 0.98
