@@ -14,7 +14,7 @@ EVERYWHERE = Path(__file__).parent / "everywhere"
 LIMIT = 3600  # seconds
 
 
-@pytest.mark.slow  # what asks networks is on the device in `test_same_numbers`
+@pytest.mark.slow
 def test_all_notebooks_compute_on_the_device(tmp_path):
     assert share_on_the_device(tmp_path) > 0.98
 

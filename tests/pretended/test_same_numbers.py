@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.book.conftest import ROOT
 
 FILE = Path(__file__).with_name("same_numbers.py")
 
 
+@pytest.mark.slow  # the device is compiled first
 def test_everything_that_asks_networks_gives_the_same_numbers():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(FILE)]
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
