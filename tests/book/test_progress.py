@@ -36,7 +36,8 @@ def test_the_last_bar_that_a_page_wrote_is_what_it_computes(project):
         assert shown._computing("one") == "computing model: 3/15"
 
 
-def test_a_page_says_what_it_computes_while_it_runs(project):
+def test_a_page_says_what_it_computes_while_it_runs(project, monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "1")  # a worker takes seconds to start
     (project.notebooks / "slowly.py").write_text(SLOWLY)
     write_notebook(project, "one", "from slowly import doubled\nprint(doubled.many([n, n + 1, n + 2]))")
     done = cli(project, "run", "one")

@@ -109,6 +109,7 @@ torch.save(model.state_dict(), sys.argv[2])
 """
 
 
+@pytest.mark.slow  # `test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights` has it in one process
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(root=str(Path(__file__).parents[2])))
