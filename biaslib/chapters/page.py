@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -54,6 +55,11 @@ def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options
     """`figures.dot_plot` of rows that have an interval in `value`, in their order."""
     ends: dict[str, Any] = {"value": "value", "low": "low", "high": "high", "n": "n", "sort": False}
     return figures.dot_plot(unpacked(rows), label=label, **ends, **options)
+
+
+def lines(rows: pd.DataFrame | Iterable[dict[str, Any]], *, x: str, **options: Any) -> Figure:
+    """`figures.line_plot` of rows that have an interval in `value`."""
+    return figures.line_plot(unpacked(rows), x=x, y="value", low="low", high="high", **options)
 
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:
@@ -139,6 +145,16 @@ def short_metric(name: str) -> str:
     for long, short in _SHORT_METRICS.items():
         name = name.replace(long, short)
     return name
+
+
+def attention_strip(shown: Mapping[str, tuple[Sequence[Any], str, np.ndarray | None]]) -> Figure:
+    """Average attention maps side by side: under each label what models see of an attribute, on some rows or on all.
+
+    A map is the mean over the models of `attribute_models`; empty where none of them has a map.
+    """
+    maps = [[model.average_map(attribute, rows) for model in models] for models, attribute, rows in shown.values()]
+    means = np.stack([np.ma.masked_invalid(of_models).mean(axis=0).filled(0.0) for of_models in maps])
+    return figures.image_strip({"average attention, all maps on one scale": means}, labels=list(shown))
 
 
 def live_dial(show: Callable[..., Any], **stops: Sequence[Any]) -> Any:

@@ -49,6 +49,30 @@ def test_a_table_keeps_its_index_where_it_is_unpacked():
     assert page.unpacked(table).loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 9]
 
 
+def test_a_line_has_its_interval_as_a_band():
+    rows = ({"passes": n, "value": Interval(n / 4, n / 5, n / 3, 9)} for n in (1, 2))
+    (values,) = page.lines(rows, x="passes").biaslib_values
+    assert values.to_dict("list") == {"passes": [1, 2], "value": [0.25, 0.5], "low": [0.2, 0.4], "high": [1 / 3, 2 / 3]}
+
+
+def test_average_maps_of_models_stand_side_by_side(monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(page.figures, "image_strip", lambda rows, *, labels: drawn.update(rows=rows, labels=labels))
+
+    class Model:
+        def __init__(self, size):
+            self.size = size
+
+        def average_map(self, attribute, rows):
+            return np.full((2, 2), self.size if rows is None else np.nan)
+
+    models = [Model(1.0), Model(3.0)]
+    page.attention_strip({"all": (models, "Hat", None), "none": (models, "Hat", np.zeros(4, bool))})
+    (maps,) = drawn["rows"].values()
+    assert drawn["labels"] == ["all", "none"]
+    np.testing.assert_array_equal(maps, [np.full((2, 2), 2.0), np.zeros((2, 2))])
+
+
 def test_ends_of_intervals_become_columns():
     table = pd.DataFrame(
         {"score": [Interval(0.5, 0.4, 0.7, 9)], "models": [3]}, index=pd.Index(["Bangs"], name="attribute")
