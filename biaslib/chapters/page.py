@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from biaslib import figures
 from biaslib.book import claims, recorded
-from biaslib.statistics import Interval
+from biaslib.statistics import Interval, interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
 KINDS: Final = {
@@ -54,6 +54,20 @@ def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options
     """`figures.dot_plot` of rows that have an interval in `value`, in their order."""
     ends: dict[str, Any] = {"value": "value", "low": "low", "high": "high", "n": "n", "sort": False}
     return figures.dot_plot(unpacked(rows), label=label, **ends, **options)
+
+
+def along(models: pd.DataFrame, step: str, measures: Mapping[str, str], **options: Any) -> Figure:
+    """`figures.line_plot` of measures in [0, 1] along a dial, by their names: means over models with 95 % intervals.
+
+    `measures` are columns of a table of models, `step` is the column that says where on the dial each model is.
+    """
+    rows = (
+        {step: place, "what": what, "value": interval(part[column], bounds=(0, 1))}
+        for what, column in measures.items()
+        for place, part in models.groupby(step)
+    )
+    drawn: dict[str, Any] = {"y": "value", "low": "low", "high": "high", "by": "what", "y_range": (-0.02, 1.02)}
+    return figures.line_plot(unpacked(rows), x=step, **drawn, **options)
 
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:

@@ -49,6 +49,20 @@ def test_a_table_keeps_its_index_where_it_is_unpacked():
     assert page.unpacked(table).loc["Bangs"].tolist() == [0.5, 0.4, 0.7, 9]
 
 
+def test_measures_along_a_dial_have_a_line_each(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(page.figures, "line_plot", lambda rows, **options: drawn.append((rows, options)))
+    models = pd.DataFrame({"bias": [0.5, 1.0, 0.5, 1.0], "score": [0.5, 0.25, 0.75, 0.25]})
+    page.along(models, "bias", {"mask score": "score"}, x_label="bias")
+    rows, options = drawn[0]
+    assert rows[["bias", "what", "value", "n"]].to_numpy().tolist() == [
+        [0.5, "mask score", 0.625, 2],
+        [1.0, "mask score", 0.25, 2],
+    ]
+    assert (rows["low"] <= rows["value"]).all()
+    assert (options["x"], options["by"], options["x_label"]) == ("bias", "what", "bias")
+
+
 def test_ends_of_intervals_become_columns():
     table = pd.DataFrame(
         {"score": [Interval(0.5, 0.4, 0.7, 9)], "models": [3]}, index=pd.Index(["Bangs"], name="attribute")
