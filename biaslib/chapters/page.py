@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from biaslib import figures
 from biaslib.book import claims, recorded
-from biaslib.statistics import Interval
+from biaslib.statistics import Interval, interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
 KINDS: Final = {
@@ -60,6 +60,19 @@ def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options
 def lines(rows: pd.DataFrame | Iterable[dict[str, Any]], *, x: str, **options: Any) -> Figure:
     """`figures.line_plot` of rows that have an interval in `value`."""
     return figures.line_plot(unpacked(rows), x=x, y="value", low="low", high="high", **options)
+
+
+def along(models: pd.DataFrame, step: str, measures: Mapping[str, str], **options: Any) -> Figure:
+    """`figures.line_plot` of measures in [0, 1] along a dial, by their names: means over models with 95 % intervals.
+
+    `measures` are columns of a table of models, `step` is the column that says where on the dial each model is.
+    """
+    rows = (
+        {step: place, "what": what, "value": interval(part[column], bounds=(0, 1))}
+        for what, column in measures.items()
+        for place, part in models.groupby(step)
+    )
+    return lines(rows, x=step, by="what", y_range=(-0.02, 1.02), **options)
 
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:

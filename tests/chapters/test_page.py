@@ -28,7 +28,7 @@ def test_claims_stand_with_their_marks_and_where_each_number_must_lie():
         "It is so.",
         "x: above 0",
         "holds: 2.00",
-        "Too small to tell: in part.",
+        "Too small to tell: only a part of it.",
         "Of one world.",
     ):
         assert words in shown
@@ -71,6 +71,20 @@ def test_average_maps_of_models_stand_side_by_side(monkeypatch):
     (maps,) = drawn["rows"].values()
     assert drawn["labels"] == ["all", "none"]
     np.testing.assert_array_equal(maps, [np.full((2, 2), 2.0), np.zeros((2, 2))])
+
+
+def test_measures_along_a_dial_have_a_line_each(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(page.figures, "line_plot", lambda rows, **options: drawn.append((rows, options)))
+    models = pd.DataFrame({"bias": [0.5, 1.0, 0.5, 1.0], "score": [0.5, 0.25, 0.75, 0.25]})
+    page.along(models, "bias", {"mask score": "score"}, x_label="bias")
+    rows, options = drawn[0]
+    assert rows[["bias", "what", "value", "n"]].to_numpy().tolist() == [
+        [0.5, "mask score", 0.625, 2],
+        [1.0, "mask score", 0.25, 2],
+    ]
+    assert (rows["low"] <= rows["value"]).all()
+    assert (options["x"], options["by"], options["x_label"]) == ("bias", "what", "bias")
 
 
 def test_ends_of_intervals_become_columns():

@@ -3,6 +3,7 @@
 Every file has a column `where` that names the table, figure or section.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,18 +58,6 @@ def celeba_amplification() -> pd.DataFrame:
     return table.assign(printed=[f"{value:.3f}\u00a0±\u00a0{half:.3f}".replace("-", "−") for value, half in pairs])
 
 
-def quoted(tables: _Tables) -> pd.DataFrame:
-    """Every result that the text of Attention-IoU (Serianni et al. 2025) quotes as a number, beside its files' value.
-
-    From the tables of `attention_iou.compute`: says, paper as printed, and value as found with low and high.
-    """
-    rows, found = _rows(tables), []
-    for row in filter(lambda row: row.paper, _listed()):
-        span = _quoted_span(rows, row)
-        found.append((row.says, float(row.paper), span.estimate, span.low, span.high))
-    return pd.DataFrame(found, columns=["says", "paper", "value", "low", "high"])
-
-
 def paper_claims() -> list[Claim]:
     """What Attention-IoU's abstract, text, captions and slides claim, as far as its files can be asked about it.
 
@@ -94,13 +83,24 @@ def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
     for row in _listed():
         for name, part in zip(_names(row), row.row.split("|"), strict=True):
             if row.paper:
-                numbers[name] = _quoted_span(rows, row).estimate
+                value = rows[row.table][part][row.value]
+                numbers[name] = abs(value) if row.value == "tau" else value  # the authors' figures drop its sign
             elif row.table:
                 numbers[name] = _span(rows[row.table][part], row.value)
                 if row.minus:
                     other = _other(rows[row.table], part, row.minus, row.value)
                     numbers[name] = unpaired(numbers[name], _span(rows[row.table][other], row.value))
     return numbers
+
+
+def spans(tables: _Tables, places: Mapping[str, str]) -> dict[str, Interval]:
+    """Values of the tables of `attention_iou.compute` with their intervals, each by a name of your own.
+
+    `places` say where they stand, "table: row, column", such as "trends: mask_wga, tau".
+    """
+    rows = _rows(tables)
+    parts = {name: re.split(": |, ", place) for name, place in places.items()}
+    return {name: _span(rows[table][row], column) for name, (table, row, column) in parts.items()}
 
 
 def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
@@ -213,12 +213,3 @@ def _span(row: Mapping[str, float], name: str) -> Interval:
     prefix = "" if name in ("mean", "tau") else f"{name}_"
     low, high = (row.get(f"{prefix}{end}", np.nan) for end in ("low", "high"))
     return Interval(row[name], row[name] if np.isnan(low) else low, row[name] if np.isnan(high) else high, 1)
-
-
-def _quoted_span(rows: Mapping[str, Mapping[str, Mapping[str, float]]], row: Any) -> Interval:
-    """What a quoted number is compared with; the authors' figure code drops the sign of a rank correlation."""
-    span = _span(rows[row.table][row.row], row.value)
-    if row.value != "tau":
-        return span
-    ends = sorted((abs(span.low), abs(span.high)))
-    return Interval(abs(span.estimate), 0.0 if span.low < 0 < span.high else ends[0], ends[1], span.n)

@@ -65,14 +65,26 @@ def test_every_cell_is_there_under_the_words_of_the_page():
 
 
 def test_quoted_numbers_come_from_the_tables(computed):
-    quoted = reported.quoted(computed)
-    assert len(quoted) == 21
-    assert quoted["value"].notna().all()
-    value = quoted.set_index("says")["value"]
+    numbers = reported.claim_numbers(computed)
+    value = {
+        claim.words: numbers[name] for claim in reported.paper_claims() if claim.paper for name in claim.condition.names
+    }
+    assert len(value) == 21
+    assert pd.Series(value).notna().all()
     heatmap = computed["attributes"].set_index("attribute").loc["Mustache", "heatmap"]
     assert value["Mustache: heatmap score"] == heatmap
     wavy = computed["subgroup_trends"].query("attribute == 'Wavy_Hair' and group == 'all'")["tau"].item()
     assert value["Wavy Hair: Kendall's |τ|, score and MCC"] == abs(wavy)
+
+
+def test_a_value_of_the_tables_has_its_interval(computed):
+    found = reported.spans(computed, {"hat": "attributes: Wearing_Hat, heatmap", "trend": "trends: mask_wga, tau"})
+    row = computed["attributes"].set_index("attribute").loc["Wearing_Hat"]
+    assert (found["hat"].estimate, found["hat"].low, found["hat"].high) == tuple(
+        row[["heatmap", "heatmap_low", "heatmap_high"]]
+    )
+    trend = computed["trends"].set_index("name").loc["mask_wga"]
+    assert (found["trend"].estimate, found["trend"].low, found["trend"].high) == tuple(trend[["tau", "low", "high"]])
 
 
 def test_every_claim_has_a_mark_and_its_numbers(computed):
