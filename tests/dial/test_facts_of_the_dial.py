@@ -75,4 +75,4 @@ def test_metrics_of_paper_c_are_said_not_to_follow_its_protocol():
 
 
 def test_errors_of_the_second_clue_are_counted_apart_from_small_effects():
-    assert "of something with next to none" in page("blind_audit")
+    assert "the accusation is of something with next to no effect" in page("blind_audit")
