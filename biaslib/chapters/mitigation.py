@@ -143,9 +143,9 @@ def over_models(results: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         makers, method, balanced, kind, measure = key
         value, baseline = rows["value"].to_numpy(), rows["unrelated"].to_numpy()
         fixed = kind == "attribute_to_group" and method in {"Adversarial", "DomInd", *RULES}
-        original = cells.get((makers, "Original", balanced, kind, measure))
-        compared = original is not None and method != "Original" and not fixed
-        test = sign_flip(value - original["value"].to_numpy() if compared else [], seed=seed)
+        compared = not fixed and method != "Original"
+        original = cells.get((makers, "Original", balanced, kind, measure)) if compared else None
+        test = sign_flip([] if original is None else value - original["value"].to_numpy(), seed=seed)
         spans = {
             "value": interval(value, seed=seed, bounds=(-np.inf if "signed" in measure else 0.0, np.inf)),
             "baseline": interval(baseline, seed=seed),
