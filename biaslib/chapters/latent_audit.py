@@ -31,6 +31,8 @@ from biaslib.worlds.faces import HAIR_COLOURS, Faces
 
 TARGET: Final = "Smiling"
 CLEAN: Final = "tied to nothing"
+# what pages call the two ways to use directions: without and with `DirectionAudit.orthogonal`
+PAPERS, PROJECTED = "as fitted (the paper)", "projected out"
 STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
@@ -126,6 +128,15 @@ class DirectionAudit:
     def fingerprint(self) -> str:
         """Of the generator's weights, which its name does not say."""
         return self.request.fingerprint()
+
+
+def both_ways(**options: Any) -> dict[str, list[DirectionAudit]]:
+    """`PAPERS` and `PROJECTED` -> an audit with each of the book's generators; `options` are `DirectionAudit`'s."""
+    names = face_generators.named_generators().values()
+    return {
+        way: [DirectionAudit(generator=name, orthogonal=way == PROJECTED, **options) for name in names]
+        for way in (PAPERS, PROJECTED)
+    }
 
 
 @dataclass(frozen=True)

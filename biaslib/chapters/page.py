@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from biaslib import figures
 from biaslib.book import claims, recorded
 from biaslib.statistics import Interval, interval
+from biaslib.statistics.proportions import share_interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
 KINDS: Final = {
@@ -91,6 +92,12 @@ def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
     """The intervals that a table has as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
     parts = table[[column, f"{column}_low", f"{column}_high"]]
     return [Interval(estimate, low, high, n) for estimate, low, high in parts.itertuples(index=False)]
+
+
+def shares(table: pd.DataFrame, count: str) -> list[Interval]:
+    """A column of counts as shares of the column `n`, with Wilson's 95 % intervals; NaN where there is no count."""
+    pairs = table[[count, "n"]].itertuples(index=False)
+    return [share_interval(0, 0) if pd.isna(hits) else share_interval(int(hits), int(n)) for hits, n in pairs]
 
 
 def recalled(value: Any) -> Any:
