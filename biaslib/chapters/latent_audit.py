@@ -27,7 +27,7 @@ from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
 from biaslib.recipes import load, train
 from biaslib.store import Calls, stored
-from biaslib.worlds.faces import HAIR_COLOURS, Faces
+from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
 CLEAN: Final = "tied to nothing"
@@ -283,12 +283,6 @@ def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(first.astype(np.int16) - second).mean())
 
 
-def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
-    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
-    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
-    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)
-
-
 @stored(
     "face-by-face",
     passes=lambda audit, evaluation: (4 * evaluation.images * len(audit.attributes), len(audit.target_classifiers)),
@@ -312,7 +306,7 @@ def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str
     exact, generated, pixels = [], [], []
     vectors = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal).vectors
     for attribute, vector in zip(audit.attributes, vectors, strict=True):
-        without, having = (rendered(with_attribute(table, attribute, value)) for value in (False, True))
+        without, having = (rendered(latent.with_attribute(table, attribute, value)) for value in (False, True))
         low, high = traversal(networks.generator, codes, vector, (-STEP, STEP))
         exact.append(predict(having) - predict(without))
         generated.append(predict(high) - predict(low))

@@ -136,7 +136,7 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Holds: the whole interval lies in the range of the small print. Too small to tell: only a part of it. "
+    words = "Holds: the whole interval is as the small print says. Too small to tell: only a part is. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",
