@@ -194,10 +194,8 @@ def record(name: str) -> dict[str, Any]:
     return _read(name)[1]
 
 
-def named_generators(retrain_images: int | None = None, *, seed: int = 0) -> dict[str, str | GeneratorSetup]:
-    """What pages call the generators -> those that come with the book; or one grown here, from so many images."""
-    if retrain_images is not None:
-        return {"the one grown here": quick(retrain_images, seed=seed)}
+def named_generators() -> dict[str, str]:
+    """What pages call the generators that come with the book -> their names."""
     if not (names := _names()):
         raise BiaslibError("The book's generators are missing from book/generators: restore them from git.")
     return {f"generator {number}": name for number, name in enumerate(names, start=1)}

@@ -18,7 +18,7 @@ from biaslib.gan.counterfactuals import draw
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.recipes import load, train
 from biaslib.store import Calls, fingerprint, stored
-from biaslib.worlds.faces import STRENGTH, Faces
+from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
 BALANCED_ON: Final = ("Smiling", "Clan")
@@ -212,3 +212,9 @@ def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
 
 def _flat(images: np.ndarray) -> np.ndarray:
     return images.reshape(len(images), -1).astype(np.float32) / 127.5 - 1
+
+
+def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
+    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
+    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
+    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)

@@ -27,10 +27,12 @@ from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
 from biaslib.recipes import load, train
 from biaslib.store import Calls, stored
-from biaslib.worlds.faces import HAIR_COLOURS, Faces
+from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
 CLEAN: Final = "tied to nothing"
+# what pages call the two ways to use directions: without and with `DirectionAudit.orthogonal`
+PAPERS, PROJECTED = "as fitted (the paper)", "projected out"
 STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 # verdicts are given from -3 to +3, the step at which `gan.counterfactuals.leakage` is measured
 STEP: Final = 3.0
@@ -126,6 +128,15 @@ class DirectionAudit:
     def fingerprint(self) -> str:
         """Of the generator's weights, which its name does not say."""
         return self.request.fingerprint()
+
+
+def both_ways(**options: Any) -> dict[str, list[DirectionAudit]]:
+    """`PAPERS` and `PROJECTED` -> an audit with each of the book's generators; `options` are `DirectionAudit`'s."""
+    names = face_generators.named_generators().values()
+    return {
+        way: [DirectionAudit(generator=name, orthogonal=way == PROJECTED, **options) for name in names]
+        for way in (PAPERS, PROJECTED)
+    }
 
 
 @dataclass(frozen=True)
@@ -272,12 +283,6 @@ def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(first.astype(np.int16) - second).mean())
 
 
-def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
-    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
-    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
-    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)
-
-
 @stored(
     "face-by-face",
     passes=lambda audit, evaluation: (4 * evaluation.images * len(audit.attributes), len(audit.target_classifiers)),
@@ -301,7 +306,7 @@ def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str
     exact, generated, pixels = [], [], []
     vectors = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal).vectors
     for attribute, vector in zip(audit.attributes, vectors, strict=True):
-        without, having = (rendered(with_attribute(table, attribute, value)) for value in (False, True))
+        without, having = (rendered(latent.with_attribute(table, attribute, value)) for value in (False, True))
         low, high = traversal(networks.generator, codes, vector, (-STEP, STEP))
         exact.append(predict(having) - predict(without))
         generated.append(predict(high) - predict(low))

@@ -13,6 +13,7 @@ from biaslib.chapters.scene_models import JointSetup, Outcome, Training, outcome
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.metrics.amplification import Kind
 from biaslib.mitigation.resampling import oversample
+from biaslib.statistics import Interval, interval, sign_flip
 from biaslib.store import Calls, stored
 from biaslib.training.objectives import Joint
 
@@ -125,6 +126,35 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
         for setting, table in zip(settings, planned(settings)[-1].results(), strict=True)
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def over_models(results: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """The table of `measured` over models, by their own labels: a row for each makers, method, balanced, kind, measure.
+
+    With intervals: value, baseline, beyond (value less baseline), and change from Original in pairs of a seed, with p
+    by flips of signs. What is `fixed`, as the method takes its groups from elsewhere, is not compared. Means: no_errors
+    and never; n is the number of models.
+    """
+    keys = ["makers", "method", "balanced", "kind", "measure"]
+    own = results[results["reference"] == "own"].sort_values("seed")
+    cells: dict[Any, pd.DataFrame] = dict(list(own.groupby(keys, sort=False)))
+    table = []
+    for key, rows in cells.items():
+        makers, method, balanced, kind, measure = key
+        value, baseline = rows["value"].to_numpy(), rows["unrelated"].to_numpy()
+        fixed = kind == "attribute_to_group" and method in {"Adversarial", "DomInd", *RULES}
+        compared = not fixed and method != "Original"
+        original = cells.get((makers, "Original", balanced, kind, measure)) if compared else None
+        test = sign_flip([] if original is None else value - original["value"].to_numpy(), seed=seed)
+        spans = {
+            "value": interval(value, seed=seed, bounds=(-np.inf if "signed" in measure else 0.0, np.inf)),
+            "baseline": interval(baseline, seed=seed),
+            "beyond": interval(value - baseline, seed=seed),
+            "change": Interval(test.difference, test.low, test.high, len(value)),
+        }
+        more = {"p": test.p, "fixed": fixed, "n": len(value), **rows[["no_errors", "never"]].mean()}
+        table.append(dict(zip(keys, key, strict=True)) | spans | more)
+    return pd.DataFrame(table)
 
 
 @stored("mitigation")

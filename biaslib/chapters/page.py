@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from biaslib import figures
 from biaslib.book import claims, recorded
 from biaslib.statistics import Interval, interval
+from biaslib.statistics.proportions import share_interval
 
 # what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
 KINDS: Final = {
@@ -93,6 +94,12 @@ def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
     return [Interval(estimate, low, high, n) for estimate, low, high in parts.itertuples(index=False)]
 
 
+def shares(table: pd.DataFrame, count: str) -> list[Interval]:
+    """A column of counts as shares of the column `n`, with Wilson's 95 % intervals; NaN where there is no count."""
+    pairs = table[[count, "n"]].itertuples(index=False)
+    return [share_interval(0, 0) if pd.isna(hits) else share_interval(int(hits), int(n)) for hits, n in pairs]
+
+
 def recalled(value: Any) -> Any:
     """What a record holds, with intervals again in place of its mappings, also in tables and other mappings.
 
@@ -129,7 +136,7 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Holds: the whole interval lies in the range of the small print. Too small to tell: only a part of it. "
+    words = "Holds: the whole interval is as the small print says. Too small to tell: only a part is. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",

@@ -118,7 +118,8 @@ def dot_plot(
     _remember(ax, frame, x_label, label, by, value, low, high, n)
     rank = {name: i for i, name in enumerate(names)}
     series = _series(frame, by, colours)
-    step = 0.0 if len(series) == 1 else min(0.3, 0.6 / (len(series) - 1))
+    apart = len(series) - 1 if frame[label].duplicated().any() else 0  # dots alone in their lines stand on them
+    step = min(0.3, 0.6 / apart) if apart else 0.0
     if isinstance(reference, Mapping):
         marked = {name: float(reference[name]) for name in names if name in reference}
         texts = [f"{reference_name or 'reference'}, {name}: {at:.{digits}f}" for name, at in marked.items()]

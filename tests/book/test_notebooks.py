@@ -14,8 +14,14 @@ from tests.book.conftest import NOTEBOOKS
 CHECKOUT = Project(Path(__file__).parents[2])
 # recorded when 0 stood for each world's own numbers; the preset now writes them out
 WRITTEN_OUT = {"training_images", "epochs"}
-# parameters of recorded runs of which nothing that a page still shows depended
-GONE = {"mitigation": {"common"}}
+# parameters of recorded runs that are gone: nothing that a page still shows depended on them, or they had one value
+GONE = {
+    "mitigation": {"common"},
+    "perception": {"labels_from"},
+    "sensitivity": {"retrain", "retrain_images", "test_images"},
+    "counterfactual_truth": {"retrain", "retrain_images"},
+    "real_sensitivity": {"weights", "batch"},
+}
 # what Jupyter shows only as the last thing of a cell
 PIECES = {
     f"figures.{name}"

@@ -254,10 +254,8 @@ def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
         replace(TINY, threads=0)
 
 
-def test_the_generators_of_a_page_are_the_books_or_one_that_is_grown(monkeypatch):
+def test_the_generators_of_a_page_are_the_books(monkeypatch):
     assert face_generators.named_generators() == {"generator 1": "faces-0", "generator 2": "faces-1"}
-    (grown,) = face_generators.named_generators(60_000, seed=3).values()
-    assert grown == face_generators.quick(60_000, seed=3)
     monkeypatch.setattr(face_generators, "_names", list)
     with pytest.raises(BiaslibError, match="restore them from git"):
         face_generators.named_generators()

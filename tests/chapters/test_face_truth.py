@@ -9,7 +9,7 @@ from captum.concept._utils.classifier import Classifier
 from torch.utils.data import DataLoader
 
 from biaslib import models
-from biaslib.chapters import face_generators, latent_audit
+from biaslib.chapters import face_generators, latent, latent_audit
 from biaslib.chapters.attribute_models import EvaluationFaces
 from biaslib.chapters.latent_audit import STEP, pixels_apart, smiles
 from biaslib.gan.counterfactuals import draw, traversal
@@ -26,10 +26,10 @@ EVALUATION = EvaluationFaces(images=12, detail=1.0, seed=77)
 def test_another_colour_of_hair_gives_way():
     table = EVALUATION.factors()
     for value in (True, False):
-        edited = latent_audit.with_attribute(table, "Black_Hair", value)
+        edited = latent.with_attribute(table, "Black_Hair", value)
         assert (edited["Black_Hair"] == value).all()
         assert not edited[[name for name in HAIR_COLOURS if name != "Black_Hair"]].to_numpy().any()
-    glasses = latent_audit.with_attribute(table, "Eyeglasses", True)
+    glasses = latent.with_attribute(table, "Eyeglasses", True)
     np.testing.assert_array_equal(glasses[list(HAIR_COLOURS)], table[list(HAIR_COLOURS)])
     assert (glasses.dtypes == table.dtypes).all()
 

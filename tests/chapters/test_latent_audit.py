@@ -45,6 +45,16 @@ AUDIT = DirectionAudit(
 )  # fmt: skip
 
 
+def test_both_ways_ask_the_same_of_each_of_the_books_generators():
+    models = tuple(dataclasses.replace(model, size=32) for model in MODELS)
+    asked = {"target_classifiers": models, "attribute_classifiers": models[:1], "attributes": ("Eyeglasses",)}
+    audits = latent_audit.both_ways(**asked, codes=10)
+    alike = [(audit.generator, audit.codes) for audit in audits[latent_audit.PAPERS]]
+    assert alike == [(audit.generator, audit.codes) for audit in audits[latent_audit.PROJECTED]]
+    assert alike == [("faces-0", 10), ("faces-1", 10)]
+    assert [audits[way][0].orthogonal for way in (latent_audit.PAPERS, latent_audit.PROJECTED)] == [False, True]
+
+
 @pytest.fixture
 def found():
     return direction_audits([AUDIT])[0]

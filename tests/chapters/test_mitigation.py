@@ -1,12 +1,14 @@
 """The benchmark of mitigation methods, on models trained for one epoch on few small pictures."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from biaslib.chapters import mitigation
 from biaslib.chapters.mitigation import METHODS, RULES, Setting
 from biaslib.chapters.scene_models import SceneSetup, outcomes
 from biaslib.metrics import bias_amplification
+from biaslib.statistics import sign_flip
 
 TINY = {
     "images": 240,
@@ -17,6 +19,8 @@ TINY = {
     "eps": 0.1,
     "strength": 0.3,
 }
+KINDS = ("undirected", "attribute_to_group")
+GAINS = ((4, 3.0), (1, 1.0), (2, 2.0))  # of a seed
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,33 @@ def test_the_numbers_are_those_of_the_metric_on_what_was_said(found):
             assert values(table, method, "undirected", reference)["all sets, sizes"] == pytest.approx(again)
 
 
+def test_methods_are_compared_with_original_in_pairs_of_a_seed():
+    columns = ["method", "kind", "measure", "seed", "value", "unrelated", "no_errors", "never"]
+    rows = [
+        *(
+            ("Original", kind, "singles, signed", seed, float(seed), 0.5, 0.0, 2)
+            for kind in KINDS
+            for seed in (1, 2, 4)
+        ),
+        *(
+            ("DomInd", kind, "singles, signed", seed, seed + gain, 0.5, 0.0, 3)
+            for kind in KINDS
+            for seed, gain in GAINS
+        ),
+    ]
+    results = pd.DataFrame(rows, columns=columns).assign(makers=2, balanced=False, reference="own")
+    table = mitigation.over_models(results, seed=0).set_index(["method", "kind"])
+    row = table.loc[("DomInd", "undirected")]
+    test = sign_flip([1.0, 2.0, 3.0])
+    assert (row["change"].estimate, row["change"].low, row["change"].high) == (2.0, test.low, test.high)
+    assert (row["p"], row["n"], row["never"], row["fixed"]) == (test.p, 3, 3, False)
+    assert row["beyond"].estimate == pytest.approx(row["value"].estimate - 0.5)
+    told = table.loc[("DomInd", "attribute_to_group")]
+    assert told["fixed"]
+    assert np.isnan(told["change"].estimate)
+    assert table.loc["Original", "p"].isna().all()
+
+
 def test_only_resampling_has_two_references(found):
     _, table, _, _ = found
     for method in METHODS:
@@ -75,7 +106,7 @@ def test_no_errors_cost_nothing_in_a_direction(found):
 
 def test_quality_says_which_numbers_there_are(found):
     _, table, decided, _ = found
-    quality = table[table.kind == "quality"].pivot(index="method", columns="measure", values="value")
+    quality = table[table.kind == "quality"].pivot_table("value", "method", "measure", dropna=False)
     assert np.isnan(quality.loc["RBA", "map"])
     assert quality["map"].drop("RBA").between(0, 1).all()
     assert quality["met"].notna().tolist() == [method == "RBA" for method in quality.index]

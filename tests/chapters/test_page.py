@@ -11,6 +11,7 @@ from biaslib.book.claims import Claim, above
 from biaslib.chapters import page
 from biaslib.figures.table import number
 from biaslib.statistics import Interval
+from biaslib.statistics.proportions import share_interval
 
 
 def test_several_numbers_are_quoted_in_order(monkeypatch):
@@ -28,11 +29,19 @@ def test_claims_stand_with_their_marks_and_where_each_number_must_lie():
         "It is so.",
         "x: above 0",
         "holds: 2.00",
-        "Too small to tell: only a part of it.",
+        "Too small to tell: only a part is.",
         "Of one world.",
     ):
         assert words in shown
     assert "this run" not in shown
+
+
+def test_counts_are_shares_and_none_is_not_defined():
+    table = pd.DataFrame({"hits": [3, None, 0], "n": [4, 4, 8]})
+    some, nothing, never = page.shares(table, "hits")
+    assert (some, never) == (share_interval(3, 4), share_interval(0, 8))
+    assert np.isnan(nothing.estimate)
+    assert nothing.n == 0
 
 
 def test_rows_with_an_interval_become_columns_of_a_plot():

@@ -93,6 +93,13 @@ def test_dots_keeps_the_order_and_tells_kinds_apart(attributes):
     assert words(ax) == ["● paper", "■ ours"]
 
 
+def test_a_dot_alone_in_its_line_stands_on_it(attributes):
+    kinds = attributes.assign(who=["paper", "ours"] * 3)
+    (ax,) = figures.dot_plot(kinds, label="name", value="score", by="who", sort=False).axes
+    heights = np.concatenate([dots.get_offsets()[:, 1] for dots in marks(ax, PathCollection)])
+    assert set(heights) <= set(ax.get_yticks())
+
+
 def test_a_mark_without_an_interval_says_none(attributes):
     rows = attributes.assign(low=np.nan, high=np.nan)
     svg = figures.show(figures.dot_plot(rows, label="name", value="score", low="low", high="high"), alt="Dots.").html

@@ -4,7 +4,6 @@ The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serian
 for COCO and imSitu: six captioners, and ratios before and after RBA.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
 
@@ -62,8 +61,8 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
 
     * `faces`: one row for each grouping of the ResNet-50s' images ("hair" or "Male"), kind, sets and sign: value (mean
       over models), low, high, models; perfect and baseline, the means of the values that predictions without an error
-      and permuted predictions have on each model's own images; beyond, with its ends, and p (value less baseline, model
-      by model: t test, Holm-corrected over this table); n_sets and n_never_predicted (means over models);
+      and permuted predictions have on each model's own images; beyond, with its ends (value less baseline, model by
+      model); n_sets and n_never_predicted (means over models);
     * `faces_single`: the undirected change of each single attribute and each group it goes with in training: grouping,
       attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
     * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
@@ -143,27 +142,20 @@ def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
         single.append(table.reset_index().assign(grouping=grouping))
         n_train, n_test = (int((_group_of(each, grouping) >= 0).sum()) for each in (train, test))
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
-    table = pd.concat(values, ignore_index=True)
-    table["p"] = holm(table["p"])
-    return {"faces": table, "faces_single": pd.concat(single, ignore_index=True), "faces_images": pd.DataFrame(images)}
+    faces, by_attribute = (pd.concat(parts, ignore_index=True) for parts in (values, single))
+    return {"faces": faces, "faces_single": by_attribute, "faces_images": pd.DataFrame(images)}
 
 
 def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:
-    """The values of several models as `compute` says of `faces`; p is not corrected."""
+    """The values of several models as `compute` says of `faces`."""
     table = rows[0][["kind", "sets", "sign"]].assign(models=len(rows))
     of = {name: np.stack([model[name].to_numpy(float) for model in rows]) for name in rows[0].columns[3:]}
     for name in ("perfect", "baseline", "n_sets", "n_never_predicted"):
         table[name] = of[name].mean(axis=0)
-    beyond = of["value"] - of["baseline"]
-    for name, values in (("value", of["value"]), ("beyond", beyond)):
+    for name, values in (("value", of["value"]), ("beyond", of["value"] - of["baseline"])):
         spans: list[Any] = [interval(column, seed=seed) for column in values.T]
         table[name] = spans
-    table = page.ends(table).rename(columns={"value_low": "low", "value_high": "high"})
-    with warnings.catch_warnings():
-        # scipy warns where models agree to the last digits, or there is one: p is then 0 or NaN
-        warnings.simplefilter("ignore", RuntimeWarning)
-        table["p"] = scipy.stats.ttest_1samp(beyond, 0.0).pvalue
-    return table
+    return page.ends(table).rename(columns={"value_low": "low", "value_high": "high"})
 
 
 def _wording(seed: int) -> pd.DataFrame:
@@ -258,8 +250,8 @@ def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Single-attribute amplification (Zhao et al. 2017) before and after RBA, from the rows of `_ratios`.
 
     An item's change is that of the share of the gender it goes with in training. One row for each corpus and source
-    ("labels": predictions without an error): means over items, `within` (share inside RBA's margin), `cut` (share by
-    which RBA lowers `signed`) and p of a paired t test before against after (Holm-corrected over the corpora).
+    ("labels": predictions without an error): means over items, `within` (share inside RBA's margin) and `cut` (share by
+    which RBA lowers `signed`).
     """
     rows = []
     for corpus, part in table.groupby("corpus"):
@@ -271,16 +263,14 @@ def _constraints(table: pd.DataFrame, seed: int) -> pd.DataFrame:
             row = {"corpus": corpus, "source": "labels" if name == "right" else name, "n": signed.n, "signed": signed}
             row |= {"absolute": absolute, "within": inside.mean()}
             rows.append(row | _cut(change, seed) if name == "after" else row)
-    changes = page.ends(pd.DataFrame(rows))
-    return changes.assign(p=holm(changes["p"]))
+    return page.ends(pd.DataFrame(rows))
 
 
 def _cut(change: dict[str, np.ndarray], seed: int) -> dict[str, float]:
     before, after = change["before"], change["after"]
     draws = np.random.default_rng(seed).integers(len(before), size=(2000, len(before)))
     low, high = percentile_ends(1 - after[draws].mean(axis=1) / before[draws].mean(axis=1))
-    p = float(scipy.stats.ttest_rel(before, after).pvalue)
-    return {"cut": float(1 - after.mean() / before.mean()), "cut_low": low, "cut_high": high, "p": p}
+    return {"cut": float(1 - after.mean() / before.mean()), "cut_low": low, "cut_high": high}
 
 
 def _labels_and_words() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
