@@ -37,6 +37,20 @@ def test_there_are_enough_models(values):
     assert {"birds", "pets", "fruits", "digits", "faces", "scenes"} == set(models["world"])
 
 
+def test_maps_detect_a_bias_later_with_another_network_and_answers_do_not(values):
+    effects = verdicts.from_record(values["numbers"]).query("world == 'birds' and strength == 0.8")
+    effects = effects.groupby("architecture")["effect"].mean()
+    assert abs(effects["small"] - effects["small_mobilenet"]) < 0.05
+    powers = verdicts.from_record(values["powers"]).query("world == 'birds' and models == 1 and images == 100")
+    strong = powers[(powers["strength"] == 0.8) & (powers["metric"] != "Accuracy on data as biased")]
+    family = strong["metric"].map(lambda name: METRICS[name].family)
+    found = strong.pivot_table(index="architecture", columns=family, values="power")
+    assert found["answers"].min() > 0.9
+    assert found.loc["small", "attention"] > 0.7
+    assert found.loc["small_mobilenet", "attention"] < 0.3
+    assert "What answers detect hardly changes. What maps detect does." in page("dial")
+
+
 def test_a_single_test_accuses_one_in_twenty_and_the_corrected_audit_not_more(calm):
     single = interval(calm["single"], bounds=(0, 1))  # clustered: a unit is a model
     assert len(calm) >= 120
