@@ -108,11 +108,19 @@ def claims_table(
     this_run: claims.Numbers | None,
     about: Mapping[str, Any] | None = None,
     more: str = "",
+    also: Mapping[str, claims.Numbers] | None = None,
 ) -> figures.HtmlFigure:
-    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Holds: the interval lies where the small print says. Too small to tell: in part. "
+    """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption.
+
+    `also` are the numbers of further records, by the head of their column.
+    """
+    words = "Holds: the interval lies where the small print says. Too small to tell: only a part of it does. "
+    table = claims.table(listed, record=record, this_run=this_run)
+    for head, numbers in (also or {}).items():
+        marks = claims.table(listed, record=None, this_run=numbers)["this run"]
+        table.insert(len(table.columns) - (this_run is not None), head, marks)
     return figures.table(
-        claims.table(listed, record=record, this_run=this_run),
+        table,
         note="measured",
         name="claims",
         caption=(words + more).strip() + (source(about) if about else ""),

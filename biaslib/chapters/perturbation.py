@@ -95,7 +95,7 @@ class _Exchanges:
     setup: PlantedSetup
     truth: np.ndarray  # (N,) class of the image as it is
     original: np.ndarray  # (N, classes) probabilities, or logits where the destruction's output is these
-    other_object: np.ndarray  # the same with the object of another class in its place
+    other_object: np.ndarray  # the same with the object of another class in its place; NaN for photos
     other_cue: np.ndarray  # the same with the cue put in or taken away
     noise: np.ndarray  # (K, classes) for images of nothing but noise
 
@@ -137,22 +137,24 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
 def exchanges(
     setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
 ) -> list[_Exchanges]:
-    """What each model answers when the images' object, cue or everything (by the destruction's noise) is exchanged."""
+    """What each model answers when the object, cue or everything (by the destruction's noise) is exchanged.
+
+    In photos the object cannot be.
+    """
     results = planned(setups, evaluation, destruction)[-1].results()
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
 def _exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Samples]:
-    """The evaluation's generated images as they are (`original`), with `other_object`, and with `other_cue`."""
-    if setup.source != "generated":
-        raise BiaslibError(f"parts of {setup.source} cannot be exchanged exactly: take a setup of a generated world.")
-    world, classes = USE_CASES[setup.use_case].world, len(USE_CASES[setup.use_case].classes)
-    table = setup.data("test", evaluation.images, strength=evaluation.strength, seed=evaluation.seed).table()
-    shift = np.random.default_rng([evaluation.seed, 1]).integers(1, classes, len(table))
-    other_object = {world.target: (table[world.target].astype(int) + shift) % classes}
-    edits = {"original": {}, "other_object": other_object, "other_cue": {world.cue: 1 - table[world.cue].astype(int)}}
+    """The evaluation's images as they are (`original`), with `other_cue`, and drawn ones with `other_object`."""
+    case, data = USE_CASES[setup.use_case], evaluation.data(setup)
+    world, table = data.get_world(), data.table()
+    edits = {"original": {}, "other_cue": {world.cue: 1 - table[world.cue].astype(int)}}
+    if setup.source == "generated":  # nobody has the photo with another animal in the place of this one
+        shift = np.random.default_rng([evaluation.seed, 1]).integers(1, len(case.classes), len(table))
+        edits["other_object"] = {world.target: (table[world.target].astype(int) + shift) % len(case.classes)}
     tables = {name: table.assign(**edit).astype(table.dtypes) for name, edit in edits.items()}
-    return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
+    return {name: world.render(edited, size=setup.size, regions=()) for name, edited in tables.items()}
 
 
 @stored("planted-answers", passes=lambda _, images, seed: (2 * images, 1))
@@ -196,10 +198,12 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
         if destroyed.any():
             arrays[order][destroyed] = metrics.perturbation_curves(
-                predict, pictures[destroyed], None if wanted is None else wanted[destroyed], truth[rows][destroyed],
-                steps=destruction.steps, region=destruction.region, repeats=destruction.repeats,
-                value_range=destruction.noise, seed=destruction.seed,
+                predict, pictures[destroyed], None if wanted is None else np.nan_to_num(wanted[destroyed]),
+                truth[rows][destroyed], steps=destruction.steps, region=destruction.region,
+                repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed,
             )  # fmt: skip
+        if order in METHODS:  # Score-CAM may explain fewer images, but every order has the same noise
+            arrays[order][np.isnan(maps[order][rows]).any(axis=(1, 2))] = np.nan
     return arrays
 
 
@@ -211,6 +215,7 @@ def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: D
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)
     images = {name: changed.images for name, changed in samples.items()} | {"noise": noise}
     answers = {name: _outputs(model, destruction.output, pixels) for name, pixels in images.items()}
+    answers.setdefault("other_object", np.full_like(answers["original"], np.nan))
     return {"truth": setup.truth(samples["original"]), **answers}
 
 
