@@ -16,7 +16,7 @@ def store_of_its_own(tmp_path, monkeypatch):
 
 def pytest_collection_modifyitems(items):
     """What runs long begins first, so that neither of two processes is left alone with it at the end."""
-    first = ["test_facts", "test_notebooks", "test_pages", "test_same_numbers", "test_sample"]
+    first = ["test_facts", "test_notebooks", "test_pages", "test_building", "test_claims"]
     places = {f"{name}.py": place for place, name in enumerate(first)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 

@@ -100,6 +100,12 @@ class NuisanceRegressor:
         return pd.DataFrame(values, columns=list(self.r2.index))[self.factors]
 
 
+def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
+    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
+    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
+    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)
+
+
 @dataclass(frozen=True)
 class CodeRequest:
     """All that codes and their labels depend on."""
@@ -212,9 +218,3 @@ def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
 
 def _flat(images: np.ndarray) -> np.ndarray:
     return images.reshape(len(images), -1).astype(np.float32) / 127.5 - 1
-
-
-def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataFrame:
-    """A table of faces with an attribute or without; any other colour of the hair gives way to the one asked for."""
-    cleared = dict.fromkeys(HAIR_COLOURS, False) if attribute in HAIR_COLOURS else {}
-    return table.assign(**cleared | {attribute: value}).astype(table.dtypes)

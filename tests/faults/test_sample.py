@@ -25,7 +25,7 @@ def test_no_fault_is_silent_raw_or_run(scratch, part, count):
     assert outcomes.faults == []
 
 
-@pytest.mark.slow  # each kind of work has a test of its own that kills it, beside what it tests
+@pytest.mark.slow  # minutes
 def test_killed_work_ends_with_the_same_result_and_leaves_nothing(tmp_path):
     faults, total = kills.elsewhere(tmp_path, kills=2, timeout=1800)
     assert faults == ""
