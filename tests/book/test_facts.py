@@ -101,7 +101,7 @@ def test_set_sizes_go_as_the_page_says_of_its_record():
 
 
 def test_within_one_bias_the_bird_score_orders_no_models():
-    assert "Within one share it does not." in text_of("notebooks/waterbirds.md")
+    assert "Among models of the same share they do not." in text_of("notebooks/waterbirds.md")
     models = recorded.get("waterbirds", "standard")["values"]["models"]
     assert scipy.stats.kendalltau(-models["bird score"], models["causal effect"]).statistic > 0.6
     taus = {
