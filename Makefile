@@ -17,7 +17,7 @@ test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, a fresh installation
 	$(BIN)/pytest -m slow -s

@@ -83,6 +83,7 @@ def workers_of(address):
         return list(client.scheduler_info()["workers"])
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_trains_the_same_models(cluster, monkeypatch, tmp_path):
     assert len(workers_of(cluster)) == 2
     with monkeypatch.context() as patch:
@@ -159,6 +160,7 @@ print(json.dumps(changed))
 """
 
 
+@pytest.mark.slow
 def test_an_edit_trains_again_what_depends_on_it_and_nothing_else(tmp_path):
     package = tmp_path / "biaslib"
     shutil.copytree(Path(biaslib.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

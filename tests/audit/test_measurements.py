@@ -98,6 +98,7 @@ def test_gaps_by_hand_and_undefined_without_images():
     assert detectable["smallest"].isna().tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be():
     groups = [Binary(f"g{i}", ("0", "1"), (f"not g{i}", f"g{i}")) for i in range(4)]
     alarms = 0
@@ -132,6 +133,7 @@ def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_
     assert np.isnan(row.signed)
 
 
+@pytest.mark.slow
 def test_amplification_tests_find_an_effect_and_no_other():
     labels, predicted = drawn(300, wrong=(0.4, 0.0))
     predicted = predicted.assign(cat=predicted["cat"] | labels["ball"])

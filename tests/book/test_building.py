@@ -121,6 +121,7 @@ def test_a_warning_while_making_the_pages_is_an_error_and_keeps_the_old_site(pro
     assert (project.site / "index.html").read_text() == "the old site"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_build_leaves_no_half_page_and_resumes(project, without_site, capsys, end):
     pid_file, gate = project.root / "pid", project.root / "gate"

@@ -27,7 +27,7 @@ def known_numbers(request):
             return numbers(record["values"])
         book = request.getfixturevalue("smoke_book")
         about = execution.about(book.project.page(notebook))
-        assert about["changed"] == {}  # such a page has no entry in the smoke preset
+        assert about["changed"] == {}  # the smoke preset leaves such a page its defaults
         return numbers(recorded.decoded(about["recorded"]["values"]))
 
     return known

@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 from biaslib.book import building
 from tests.book.conftest import cli, write_notebook
 
@@ -36,6 +38,7 @@ def test_the_last_bar_that_a_page_wrote_is_what_it_computes(project):
         assert shown._computing("one") == "computing model: 3/15"
 
 
+@pytest.mark.slow
 def test_a_page_says_what_it_computes_while_it_runs(project, monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")  # a worker takes seconds to start
     (project.notebooks / "slowly.py").write_text(SLOWLY)

@@ -63,6 +63,7 @@ def test_a_record_gives_the_powers_back():
     pd.testing.assert_frame_equal(left, right[left.columns], check_dtype=False)
 
 
+@pytest.mark.slow
 def test_alarms_come_at_the_level_and_the_pooled_rank_keeps_the_audit_there():
     found = pd.concat([verdicts.audits(table(seed, reference=20)) for seed in range(40)])
     calm = found[found["strength"] == 0]

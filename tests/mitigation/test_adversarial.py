@@ -78,6 +78,7 @@ def test_without_maps_it_is_the_attributes_loss():
     torch.testing.assert_close(loss_of(2.0)(logits, targets, None), expected)
 
 
+@pytest.mark.slow
 def test_worked_against_the_adversary_does_little_better_than_chance(monkeypatch):
     train, test = patches(1000, seed=0), patches(1000, seed=1)
     kept = []
