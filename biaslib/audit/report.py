@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from biaslib import figures
-from biaslib.audit.measurements import GAP, POWER
-from biaslib.audit.records import VALUES, Audit, Shown
+from biaslib.audit.measurements import POWER
+from biaslib.audit.records import ANSWERS, VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 
-_GAP = f"{100 * GAP:.0f} points"
+_OUTCOMES = {"shown": "vermillion", "excluded": "blue", "cannot be told": "orange"}
 _SHIPPED = resources.files("biaslib.audit")
 
 
@@ -30,18 +30,26 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
+        audit=audit, figures=shown, palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS
     )
 
 
 def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
-    made = {"accuracies-figure": _dots(audit)}
     words, images = _words(), int(_recorded()["images"].iloc[0])
-    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": images}
+    known = {
+        "correction": audit.settings["correction"],
+        "power": POWER,
+        "gap": audit.settings["margin"],
+        "images": images,
+    }
+    captions, columns = (
+        {name: text.format(**known) for name, text in words[part].items()} for part in ("captions", "columns")
+    )
+    made = {"accuracies-figure": _dots(audit), "visible-figure": _outcomes(audit, captions["visible-figure"])}
     for name, table in audit.tables.items():
-        if name in words["captions"] and len(table):
-            made[name] = _table(table, name, words["captions"][name].format(**known), words["columns"])
+        if name in captions and len(table):
+            made[name] = _table(table, name, captions[name], columns)
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name)
@@ -69,10 +77,7 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
 
 
 def _dots(audit: Audit) -> figures.HtmlFigure:
-    accuracies = audit.tables["accuracies"].to_dict("records")
-    rows = [(_plain(row["cell"]), *astuple(row["accuracy"])[:4]) for row in accuracies]
-    frame = pd.DataFrame(rows, columns=["cell", "accuracy", "low", "high", "n"])
-    values = "; ".join(f"{cell} {accuracy:.2f}" for cell, accuracy, *_ in rows)
+    frame, values = _drawn(audit.tables["accuracies"], "cell", "accuracy")
     drawn = figures.dot_plot(
         frame, label="cell", value="accuracy", low="low", high="high", n="n", sort=False, x_label="accuracy", digits=3
     )
@@ -82,6 +87,30 @@ def _dots(audit: Audit) -> figures.HtmlFigure:
         caption="Share of right answers in each cell, with Wilson's 95 % interval.",
         name="accuracies",
     )
+
+
+def _outcomes(audit: Audit, caption: str) -> figures.HtmlFigure:
+    """Each gap and its interval, inside what was too small to be seen; dotted lines are the margin."""
+    table = audit.tables["visible"]
+    named = table.assign(images=table["group"] + ", among " + table["among"])
+    frame, values = _drawn(named, "images", "gap")
+    drawn = figures.dot_plot(
+        frame.assign(outcome=table["outcome"]), label="images", value="gap", low="low", high="high", n="n",
+        by="outcome", colours=_OUTCOMES, reference=0.0, sort=False, digits=3,
+        x_label="accuracy in the group less that of the others",
+    )  # fmt: skip
+    unseen = table["smallest"].fillna(1.0)  # no gap could have been seen
+    drawn.axes[0].barh(range(len(table)), 2 * unseen, left=-unseen, height=0.7, color=theme.GRID, zorder=0)
+    for end in (-audit.margin, audit.margin):
+        drawn.axes[0].axvline(end, color=theme.MUTED, linewidth=0.8, linestyle=":")
+    return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name="outcomes")
+
+
+def _drawn(table: pd.DataFrame, label: str, value: str) -> tuple[pd.DataFrame, str]:
+    """What a dot plot shows of a table with a column of intervals, and its values in words."""
+    frame = pd.DataFrame([astuple(each)[:4] for each in table[value]], columns=[value, "low", "high", "n"])
+    frame.insert(0, label, [_plain(name) for name in table[label]])
+    return frame, "; ".join(f"{name} {estimate:.2f}" for name, estimate in zip(frame[label], frame[value], strict=True))
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
@@ -136,7 +165,7 @@ def _shares(maps: np.ndarray) -> np.ndarray:
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
     # a flag that is not set, and a value that is defined nowhere, are not worth a column
-    mute = frame.columns.intersection(["small", "in the training labels", "signed", "p corrected"])
+    mute = frame.columns.intersection(["small", "in the training labels", "signed", "p corrected", "calibration error"])
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
@@ -182,9 +211,7 @@ def _template() -> jinja2.Template:
 
 @cache
 def _words() -> dict[str, dict[str, str]]:
-    words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
-    words["columns"]["needed"] = words["columns"]["needed"].format(gap=_GAP)
-    return words
+    return tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
 
 
 @cache
