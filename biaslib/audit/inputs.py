@@ -100,13 +100,11 @@ class LabelledImages:
     def by_image(self) -> pd.DataFrame:
         """A row an image: file, labels and answers as the table writes them, score, and 1 where the answer is right."""
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
-        labels, answers = (
-            frame.apply(lambda column: column.map(words[column.name])) for frame in (self.labels, self.predicted)
-        )
-        scores = [] if self.scores is None else [pd.Series(self.scores, name="score")]
-        right = pd.Series(self.correct.astype(int), name="right")
-        parts = [pd.Series(self.files, name="file"), labels, *scores, answers.add_prefix("answer about "), right]
-        return pd.concat(parts, axis=1)  # and no dict: a group may be called "right"
+        labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
+        score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        right = pd.DataFrame({"right": self.correct.astype(int)})
+        # side by side and no dict: a group may be called "right"
+        return pd.concat([pd.Series(self.files, name="file"), labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:
         """(N,) words for the value of target and group of each image."""

@@ -25,7 +25,6 @@ _KINDS = {
     "attribute_to_group": "target → group",
     "undirected": "both predicted",
 }
-_EDGES = np.linspace(0, 1, 11)[1:-1]  # between bins of scores
 _BOOTSTRAP = 200  # draws for the interval of an amplification
 _SHARE, _DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 
@@ -112,11 +111,12 @@ def _rates(answered: LabelledImages) -> Tables:
     rates, apart = [], []
     for group in answered.groups:
         measured = group_rates(truth, said, ~answered.labels[group.name].to_numpy(bool))  # the group comes first
-        for row in measured.itertuples():
-            rates.append((group.name, group.words[not row.group], row.rate, row.n, _interval(row)))
+        for other, rows in measured.groupby("group"):
+            row = dict(zip(rows["rate"], map(_interval, rows.itertuples()), strict=True))
+            rates.append({"group": group.name, "of": group.words[not other], "n": row["accuracy"].n, **row})
         apart += [(group.name, *row) for row in disparities(measured).itertuples()]
-    heads = ["group", "of", "rate", "n", "value"], ["group", "disparity", "difference", "ratio"]
-    return {"rates": pd.DataFrame(rates, columns=heads[0]), "disparities": pd.DataFrame(apart, columns=heads[1])}
+    heads = ["group", "disparity", "difference", "ratio"]
+    return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
 
 
 def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
@@ -136,12 +136,12 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
             area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
             if probable:
                 means = calibration_curve(yes, score, n_bins=10)[1]
-                shares = list(map(_interval, group_accuracy(yes, np.searchsorted(_EDGES, score)).itertuples()))
-                bins += [(group.name, of, mean, share.n, share) for mean, share in zip(means, shares, strict=True)]
-                off = [abs(mean - share.estimate) * share.n for mean, share in zip(means, shares, strict=True)]
-                error = sum(off) / len(yes)
+                table = group_accuracy(yes, np.searchsorted(np.linspace(0, 1, 11)[1:-1], score))
+                error = np.average(abs(means - table["accuracy"]), weights=table["n"])
+                rows = zip(means, table.itertuples(), strict=True)
+                bins += [(group.name, of, mean, row.n, _interval(row)) for mean, row in rows]
             areas.append((group.name, of, len(yes), area_interval(area, int(yes.sum()), len(yes)), error))
-    heads = ["group", "of", "n", "area", "calibration error"], ["group", "of", "score", "n", "share"]
+    heads = ["group", "of", "n", "AUC", "calibration error"], ["group", "of", "score", "n", "share labelled yes"]
     return {"scores": pd.DataFrame(areas, columns=heads[0]), "calibration": pd.DataFrame(bins, columns=heads[1])}
 
 

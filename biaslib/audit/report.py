@@ -19,7 +19,6 @@ from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 
-_OUTCOMES = {"shown": "vermillion", "excluded": "blue", "cannot be told": "orange"}
 _SHIPPED = resources.files("biaslib.audit")
 
 
@@ -46,7 +45,7 @@ def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     captions, columns = (
         {name: text.format(**known) for name, text in words[part].items()} for part in ("captions", "columns")
     )
-    made = {"accuracies-figure": _dots(audit), "visible-figure": _outcomes(audit, captions["visible-figure"])}
+    made = {"visible-figure": _outcomes(audit, captions["visible-figure"])}
     for name, table in audit.tables.items():
         if name in captions and len(table):
             made[name] = _table(table, name, captions[name], columns)
@@ -76,41 +75,22 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     return words
 
 
-def _dots(audit: Audit) -> figures.HtmlFigure:
-    frame, values = _drawn(audit.tables["accuracies"], "cell", "accuracy")
-    drawn = figures.dot_plot(
-        frame, label="cell", value="accuracy", low="low", high="high", n="n", sort=False, x_label="accuracy", digits=3
-    )
-    return figures.show(
-        drawn,
-        alt=f"Accuracy of each cell of target and group with its interval: {values}.",
-        caption="Share of right answers in each cell, with Wilson's 95 % interval.",
-        name="accuracies",
-    )
-
-
 def _outcomes(audit: Audit, caption: str) -> figures.HtmlFigure:
     """Each gap and its interval, inside what was too small to be seen; dotted lines are the margin."""
     table = audit.tables["visible"]
-    named = table.assign(images=table["group"] + ", among " + table["among"])
-    frame, values = _drawn(named, "images", "gap")
+    frame = pd.DataFrame([astuple(gap)[:4] for gap in table["gap"]], columns=["gap", "low", "high", "n"])
+    frame["images"] = [_plain(name) for name in table["group"] + ", among " + table["among"]]
     drawn = figures.dot_plot(
         frame.assign(outcome=table["outcome"]), label="images", value="gap", low="low", high="high", n="n",
-        by="outcome", colours=_OUTCOMES, reference=0.0, sort=False, digits=3,
-        x_label="accuracy in the group less that of the others",
+        by="outcome", colours={"shown": "vermillion", "excluded": "blue", "cannot be told": "orange"}, reference=0.0,
+        sort=False, digits=3, x_label="accuracy in the group less that of the others",
     )  # fmt: skip
     unseen = table["smallest"].fillna(1.0)  # no gap could have been seen
     drawn.axes[0].barh(range(len(table)), 2 * unseen, left=-unseen, height=0.7, color=theme.GRID, zorder=0)
     for end in (-audit.margin, audit.margin):
         drawn.axes[0].axvline(end, color=theme.MUTED, linewidth=0.8, linestyle=":")
+    values = "; ".join(f"{name} {gap:.2f}" for name, gap in zip(frame["images"], frame["gap"], strict=True))
     return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name="outcomes")
-
-
-def _drawn(table: pd.DataFrame, label: str, value: str) -> tuple[pd.DataFrame, str]:
-    """What a dot plot shows of a table with a column of intervals, and its values in words."""
-    frame = pd.DataFrame([astuple(each)[:4] for each in table[value]], columns=[value, "low", "high", "n"])
-    frame.insert(0, label, [_plain(name) for name in table[label]])
-    return frame, "; ".join(f"{name} {estimate:.2f}" for name, estimate in zip(frame[label], frame[value], strict=True))
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:

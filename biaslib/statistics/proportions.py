@@ -53,14 +53,14 @@ def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:
-    """An area under the ROC curve of n images with its 95 % interval: Newcombe's (2006, part 2, method 5).
+    """An area under the ROC curve of n images with its 95 % interval, which is NaN where the area is.
 
-    It is to the area what Wilson's is to a share, and holds for few images and near 1. NaN where the area is.
+    Newcombe's (2006, part 2, method 5) is to it what Wilson's is to a share: it holds for few images and near 1.
     """
     areas = np.sort([*np.linspace(0, 1, 10_001), area])
     spread = areas * (1 - areas) * (1 + (n / 2 - 1) * ((1 - areas) / (2 - areas) + areas / (1 + areas)))
-    far = abs(areas - area) * np.sqrt(positives * (n - positives)) > scipy.stats.norm.ppf(0.975) * np.sqrt(spread)
-    low, high = (np.nan, np.nan) if np.isnan(area) else areas[~far][[0, -1]]
+    near = abs(areas - area) * np.sqrt(positives * (n - positives)) <= scipy.stats.norm.ppf(0.975) * np.sqrt(spread)
+    low, high = areas[near][[0, -1]] if near.any() else (np.nan, np.nan)
     return Interval(float(area), float(low), float(high), n)
 
 
