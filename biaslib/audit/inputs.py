@@ -102,8 +102,7 @@ class LabelledImages:
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
         labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
         score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
-        right = pd.DataFrame({"right": self.correct.astype(int)})
-        # side by side and no dict: a group may be called "right"
+        right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
         return pd.concat([pd.Series(self.files, name="file"), labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:

@@ -100,8 +100,8 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
     """Accuracy of each cell that has images, with Wilson's interval."""
     rows = []
     for group in answered.groups:
-        table = group_accuracy(answered.correct, answered.cells(group))
-        rows += [(group.name, row.group, _interval(row)) for row in table.itertuples()]
+        cells = group_accuracy(answered.correct, answered.cells(group)).itertuples()
+        rows += [(group.name, row.group, _interval(row)) for row in cells]
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
 
 
@@ -120,10 +120,7 @@ def _rates(answered: LabelledImages) -> Tables:
 
 
 def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
-    """Area under the ROC curve and, where all scores lie in [0, 1], calibration of each group and of the others.
-
-    The error is the mean distance over images of score and share labelled yes in ten bins (Naeini et al. 2015).
-    """
+    """Area under the ROC curve and, where all scores lie in [0, 1], calibration (Naeini et al. 2015) in ten bins."""
     from sklearn.calibration import calibration_curve  # here and not above, as they take a second
     from sklearn.metrics import roc_auc_score
 
@@ -160,9 +157,8 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
 def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:
     """Each gap with its interval of confidence 1 - alpha, what that says of the margin, and what could have been seen.
 
-    The outcome is *shown* where the interval lies beyond the margin on one side, *excluded* where it lies inside, and
-    else *cannot be told*. The smallest gap is that below the better group's accuracy which is seen with `POWER`, and
-    needed are the images which that takes for a gap of the margin.
+    The outcome is *shown* where the interval lies beyond the margin on one side, *excluded* where it lies inside. The
+    smallest gap below the better group's accuracy is seen with `POWER`, as one of the margin is with the images needed.
     """
     rows = []
     for group, among, sides in answered.sides():
@@ -236,9 +232,8 @@ def _regions_by_cell(predictions: Predictions, answered: LabelledImages, seed: i
 
 
 def _interval(row: tuple[Any, ...]) -> Interval:
-    """That of a row which ends in n, value, low, high."""
-    n, *ends = row[-4:]
-    return Interval(*map(float, ends), int(n))
+    n, value, low, high = row[-4:]
+    return Interval(float(value), float(low), float(high), int(n))
 
 
 def _correlation(labels: pd.DataFrame, seed: int) -> Interval:

@@ -35,20 +35,12 @@ def page(audit: Audit) -> str:
 
 def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
-    words, images = _words(), int(_recorded()["images"].iloc[0])
-    known = {
-        "correction": audit.settings["correction"],
-        "power": POWER,
-        "gap": audit.settings["margin"],
-        "images": images,
-    }
-    captions, columns = (
-        {name: text.format(**known) for name, text in words[part].items()} for part in ("captions", "columns")
-    )
-    made = {"visible-figure": _outcomes(audit, captions["visible-figure"])}
+    images, settings = int(_recorded()["images"].iloc[0]), audit.settings
+    words = _words(correction=settings["correction"], gap=settings["margin"], power=POWER, images=images)
+    captions, made = words["captions"], {"visible-figure": _outcomes(audit, words["captions"]["visible-figure"])}
     for name, table in audit.tables.items():
         if name in captions and len(table):
-            made[name] = _table(table, name, captions[name], columns)
+            made[name] = _table(table, name, captions[name], words["columns"])
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name)
@@ -189,9 +181,9 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-@cache
-def _words() -> dict[str, dict[str, str]]:
-    return tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
+def _words(**known: object) -> dict[str, dict[str, str]]:
+    words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
+    return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
 
 
 @cache

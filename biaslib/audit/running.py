@@ -108,7 +108,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     if maps is not None:
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
-    settings = options.described(case.roles) | {"deals": str(permutations)}
+    settings = options.described(case.roles)
+    settings |= {"deals": str(permutations), "confidence of outcomes": f"{1 - alpha:.2%}"}
     return Audit(
         key=key,
         target=target,

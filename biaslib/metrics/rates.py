@@ -8,9 +8,8 @@ from biaslib.metrics._arrays import AnyArray, checked_binary
 from biaslib.metrics.groups import GroupLabels, group_accuracy, group_codes
 
 _PARITIES = {  # the rates that a disparity compares
-    "demographic_parity": ["selection_rate"], "equal_opportunity": ["true_positive_rate"],
+    "demographic_parity": ["selection_rate"], "equal_opportunity": ["true_positive_rate"], "accuracy": ["accuracy"],
     "equalized_odds": ["true_positive_rate", "false_positive_rate"], "predictive_parity": ["precision"],
-    "accuracy": ["accuracy"],
 }  # fmt: skip
 
 
@@ -32,11 +31,10 @@ def group_rates(labels: AnyArray, answers: AnyArray, groups: GroupLabels) -> pd.
     if truth.ndim != 1 or truth.shape != said.shape:
         raise BiaslibError(f"labels and answers must both be (N,), not {truth.shape} and {said.shape}.")
     codes, names = group_codes(groups, len(truth))
-    everything = np.ones_like(truth)
     counted = {  # the images that a rate is a share of, and those that count
-        "selection_rate": (everything, said), "true_positive_rate": (truth, said),
+        "selection_rate": (np.ones_like(truth), said), "true_positive_rate": (truth, said),
         "false_positive_rate": (~truth, said), "false_negative_rate": (truth, ~said),
-        "precision": (said, truth), "accuracy": (everything, truth == said),
+        "precision": (said, truth), "accuracy": (np.ones_like(truth), truth == said),
     }  # fmt: skip
     rows = np.concatenate([codes[of] * len(counted) + at for at, (of, _) in enumerate(counted.values())])
     shares = group_accuracy(np.concatenate([hits[of] for of, hits in counted.values()]), rows).set_index("group")
@@ -48,10 +46,10 @@ def group_rates(labels: AnyArray, answers: AnyArray, groups: GroupLabels) -> pd.
 def disparities(rates: pd.DataFrame) -> pd.DataFrame:
     """How far the groups of `group_rates` are apart: `difference`, largest less smallest, `ratio`, smallest by largest.
 
-    By fairlearn's names: its demographic_parity_ratio is `.loc["demographic_parity", "ratio"]`, which the four-fifths
-    rule compares with 0.8, and which is AIF360's disparate impact (1 over it where the privileged group is selected
-    less). Equalized odds take the worse of true and false positive rates. All lie in [0, 1]; NaN where a group does not
-    have the rate, ratios also where all rates are 0. A `BiaslibError` is raised for fewer than two groups.
+    By fairlearn's names: demographic_parity_ratio is `.loc["demographic_parity", "ratio"]`, which the four-fifths rule
+    compares with 0.8: AIF360's disparate impact (or 1 over it, where the privileged group is selected less). Equalized
+    odds take the worse of true and false positive rates. All in [0, 1]; NaN where a group does not have the rate, and
+    ratios where all rates are 0. A `BiaslibError` is raised for fewer than two groups.
     """
     values = {str(rate): part["value"].to_numpy() for rate, part in rates.groupby("rate")}
     if min(map(len, values.values())) < 2:

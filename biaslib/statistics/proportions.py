@@ -53,9 +53,9 @@ def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:
-    """An area under the ROC curve of n images with its 95 % interval, which is NaN where the area is.
+    """An area under the ROC curve of n images with its 95 % interval, good for few images and near 1; NaN where it is.
 
-    Newcombe's (2006, part 2, method 5) is to it what Wilson's is to a share: it holds for few images and near 1.
+    It is Newcombe's (2006, part 2, method 5), made as Wilson's is for a share.
     """
     areas = np.sort([*np.linspace(0, 1, 10_001), area])
     spread = areas * (1 - areas) * (1 + (n / 2 - 1) * ((1 - areas) / (2 - areas) + areas / (1 + areas)))

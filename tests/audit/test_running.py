@@ -279,6 +279,7 @@ def test_three_outcomes_by_the_margin():
     rows = found.tables["visible"].set_index("among")
     assert rows["outcome"].to_dict() == {"cat": "shown", "not cat": "excluded"}
     assert found.to_json()["tables"]["visible"][0]["outcome"] == "shown"
+    assert found.settings["confidence of outcomes"] == f"{1 - 0.05 / found.numbers['tests']:.2%}"
     # corrected for as many tests as were made, and so wider than the gap's own interval
     assert rows.loc["cat", "gap"].confidence == pytest.approx(1 - 0.05 / found.numbers["tests"])
     own = found.tables["gaps"].set_index("among").loc["cat", "gap"]
@@ -310,7 +311,8 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
 
 
 def test_captions_can_be_read():
-    captions = report._words()["captions"]
+    known = {"correction": "Holm, over all tests of this report", "gap": "5 points", "power": 0.8, "images": 1}
+    captions = report._words(**known)["captions"]
     new = ("visible", "visible-figure", "rates", "disparities", "scores", "calibration")
     assert [name for name in new if len(captions[name].split()) > 45] == []
 
@@ -447,7 +449,7 @@ def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
     for row, value in zip(gaps[1:], values["gaps"], strict=True):
         assert row[2:4] == [str(value["n_in"]), str(value["n_out"])]
         assert row[4:7] == [shown(value[name], 3) for name in ("right_in", "right_out", "gap")]
-    seen = next(rows for caption, rows in tables.items() if caption.startswith("Shown: the gap is larger"))
+    seen = next(rows for caption, rows in tables.items() if caption.startswith("Shown: larger than"))
     for row, value in zip(seen[1:], values["visible"], strict=True):
         assert row[2:4] == [shown(value["gap"], 3), value["outcome"]]
         assert row[5:] == [shown(value["smallest"], 3), f"{value['needed']:,.0f}"]
