@@ -185,7 +185,7 @@ def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
     target: Annotated[str, _option("Column of what the model tells: two values.")],
     group: Annotated[list[str], _option("Column of a group: two values; may be repeated.")],
-    out: Annotated[Path, _option("Folder for report.html and audit.json.")],
+    out: Annotated[Path, _option("Folder for report.html, audit.json and answers.csv.")],
     model: Annotated[
         str | None,
         _option(
@@ -210,6 +210,7 @@ def _audit(
     threshold: Annotated[
         float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
     ] = None,
+    margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
     mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
@@ -222,7 +223,7 @@ def _audit(
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
-    """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
+    """Measure the bias of your own model, or of its predictions, on your own images; writes a page, a JSON and a CSV.
 
     An audit that was stopped goes on where it was.
     """
@@ -233,9 +234,9 @@ def _audit(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        group_outputs=group_output or (), threshold=threshold, margin=margin, size=size, mean=mean, std=std, crop=crop,
+        batch=batch, corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed,
+        out=out, force=force,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

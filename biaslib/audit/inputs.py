@@ -66,8 +66,8 @@ class Binary:
             )
         return np.array([text == self.values[1] for text in texts], dtype=bool)
 
-    def above(self, column: pd.Series, threshold: float) -> np.ndarray:
-        """(N,) bool: whether each score is above the threshold; a BiaslibError for one that is no finite number."""
+    def scores(self, column: pd.Series) -> np.ndarray:
+        """(N,) float of a column of scores; a BiaslibError for one that is no finite number."""
         scores = pd.to_numeric(column, errors="coerce").to_numpy(float)
         if not np.isfinite(scores).all():
             wrong = int((~np.isfinite(scores)).sum())
@@ -77,7 +77,7 @@ class Binary:
                 f"{str(first)!r}): with a threshold every prediction is a score, so mend them or leave the threshold "
                 "out."
             )
-        return scores > threshold
+        return scores
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,20 @@ class LabelledImages:
     train: pd.DataFrame | None  # labels of the training images, the same columns
     target: Binary
     groups: tuple[Binary, ...]
+    scores: np.ndarray | None = None  # (N,) of the target, larger for yes; None where only yes and no are known
 
     @cached_property
     def correct(self) -> np.ndarray:
         """(N,) bool: whether the answer about the target is right."""
         return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
+
+    def by_image(self) -> pd.DataFrame:
+        """A row an image: file, labels and answers as the table writes them, score, and 1 where the answer is right."""
+        words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
+        labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
+        score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
+        return pd.concat([pd.Series(self.files, name="file"), labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:
         """(N,) words for the value of target and group of each image."""
@@ -123,9 +132,10 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     _check_columns(table, wanted, "the table of labels")
     names = _names(table, file_column)
     columns = {name: Binary.of(name, table[name]) for name in wanted}
-    predicted = {}
+    predicted, scores = {}, None
     if options.predictions is not None:
         given = _predictions(table, names, options.predictions, wanted, file_column)
+        scores = None if options.threshold is None else columns[target].scores(given[target])
         for name in wanted:
             if name in given:
                 predicted[name] = _answers(columns[name], given[name], options.threshold, name == target)
@@ -136,6 +146,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         train=None if options.train_labels is None else _train(options.train_labels, columns),
         target=columns[target],
         groups=tuple(columns[name] for name in groups),
+        scores=scores,
     )
 
 
@@ -221,7 +232,7 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
     as_labels = not is_target and set(_texts(values)) <= set(column.values)
     if threshold is None or as_labels:
         return column.read(values, what="predictions")
-    return column.above(values, threshold)
+    return column.scores(values) > threshold
 
 
 def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:

@@ -13,11 +13,11 @@ from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
+from biaslib.metrics.rates import disparities, group_rates
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.statistics.proportions import compare_shares, share_interval
+from biaslib.statistics.proportions import area_interval, compare_shares, share_interval
 
-GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
 _KINDS = {
@@ -46,6 +46,8 @@ def measure(
         "correlations": _correlations(answered, seed),
         "accuracies": _accuracies(answered),
         "gaps": _gaps(answered),
+        **_rates(answered),
+        **({} if answered.scores is None else _scores(answered, answered.scores)),
     }
     if predictions is None or predictions.maps is None:
         return tables
@@ -98,10 +100,46 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
     """Accuracy of each cell that has images, with Wilson's interval."""
     rows = []
     for group in answered.groups:
-        for row in group_accuracy(answered.correct, answered.cells(group)).to_dict("records"):
-            accuracy = Interval(float(row["accuracy"]), float(row["low"]), float(row["high"]), int(row["n"]))
-            rows.append((group.name, row["group"], accuracy))
+        cells = group_accuracy(answered.correct, answered.cells(group)).itertuples()
+        rows += [(group.name, row.group, _interval(row)) for row in cells]
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
+
+
+def _rates(answered: LabelledImages) -> Tables:
+    """Rates of each group and of the others, and their disparities."""
+    truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
+    rates, apart = [], []
+    for group in answered.groups:
+        measured = group_rates(truth, said, ~answered.labels[group.name].to_numpy(bool))  # the group comes first
+        for other, rows in measured.groupby("group"):
+            row = dict(zip(rows["rate"], map(_interval, rows.itertuples()), strict=True))
+            rates.append({"group": group.name, "of": group.words[not other], "n": row["accuracy"].n, **row})
+        apart += [(group.name, *row) for row in disparities(measured).itertuples()]
+    heads = ["group", "disparity", "difference", "ratio"]
+    return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
+
+
+def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
+    """Area under the ROC curve and, where all scores lie in [0, 1], calibration (Naeini et al. 2015) in ten bins."""
+    from sklearn.calibration import calibration_curve  # here and not above, as they take a second
+    from sklearn.metrics import roc_auc_score
+
+    truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
+    areas, bins = [], []
+    for group in answered.groups:
+        member = answered.labels[group.name].to_numpy(bool)
+        for of, inside in zip(group.words[::-1], (member, ~member), strict=True):
+            yes, score, error = truth[inside], scores[inside], np.nan
+            area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
+            if probable:
+                means = calibration_curve(yes, score, n_bins=10)[1]
+                table = group_accuracy(yes, np.searchsorted(np.linspace(0, 1, 11)[1:-1], score))
+                error = np.average(abs(means - table["accuracy"]), weights=table["n"])
+                rows = zip(means, table.itertuples(), strict=True)
+                bins += [(group.name, of, mean, row.n, _interval(row)) for mean, row in rows]
+            areas.append((group.name, of, len(yes), area_interval(area, int(yes.sum()), len(yes)), error))
+    heads = ["group", "of", "n", "AUC", "calibration error"], ["group", "of", "score", "n", "share labelled yes"]
+    return {"scores": pd.DataFrame(areas, columns=heads[0]), "calibration": pd.DataFrame(bins, columns=heads[1])}
 
 
 def _gaps(answered: LabelledImages) -> pd.DataFrame:
@@ -116,19 +154,27 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
-    """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
+def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:
+    """Each gap with its interval of confidence 1 - alpha, what that says of the margin, and what could have been seen.
+
+    The outcome is *shown* where the interval lies beyond the margin on one side, *excluded* where it lies inside. The
+    smallest gap below the better group's accuracy is seen with `POWER`, as one of the margin is with the images needed.
+    """
     rows = []
     for group, among, sides in answered.sides():
         n = sum(map(len, sides))
+        compared = compare_shares(*sides, confidence=1 - alpha)
+        gap = Interval(compared.difference, compared.low, compared.high, n, 1 - alpha)
+        beyond, inside = max(gap.low, -gap.high) > margin, max(-gap.low, gap.high) < margin
+        outcome = "shown" if beyond else "excluded" if inside else "cannot be told"
         smallest = needed = np.nan
         if min(map(len, sides)) > 0:
             better, worse = sorted(sides, key=np.mean, reverse=True)
             accuracy = float(better.mean())
             smallest = minimum_detectable_gap(accuracy, len(better), len(worse), power=POWER, alpha=alpha)
-            needed = images_needed(accuracy, GAP, share=len(worse) / n, power=POWER, alpha=alpha)
-        rows.append((group, among, n, smallest, needed))
-    return pd.DataFrame(rows, columns=["group", "among", "images", "smallest", "needed"])
+            needed = images_needed(accuracy, margin, share=len(worse) / n, power=POWER, alpha=alpha)
+        rows.append((group, among, gap, outcome, n, smallest, needed))
+    return pd.DataFrame(rows, columns=["group", "among", "gap", "outcome", "images", "smallest", "needed"])
 
 
 def _attention(maps: np.ndarray, groups: Sequence[Binary], seed: int) -> pd.DataFrame:
@@ -183,6 +229,11 @@ def _regions_by_cell(predictions: Predictions, answered: LabelledImages, seed: i
                     excess = interval((mass - predictions.area[region])[inside], seed=seed, bounds=_DIFFERENCE)
                     rows.append((region, group.name, cell, int(inside.sum()), own, excess))
     return pd.DataFrame(rows, columns=["region", "group", "cell", "n", "mass", "excess"])
+
+
+def _interval(row: tuple[Any, ...]) -> Interval:
+    n, value, low, high = row[-4:]
+    return Interval(float(value), float(low), float(high), int(n))
 
 
 def _correlation(labels: pd.DataFrame, seed: int) -> Interval:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from biaslib.audit.inputs import Binary, Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
-_PAGE, VALUES = "report.html", "audit.json"
+_PAGE, VALUES, ANSWERS = "report.html", "audit.json", "answers.csv"
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -47,6 +48,7 @@ class AuditOptions:
     group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
     #: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are
     threshold: float | None = None
+    margin: float = 0.05  #: how large a gap in accuracy must be to matter, in (0, 1)
     size: int | None = None  #: of the model's images in pixels; None: its own, else 224
     mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
     std: Sequence[float] | None = None  #: that they are divided by; None: likewise
@@ -60,7 +62,7 @@ class AuditOptions:
     deals: int | None = None  #: the first edition's name of `permutations`
     images: bool = True  #: whether the report may hold pictures; without them it names the files only
     seed: int = 0  #: of the bootstrap and the permutations
-    out: Path | None = None  #: folder for `report.html` and `audit.json`; None writes nothing
+    out: Path | None = None  #: folder for `report.html`, `audit.json`, `answers.csv`; None writes nothing
     force: bool = False  #: replace a report that is there
 
     def __post_init__(self) -> None:
@@ -86,6 +88,8 @@ class AuditOptions:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
+        if not 0 < self.margin < 1:
+            raise BiaslibError(f"margin must lie between 0 and 1, such as 0.05 for 5 points, not be {self.margin}.")
         if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
             raise BiaslibError(f"permutations must be from 1 to {_MOST_PERMUTATIONS:,}, not {self.permutations}.")
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
@@ -118,7 +122,7 @@ class AuditOptions:
         there = [] if self.out is None else sorted(path.name for path in self.out.glob("[!.]*"))
         if self.out is None or self.force or not there or _key(self.out) == key:
             return
-        others = [name for name in there if name not in (_PAGE, VALUES)]
+        others = [name for name in there if name not in (_PAGE, VALUES, ANSWERS)]
         if others:
             raise BiaslibError(
                 f"{self.out} holds other files ({others[0]}): name a folder of its own for the report, or put it "
@@ -152,6 +156,7 @@ class AuditOptions:
             "groups": ", ".join(self.groups),
             "predictions": _name(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
+            "margin": f"{100 * self.margin:g} point{'s' * (self.margin != 0.01)}",
             "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
             "training labels": _name(self.train_labels),
             "pictures in the report": "" if self.images else "none",
@@ -195,15 +200,17 @@ class Audit:
     numbers: Mapping[str, int]  #: images measured, unreadable, without labels; tests made
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
-    #: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
-    #: regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and trust (how
-    #: reliable the measures are)
+    margin: float  #: above which a gap is said to be shown
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification, with scores also
+    #: scores and calibration, with maps attention, regions and regions_by_cell (see `audit.measurements`), p-values
+    #: with and without correction; and trust (how reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
     shown: tuple[Shown, ...]  #: images to look at
     #: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
+    answers: pd.DataFrame  #: a row an image: file, labels, score, answers, right
     about: Mapping[str, Any] = field(default_factory=dict)  #: versions, device, date
 
     def remarks(self) -> list[str]:
@@ -219,17 +226,18 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
         values = {"model" if name == "subject" else name: value for name, value in vars(self).items()}
-        del values["average_maps"]
+        del values["average_maps"], values["answers"]
         return _plain(values)
 
     def write(self, page: str, out: Path) -> None:
-        """Puts page and values into the folder, both whole before either takes its place."""
+        """Puts page, answers and values into the folder, all whole before any takes its place."""
         text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        files = {_PAGE: page, ANSWERS: self.answers.to_csv(index=False), VALUES: text + "\n"}
         try:
-            # the values, which name the audit, come first: an audit that is killed between the two is known again
-            with store.replacing(out / _PAGE) as page_file, store.replacing(out / VALUES) as values_file:
-                page_file.write_text(page, encoding="utf-8")
-                values_file.write_text(text + "\n", encoding="utf-8")
+            # the last, which names the audit, takes its place first: an audit that is killed then is known again
+            with ExitStack() as together:
+                for name, whole in files.items():
+                    together.enter_context(store.replacing(out / name)).write_text(whole, encoding="utf-8")
         except OSError as error:
             raise BiaslibError(
                 f"The report cannot be written to {out}: {error.strerror}; make room and try again."

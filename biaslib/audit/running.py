@@ -87,7 +87,7 @@ def _checked(options: AuditOptions) -> _Case:
 
 def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     """Measurements, tests and sentences."""
-    answered = case.inputs if predictions is None else _answered(case.inputs, predictions)
+    answered = case.inputs if predictions is None else _answered(case, predictions)
     target, groups, model, options = answered.target, answered.groups, case.model, case.options
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
     at_once = 1
@@ -99,7 +99,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
-    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha)
+    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
     tables["trust"] = report.reliability(tables)
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
@@ -108,7 +108,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     if maps is not None:
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
-    settings = options.described(case.roles) | {"deals": str(permutations)}
+    settings = options.described(case.roles)
+    settings |= {"deals": str(permutations), "confidence of outcomes": f"{1 - alpha:.2%}"}
     return Audit(
         key=key,
         target=target,
@@ -123,6 +124,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
         },
         warnings=tuple(findings.warnings(tables, answered)),
         findings=harms,
+        margin=options.margin,
         tables=tables,
         unmeasured=(
             *findings.without_labels(tables, answered),
@@ -132,19 +134,21 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
         notes=tuple(_notes(case, answered)),
         shown=tuple(_surest_mistakes(case, predictions, answered, tables["accuracies"])),
         average_maps=average_maps,
+        answers=answered.by_image(),
         about={"versions": results.versions(), "device": results.device(), "date": results.now()[:10]},
     )
 
 
-def _answered(inputs: LabelledImages, predictions: Predictions) -> LabelledImages:
+def _answered(case: _Case, predictions: Predictions) -> LabelledImages:
     """The images that can be read, and what the model answered about them."""
-    labels = inputs.labels[predictions.readable].reset_index(drop=True)
+    labels = case.inputs.labels[predictions.readable].reset_index(drop=True)
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-    files = tuple(np.array(inputs.files)[predictions.readable].tolist())
-    return replace(inputs, files=files, labels=labels, predicted=predicted)
+    files = tuple(np.array(case.inputs.files)[predictions.readable].tolist())
+    scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
+    return replace(case.inputs, files=files, labels=labels, predicted=predicted, scores=scores)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:

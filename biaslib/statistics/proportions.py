@@ -14,14 +14,14 @@ _LARGEST = 100_000_000  # images in a group
 _EXACT_BELOW = 10  # expected images in a cell
 
 
-def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
+def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
-    The 95 % interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
-    `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
-    one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool, others are a
-    `BiaslibError`. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the statistic is the
-    difference. All of it is NaN where a side has no images.
+    The interval, of 95 % where nothing else is said, is Newcombe's (1998, method 10), made of the Wilson intervals of
+    both shares; the test is `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does
+    not: two groups of which one is always right and the other never have no variance at all. The sides are (N,) and
+    (M,) bool, others are a `BiaslibError`. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
+    statistic is the difference. All of it is NaN where a side has no images.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
@@ -30,7 +30,7 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     if min(n) == 0:
         return Comparison(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, n)
     hits = int(first.sum()), int(second.sum())
-    share_a, share_b = (share_interval(*side) for side in zip(hits, n, strict=True))
+    share_a, share_b = (share_interval(*side, confidence=confidence) for side in zip(hits, n, strict=True))
     difference = float(share_a.estimate - share_b.estimate)
     down = np.hypot(share_a.estimate - share_a.low, share_b.high - share_b.estimate)
     up = np.hypot(share_a.high - share_a.estimate, share_b.estimate - share_b.low)
@@ -39,17 +39,29 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
 
 
-def share_interval(hits: int, n: int) -> Interval:
-    """A share with Wilson's 95 % interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
+def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
 
     A `BiaslibError` is raised for more hits than n.
     """
     if not 0 <= hits <= n:
         raise BiaslibError(f"hits must lie in [0, n], not be {hits} of {n}.")
     if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0)
-    bounds = scipy.stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
-    return Interval(hits / n, bounds.low, bounds.high, n)
+        return Interval(np.nan, np.nan, np.nan, 0, confidence)
+    bounds = scipy.stats.binomtest(hits, n).proportion_ci(confidence, method="wilson")
+    return Interval(hits / n, bounds.low, bounds.high, n, confidence)
+
+
+def area_interval(area: float, positives: int, n: int) -> Interval:
+    """An area under the ROC curve of n images with its 95 % interval, good for few images and near 1; NaN where it is.
+
+    It is Newcombe's (2006, part 2, method 5), made as Wilson's is for a share.
+    """
+    areas = np.sort([*np.linspace(0, 1, 10_001), area])
+    spread = areas * (1 - areas) * (1 + (n / 2 - 1) * ((1 - areas) / (2 - areas) + areas / (1 + areas)))
+    near = abs(areas - area) * np.sqrt(positives * (n - positives)) <= scipy.stats.norm.ppf(0.975) * np.sqrt(spread)
+    low, high = areas[near][[0, -1]] if near.any() else (np.nan, np.nan)
+    return Interval(float(area), float(low), float(high), n)
 
 
 def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from sklearn.metrics import matthews_corrcoef
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
 from biaslib.audit import measurements
 from biaslib.audit.inputs import Binary, LabelledImages
@@ -94,8 +97,105 @@ def test_gaps_by_hand_and_undefined_without_images():
     assert with_cat[["n_in", "n_out", "right_in", "right_out"]].tolist() == [10, 10, 0.9, 0.5]
     assert np.isnan(without["gap"].estimate)
     assert np.isnan(without["p"])
-    detectable = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05)
+    detectable = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=0.05)
     assert detectable["smallest"].isna().tolist() == [False, True]
+    assert detectable["outcome"].tolist() == ["cannot be told", "cannot be told"]
+
+
+def outcomes(gap, *, n, margin=0.05, alpha=0.05 / 3, groups=10, seed=0):
+    """Of so many groups with n images inside and outside among the cats, and no image else; 90 % right outside."""
+    rng = np.random.default_rng(seed)
+    members = rng.permuted(np.tile(np.arange(2 * n) < n, (groups, 1)), axis=1)
+    found = []
+    for member in members:
+        labels = pd.DataFrame({"cat": True, "ball": member})
+        predicted = pd.DataFrame({"cat": rng.random(2 * n) < np.where(member, 0.9 - gap, 0.9)})
+        row = measurements.detectable_gaps(answered(labels, predicted), alpha=alpha, margin=margin).iloc[0]
+        assert row["gap"].confidence == pytest.approx(1 - alpha)
+        found.append(row["outcome"])
+    return found
+
+
+def test_the_three_outcomes_are_right_where_the_truth_is_off_the_margin(monkeypatch):
+    # what could have been seen takes most of the time, and is tested elsewhere
+    monkeypatch.setattr(measurements, "minimum_detectable_gap", lambda *_, **__: np.nan)
+    monkeypatch.setattr(measurements, "images_needed", lambda *_, **__: np.nan)
+    told = {}
+    cases = [(gap, n) for gap in (-0.1, -0.085, 0.0, 0.015, 0.085, 0.12) for n in (300, 1000, 3000)]
+    for seed, (gap, n) in enumerate(cases):
+        true = "shown" if abs(gap) > 0.05 else "excluded"
+        found = outcomes(gap, n=n, groups=40, seed=seed)
+        # silence is always allowed, and the opposite of the truth nearly never
+        assert sum(one not in (true, "cannot be told") for one in found) <= 2
+        told.setdefault(n, []).append(np.mean([one == true for one in found]))
+    assert np.mean(told[3000]) >= 0.9
+    # few images tell less and do not acquit
+    assert np.mean(told[300]) < np.mean(told[1000]) < np.mean(told[3000])
+
+
+def test_an_interval_that_only_touches_the_margin_tells_nothing():
+    labels = pd.DataFrame({"cat": True, "ball": [True] * 100 + [False] * 100})
+    predicted = pd.DataFrame({"cat": [True] * 80 + [False] * 20 + [True] * 95 + [False] * 5})
+    gap = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=0.05)["gap"][0]
+    by_margin = {
+        -gap.high - 1e-9: "shown",
+        -gap.high: "cannot be told",
+        -gap.low: "cannot be told",
+        -gap.low + 1e-9: "excluded",
+    }
+    for margin, outcome in by_margin.items():
+        (found, _) = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=margin)["outcome"]
+        assert found == outcome
+
+
+def test_rates_are_those_of_each_group_and_of_the_others():
+    labels, predicted = drawn(400, wrong=(0.3, 0.1))
+    tables = measured(labels, predicted)
+    inside, outside = tables["rates"].to_dict("records")
+    assert (inside["of"], outside["of"]) == GROUP.words[::-1]
+    ball, cat = labels["ball"], labels["cat"]
+    assert inside["n"] == ball.sum()
+    assert inside["selection_rate"].estimate == pytest.approx(predicted["cat"][ball].mean())
+    assert inside["true_positive_rate"].estimate == pytest.approx(predicted["cat"][ball & cat].mean())
+    assert inside["true_positive_rate"].n == (ball & cat).sum()
+    assert outside["precision"].estimate == pytest.approx(cat[~ball & predicted["cat"]].mean())
+    apart = tables["disparities"].set_index("disparity")
+    rates = [row["selection_rate"].estimate for row in (inside, outside)]
+    assert apart.loc["demographic_parity", "difference"] == pytest.approx(max(rates) - min(rates))
+    assert apart.loc["demographic_parity", "ratio"] == pytest.approx(min(rates) / max(rates))
+    assert "scores" not in tables
+
+
+def test_areas_and_calibration_are_scikit_learns():
+    labels, predicted = drawn(500, wrong=(0.3, 0.1))
+    scores = np.clip(0.2 + 0.6 * predicted["cat"] + np.random.default_rng(1).normal(0, 0.15, 500), 0, 1).to_numpy()
+    tables = measurements.measure(replace(answered(labels, predicted), scores=scores), None, roles={}, seed=0)
+    for row, inside in zip(tables["scores"].to_dict("records"), (labels["ball"], ~labels["ball"]), strict=True):
+        truth, score = labels["cat"][inside], scores[inside]
+        assert row["AUC"].estimate == roc_auc_score(truth, score)
+        assert row["AUC"].low < row["AUC"].estimate < row["AUC"].high
+        shares, means = calibration_curve(truth, score, n_bins=10)
+        bins = tables["calibration"].query("of == @row['of']")
+        np.testing.assert_allclose(bins["score"], means, rtol=0, atol=1e-12)
+        np.testing.assert_allclose([one.estimate for one in bins["share labelled yes"]], shares, rtol=0, atol=1e-12)
+        assert bins["n"].sum() == row["n"] == inside.sum()
+        places = np.minimum((score * 10).astype(int), 9)
+        by_hand = sum(
+            abs((truth[places == at] - score[places == at]).mean()) * (places == at).sum() for at in set(places)
+        )
+        assert row["calibration error"] == pytest.approx(by_hand / row["n"])
+
+
+def test_scores_that_are_no_probabilities_have_an_area_and_no_calibration():
+    labels = pd.DataFrame({"cat": [True, True, False, False] * 5, "ball": [True, False, False, False] * 5})
+    scores = np.array([3.0, 2.0, 1.0, -1.0] * 5)
+    tables = measurements.measure(replace(answered(labels), scores=scores), None, roles={}, seed=0)
+    inside, outside = tables["scores"].to_dict("records")
+    assert np.isnan(inside["AUC"].estimate)  # all of them are cats
+    assert outside["AUC"].estimate == 1
+    assert outside["AUC"].low < 0.95
+    assert np.isnan([inside["calibration error"], outside["calibration error"]]).all()
+    assert len(tables["calibration"]) == 0
 
 
 @pytest.mark.slow
@@ -106,7 +206,7 @@ def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be()
         rng = np.random.default_rng(seed)
         labels = pd.DataFrame(rng.random((400, 5)) < 0.4, columns=["cat", "g0", "g1", "g2", "g3"])
         predicted = pd.DataFrame({"cat": labels["cat"] ^ ~(rng.random(400) < 0.85)})
-        gaps = measured(labels, predicted, groups=groups)["gaps"]
+        gaps = measurements._gaps(answered(labels, predicted, groups=groups))  # alone, as there are a hundred
         alarms += (holm(gaps["p"]) <= 0.05).any()
     # 5 % of 100 are 5, and 12 is three standard errors more
     assert alarms <= 12

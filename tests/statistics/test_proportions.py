@@ -7,6 +7,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslib import statistics
 from biaslib.errors import BiaslibError
 from biaslib.statistics.proportions import (
+    area_interval,
     compare_shares,
     gap_power,
     images_needed,
@@ -166,3 +167,42 @@ def test_no_images_is_undefined_and_other_values_are_refused():
     assert np.isnan(compare_shares(bools(0, 0), bools(1, 2)).difference)
     with pytest.raises(BiaslibError, match="must be bool"):
         compare_shares(np.array([0.5]), bools(1, 2))
+
+
+def test_the_interval_of_an_area_solves_newcombes_equation():
+    found = area_interval(0.8, 30, 80)
+    for end in (found.low, found.high):
+        spread = end * (1 - end) * (1 + 39 * ((1 - end) / (2 - end) + end / (1 + end))) / (30 * 50)
+        assert abs(end - 0.8) / np.sqrt(spread) == pytest.approx(1.96, abs=0.01)
+    assert found.n == 80
+    mirrored = area_interval(0.2, 50, 80)
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - found.high, 1 - found.low), abs=2e-4)
+
+
+@pytest.mark.parametrize(("apart", "positives", "n"), [(0.0, 20, 60), (1.0, 15, 45), (2.5, 20, 40), (1.0, 500, 1500)])
+def test_the_interval_of_an_area_covers(apart, positives, n):
+    rng = np.random.default_rng(n)
+    true = scipy.stats.norm.cdf(apart / np.sqrt(2))
+    covered = 0
+    for _ in range(300):
+        yes, no = rng.normal(apart, 1, positives), rng.normal(0, 1, n - positives)
+        found = area_interval(scipy.stats.mannwhitneyu(yes, no).statistic / (len(yes) * len(no)), positives, n)
+        covered += found.low <= true <= found.high
+    assert covered >= 273  # 285 are expected
+
+
+def test_the_interval_of_an_area_at_its_ends_and_where_it_is_undefined():
+    whole = area_interval(1.0, 10, 30)
+    assert whole.high == 1
+    assert 0.7 < whole.low < 0.9
+    nothing = area_interval(np.nan, 30, 30)
+    assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
+
+
+def test_another_confidence_gives_another_interval_and_the_same_p():
+    a, b = np.arange(200) < 170, np.arange(150) < 140
+    usual, wider = compare_shares(a, b), compare_shares(a, b, confidence=0.99)
+    assert (usual.difference, usual.p) == (wider.difference, wider.p)
+    assert wider.low < usual.low < usual.high < wider.high
+    low, high = confint_proportions_2indep(170, 200, 140, 150, method="newcomb", alpha=0.01)
+    assert (wider.low, wider.high) == pytest.approx((low, high))
