@@ -137,6 +137,11 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             f"Amplification from {target} to {', '.join(without)}, and of both predicted: it needs predictions of "
             "the group, and there are none."
         )
+    if answered.clusters is not None:
+        yield (
+            "Whether amplification is more than unrelated errors give: the test takes images to be independent, and "
+            "these come in clusters."
+        )
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 

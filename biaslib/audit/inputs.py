@@ -1,7 +1,8 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
+import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 Table = str | Path | pd.DataFrame
 
 _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
-_SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
+_SWITCHES = ({"0", "1"}, {"-1", "1"}, {"no", "yes"})
+_SPELLED = {"true": "1", "false": "0", "yes": "yes", "no": "no"}  # in any case
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+_MOST_GROUPS = 12  # of one column, or of all combinations: each has tests of its own
 _SHOWN = 3
 _SEPARATORS = {"TSV": "\t", "CSV": ","}
 
@@ -33,12 +37,7 @@ class Binary:
 
     @classmethod
     def of(cls, name: str, column: pd.Series) -> "Binary":
-        """The values of a column of labels; a BiaslibError where one is missing or there are not two of them."""
-        if column.isna().any():
-            empty = int(column.isna().sum())
-            raise BiaslibError(
-                f"{empty} of {len(column)} rows have no value in {name!r}: fill them in or drop those rows."
-            )
+        """The values of a column of labels; a BiaslibError where there are not two of them."""
         values = sorted(set(_texts(column)), key=_order)
         if len(values) == 1:
             raise BiaslibError(
@@ -50,7 +49,7 @@ class Binary:
                 f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make a column of 0 "
                 "and 1 for each value and name that one."
             )
-        switch = {value.casefold() for value in values} in _SWITCHES
+        switch = set(values) in _SWITCHES
         words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in values)
         return cls(name, (values[0], values[1]), (words[0], words[1]))
 
@@ -90,6 +89,9 @@ class LabelledImages:
     train: pd.DataFrame | None  # labels of the training images, the same columns
     target: Binary
     groups: tuple[Binary, ...]
+    clusters: np.ndarray | None = None  # (N,) whole numbers; images of one number may depend on each other
+    left_out: tuple[str, ...] = ()  # images without a value in some column
+    notes: tuple[str, ...] = ()  # on what was done with the rows
 
     @cached_property
     def correct(self) -> np.ndarray:
@@ -102,41 +104,158 @@ class LabelledImages:
         return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
 
     def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-        """Group, value of the target in words, and whether the answers are right inside and outside the group."""
+        """Group, value of the target in words, and (N,) bool which images are inside and outside the group."""
         truth = self.labels[self.target.name].to_numpy()
         for group in self.groups:
             member = self.labels[group.name].to_numpy()
             for value in (True, False):
-                sides = [self.correct[(truth == value) & inside] for inside in (member, ~member)]
-                yield group.name, self.target.words[value], sides
+                yield group.name, self.target.words[value], [(truth == value) & inside for inside in (member, ~member)]
 
 
 def read_labels(options: "AuditOptions") -> LabelledImages:
-    """Reads and checks everything that tables say."""
-    target, groups, file_column = options.target, options.groups, options.file_column
-    table = _read(options.labels)
-    wanted = [target, *groups]
-    if len(groups) == 0:
+    """Reads and checks everything that tables say.
+
+    Of a column with more than two values each is a group, against all others. With intersections each combination of
+    the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
+    """
+    target, bins = options.target, options.bins or {}
+    wanted = [target, *options.groups]
+    asked = wanted if options.cluster is None else [*wanted, options.cluster]
+    if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
-    if len(set(wanted)) < len(wanted):
-        raise BiaslibError(f"The target and the groups must be different columns, not {listed(wanted)}.")
-    _check_columns(table, wanted, "the table of labels")
-    names = _names(table, file_column)
-    columns = {name: Binary.of(name, table[name]) for name in wanted}
+    if len(set(asked)) < len(asked):
+        raise BiaslibError(f"The target and the groups must be different columns, not {listed(asked)}.")
+    whole = _read(options.labels)
+    there, notes = _complete(whole, asked, "labels", options.drop_missing)
+    all_names = np.array(_names(whole, options.file_column))
+    table, names = whole[there].reset_index(drop=True), all_names[there].tolist()
+    binned = _binned(table, bins, "labels")
+    levels = {name: _levels(binned[name]) for name in options.groups}
+    if options.group_outputs and any(levels.values()):
+        raise BiaslibError("An output tells a group of two values: leave the outputs for groups out.")
+    by_column = [list(levels[name]) or [name] for name in options.groups]
+    wide = _widened(binned, levels, "labels")
+    columns = {name: Binary.of(name, wide[name]) for name in (target, *itertools.chain(*by_column))}
+    labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
     predicted = {}
     if options.predictions is not None:
-        given = _predictions(table, names, options.predictions, wanted, file_column)
-        for name in wanted:
+        given = _predictions(table, names, options.predictions, wanted, options.file_column)
+        given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
+        for name, column in columns.items():
             if name in given:
-                predicted[name] = _answers(columns[name], given[name], options.threshold, name == target)
+                predicted[name] = _answers(column, given[name], options.threshold, name == target)
+    train = None
+    if options.train_labels is not None:
+        given, what = _read(options.train_labels), "training labels"
+        complete, more = _complete(given, wanted, what, options.drop_missing)
+        given, notes = _widened(_binned(given[complete], bins, what), levels, what), notes + more
+        train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
+    clusters = None if options.cluster is None else pd.factorize(np.array(_texts(table[options.cluster])))[0]
+    if clusters is not None:
+        notes += (f"Images of one {options.cluster} are taken to be alike; there are {clusters.max() + 1:,} of them.",)
+    if options.intersections:
+        sides = [[columns[name] for name in some] for some in by_column]
+        for name in _crossed(labels, sides):
+            columns[name] = Binary(name, ("0", "1"), (f"not ({name})", name))
+            for read in (labels,) if train is None else (labels, train):
+                read[name] = _combinations(read, sides) == name
+    for name in () if train is None else train:
+        if train[name].nunique() < 2:
+            raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
     return LabelledImages(
         files=tuple(names),
-        labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
+        labels=labels,
         predicted=pd.DataFrame(predicted),
-        train=None if options.train_labels is None else _train(options.train_labels, columns),
+        train=train,
         target=columns[target],
-        groups=tuple(columns[name] for name in groups),
+        groups=tuple(columns.values())[1:],
+        clusters=clusters,
+        left_out=tuple(all_names[~there].tolist()),
+        notes=notes,
     )
+
+
+def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Which rows (N,) have a value in each column, and a note on the others; a BiaslibError where none may drop."""
+    _check_columns(table, columns, f"the table of {what}")
+    texts = table[columns].map(_text)
+    empty = table[columns].isna() | texts.isin(_MISSING)
+    lacking, without = [name for name in columns if empty[name].any()], empty.any(axis=1).to_numpy()
+    if lacking and (without.all() or not drop):
+        raise BiaslibError(
+            f"{empty[lacking[0]].sum()} of {len(table)} rows have no value in {lacking[0]!r}: fill them in, drop those "
+            "rows, or leave them out with --drop-missing."
+        )
+    note = f"{' or '.join(map(repr, lacking))}: {without.sum():,} of {len(table):,} rows of the {what}."
+    return ~without, (f"Left out, as they have no value in {note}",) if lacking else ()
+
+
+def _binned(table: pd.DataFrame, bins: Mapping[str, Sequence[float]], what: str) -> pd.DataFrame:
+    """The table with words for numbers; a bin holds its lower edge and not its upper one."""
+    for name, edges in bins.items():
+        if name in table:
+            numbers, edges = pd.to_numeric(table[name], errors="coerce"), [float(edge) for edge in edges]
+            if not np.isfinite(numbers).all():
+                raise BiaslibError(f"{what} of {name!r} are not all numbers, and so not all in a bin: mend them.")
+            inner = [f"{name} {low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+            words = [f"{name} below {edges[0]:g}", *inner, f"{name} {edges[-1]:g} or more"]
+            table = table.assign(**{name: pd.cut(numbers, [-np.inf, *edges, np.inf], right=False, labels=words)})
+    return table
+
+
+def _levels(column: pd.Series) -> dict[str, str]:
+    """Name of a group -> its value, of each value of a column; empty where there are two of them, and so one group."""
+    texts = set(_texts(column))
+    in_order = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(texts, key=_order)
+    values = [text for text in map(_text, in_order) if text in texts]
+    if len(values) > _MOST_GROUPS:
+        numbers = all(map(_is_number, values))
+        remedy = f"bin these numbers, such as --bins {column.name}=18,40,65" if numbers else "put some of them together"
+        raise BiaslibError(
+            f"{column.name!r} has {len(values)} values ({listed(values)}), and at most {_MOST_GROUPS} are compared: "
+            f"{remedy}."
+        )
+    # a bin has the name in it
+    names = (text if text.startswith(f"{column.name} ") else f"{column.name} {text}" for text in values)
+    return dict(zip(names, values, strict=True)) if len(values) > 2 else {}
+
+
+def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what: str) -> pd.DataFrame:
+    """The table with a column of True and False for each value that is a group."""
+    for column, groups in levels.items():
+        if groups and column in table:
+            texts = _texts(table[column])
+            strangers = set(texts) - set(groups.values())
+            if strangers:
+                raise BiaslibError(f"{what} of {column!r} hold {min(strangers)!r}, which the labels do not: mend them.")
+            table = table.assign(**{name: [text == value for text in texts] for name, value in groups.items()})
+    return table
+
+
+def _combinations(labels: pd.DataFrame, by_column: list[list[Binary]]) -> np.ndarray:
+    """(N,) words for the values of all columns."""
+    words = np.array([[groups[0].words[0]] * len(labels) for groups in by_column], dtype=object)
+    for row, groups in zip(words, by_column, strict=True):
+        for group in groups:
+            row[labels[group.name]] = group.words[1]
+    return np.array([" x ".join(parts) for parts in words.T])
+
+
+def _crossed(labels: pd.DataFrame, by_column: list[list[Binary]]) -> list[str]:
+    """The combinations with images that are no group already: the same test would count twice."""
+    of, names = _combinations(labels, by_column), []
+    known = [labels[group.name].to_numpy() for groups in by_column for group in groups]
+    for name in sorted(set(of)):
+        inside = of == name
+        if not any((inside == other).all() or (inside != other).all() for other in known):
+            known.append(inside)
+            names.append(name)
+    if not 1 <= len(names) <= _MOST_GROUPS:
+        raise BiaslibError(
+            f"The groups have {len(names)} new combinations with images, and 1 to {_MOST_GROUPS} are compared: name "
+            "other groups, or leave --intersections out."
+        )
+    return names
 
 
 def _read(source: Table) -> pd.DataFrame:
@@ -224,16 +343,6 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
     return column.above(values, threshold)
 
 
-def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
-    table = _read(source)
-    _check_columns(table, list(columns), "the table of training labels")
-    labels = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
-    for name in labels:
-        if labels[name].nunique() < 2:
-            raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
-    return labels
-
-
 def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
     unknown = [name for name in names if name not in table]
     if unknown:
@@ -246,9 +355,9 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
     text = str(value).strip()
+    if text.casefold() in _SPELLED:
+        return _SPELLED[text.casefold()]
     # 1.0 and 1 are one value
     if not _is_number(text):
         return text

@@ -50,7 +50,7 @@ def run(**given: Any) -> Audit:
     case = _checked(options)
     inputs, model = case.inputs, case.model
     tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
-    asked = [options.described(case.roles), list(inputs.files), *tables]
+    asked = [options.described(case.roles), list(inputs.files), *tables, inputs.clusters]
     key = fingerprint.of_value([*asked, "" if model is None else model.key, list(case.digests)])
     options.check_folder(key)
     predictions = None
@@ -70,6 +70,7 @@ def _checked(options: AuditOptions) -> _Case:
     inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
+    unlabelled = tuple(name for name in unlabelled if name not in inputs.left_out)
     if folder is None or options.model is None:
         return _Case(options, inputs, unlabelled)
     note = check_pictures(folder, inputs.files)
@@ -93,7 +94,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     at_once = 1
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
-        at_once += sum(len(measurements.directions(answered, group)) for group in groups)
+        at_once += sum(len(measurements.directions(answered, group)) for group in groups if answered.clusters is None)
     permutations = options.permutations or _permutations(at_once, answered)
     tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
@@ -144,7 +145,8 @@ def _answered(inputs: LabelledImages, predictions: Predictions) -> LabelledImage
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
     files = tuple(np.array(inputs.files)[predictions.readable].tolist())
-    return replace(inputs, files=files, labels=labels, predicted=predicted)
+    clusters = None if inputs.clusters is None else inputs.clusters[predictions.readable]
+    return replace(inputs, files=files, labels=labels, predicted=predicted, clusters=clusters)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
@@ -156,6 +158,7 @@ def _permutations(at_once: int, answered: LabelledImages) -> int:
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
     readable = set(answered.files)
     unreadable = [name for name in case.inputs.files if name not in readable]
+    yield from case.inputs.notes
     if case.note:
         yield case.note
     if unreadable:

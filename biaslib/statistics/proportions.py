@@ -1,5 +1,6 @@
 """A share, the difference of two, such as the accuracies of two groups: interval, test, and what that test can see."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,41 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     effect = float(np.subtract(*(2 * np.arcsin(np.sqrt([share_a.estimate, share_b.estimate])))))
     p = float(share_p_values(hits[0], n[0], hits[1], n[1]))
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
+
+
+def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) -> list[np.ndarray]:
+    r"""As few independent images as tell as much of each side's share of True as its images do, which come in clusters.
+
+    Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
+    in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), of what is left
+    without the sides' own shares; 1 where nothing is left. Two sides that share clusters count for more, by how much
+    less their difference varies for that; but for no more than their n. Few clusters count for less, by the square of
+    the normal over Student's quantile.
+
+    Each side is (n,) bool, with (n,) clusters. Where there are no more clusters than sides the result has no images.
+    """
+    codes = np.unique(np.concatenate(clusters), return_inverse=True)[1]
+    ends = np.cumsum([len(side) for side in sides])[:-1]
+    counts = np.array(
+        [np.bincount(of, minlength=codes.max(initial=0) + 1) for of in np.split(codes, ends)], dtype=float
+    )
+    n, sizes = counts.sum(axis=1), counts.sum(axis=0)
+    free = len(sizes) - len(sides)
+    if free < 1 or n.min() == 0:
+        return [side[:0] for side in sides]
+    left = np.concatenate([side - side.mean() for side in sides])
+    explained = (np.bincount(codes, left) ** 2 / sizes).sum()
+    between, within = explained / free, (left @ left - explained) / max(len(codes) - len(sizes), 1)
+    typical = (n - (counts**2).sum(axis=1) / n).sum() / free
+    rho = np.clip((between - within) / (between + (typical - 1) * within), 0, 1) if left.any() else 1.0
+    covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(
+        n, n
+    )  # of the shares, in units of p (1 - p)
+    alone = np.diag(covariance)
+    of_difference = max(2 * alone.sum() - covariance.sum(), 1e-12)  # of one share: of itself
+    student = scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, free)
+    worth = np.minimum(alone.sum() / of_difference / alone, n) * student**2
+    return [np.arange(max(int(size), 1)) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
 
 
 def share_interval(hits: int, n: int) -> Interval:
