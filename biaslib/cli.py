@@ -239,9 +239,8 @@ def _audit(
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
         bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
-        intersections=intersections, drop_missing=drop_missing, cluster=cluster,
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        force=force, intersections=intersections, drop_missing=drop_missing, cluster=cluster,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

@@ -138,10 +138,7 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             "the group, and there are none."
         )
     if answered.clusters is not None:
-        yield (
-            "Whether amplification is more than unrelated errors give: the test takes images to be independent, and "
-            "these come in clusters."
-        )
+        yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 

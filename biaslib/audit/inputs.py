@@ -46,8 +46,7 @@ class Binary:
             )
         if len(values) != 2:
             raise BiaslibError(
-                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make a column of 0 "
-                "and 1 for each value and name that one."
+                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make it 0 and 1."
             )
         switch = set(values) in _SWITCHES
         words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in values)
@@ -90,8 +89,7 @@ class LabelledImages:
     target: Binary
     groups: tuple[Binary, ...]
     clusters: np.ndarray | None = None  # (N,) whole numbers; images of one number may depend on each other
-    left_out: tuple[str, ...] = ()  # images without a value in some column
-    notes: tuple[str, ...] = ()  # on what was done with the rows
+    notes: tuple[str, ...] = ()  # on rows that were left out, and on clusters
 
     @cached_property
     def correct(self) -> np.ndarray:
@@ -118,24 +116,24 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     Of a column with more than two values each is a group, against all others. With intersections each combination of
     the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
     """
-    target, bins = options.target, options.bins or {}
-    wanted = [target, *options.groups]
-    asked = wanted if options.cluster is None else [*wanted, options.cluster]
+    target, bins, cluster = options.target, options.bins or {}, options.cluster
+    wanted = list(dict.fromkeys([target, *options.groups]))
     if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
-    if len(set(asked)) < len(asked):
-        raise BiaslibError(f"The target and the groups must be different columns, not {listed(asked)}.")
-    whole = _read(options.labels)
-    there, notes = _complete(whole, asked, "labels", options.drop_missing)
-    all_names = np.array(_names(whole, options.file_column))
-    table, names = whole[there].reset_index(drop=True), all_names[there].tolist()
-    binned = _binned(table, bins, "labels")
+    asked = [*wanted, *filter(None, [cluster])]
+    table, notes = _complete(_read(options.labels), asked, "labels", options.drop_missing)
+    names, binned = _names(table, options.file_column), _binned(table, bins, "labels")
     levels = {name: _levels(binned[name]) for name in options.groups}
     if options.group_outputs and any(levels.values()):
         raise BiaslibError("An output tells a group of two values: leave the outputs for groups out.")
     by_column = [list(levels[name]) or [name] for name in options.groups]
+    of_columns = [target, *itertools.chain(*by_column)]
+    if len({*of_columns, cluster}) <= len(of_columns):
+        raise BiaslibError(
+            f"Target, groups and cluster must be different columns, not {listed([*of_columns, cluster])}."
+        )
     wide = _widened(binned, levels, "labels")
-    columns = {name: Binary.of(name, wide[name]) for name in (target, *itertools.chain(*by_column))}
+    columns = {name: Binary.of(name, wide[name]) for name in of_columns}
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
     predicted = {}
     if options.predictions is not None:
@@ -146,48 +144,41 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
                 predicted[name] = _answers(column, given[name], options.threshold, name == target)
     train = None
     if options.train_labels is not None:
-        given, what = _read(options.train_labels), "training labels"
-        complete, more = _complete(given, wanted, what, options.drop_missing)
-        given, notes = _widened(_binned(given[complete], bins, what), levels, what), notes + more
+        what = "training labels"
+        given, more = _complete(_read(options.train_labels), wanted, what, options.drop_missing)
+        given, notes = _widened(_binned(given, bins, what), levels, what), notes + more
         train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
-    clusters = None if options.cluster is None else pd.factorize(np.array(_texts(table[options.cluster])))[0]
+    clusters = None if cluster is None else pd.factorize(np.array(_texts(table[cluster])))[0]
     if clusters is not None:
-        notes += (f"Images of one {options.cluster} are taken to be alike; there are {clusters.max() + 1:,} of them.",)
-    if options.intersections:
-        sides = [[columns[name] for name in some] for some in by_column]
-        for name in _crossed(labels, sides):
-            columns[name] = Binary(name, ("0", "1"), (f"not ({name})", name))
-            for read in (labels,) if train is None else (labels, train):
-                read[name] = _combinations(read, sides) == name
-    for name in () if train is None else train:
-        if train[name].nunique() < 2:
-            raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
-    return LabelledImages(
-        files=tuple(names),
-        labels=labels,
-        predicted=pd.DataFrame(predicted),
-        train=train,
-        target=columns[target],
-        groups=tuple(columns.values())[1:],
-        clusters=clusters,
-        left_out=tuple(all_names[~there].tolist()),
-        notes=notes,
-    )
+        notes += (
+            f"Images of one {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",
+        )
+    crossed = _crossed(columns, labels, by_column) if options.intersections else {}
+    columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
+    for read in (labels,) if train is None else (labels, train):
+        for name, parts in crossed.items():
+            read[name] = (read[list(parts)] == list(parts.values())).all(axis=1)
+    of_one = [] if train is None else [name for name in columns if train[name].nunique() < 2]
+    if of_one:
+        raise BiaslibError(
+            f"{of_one[0]!r} has one value only in the training labels: there is nothing to compare with."
+        )
+    told, (tell, *groups) = pd.DataFrame(predicted), columns.values()
+    return LabelledImages(tuple(names), labels, told, train, tell, tuple(groups), clusters=clusters, notes=notes)
 
 
-def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Which rows (N,) have a value in each column, and a note on the others; a BiaslibError where none may drop."""
+def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows that have a value in each column, and a note on the others, which only are if they may be left out."""
     _check_columns(table, columns, f"the table of {what}")
-    texts = table[columns].map(_text)
-    empty = table[columns].isna() | texts.isin(_MISSING)
-    lacking, without = [name for name in columns if empty[name].any()], empty.any(axis=1).to_numpy()
+    empty = table[columns].isna() | table[columns].map(_text).isin(_MISSING)
+    lacking, without = [name for name in columns if empty[name].any()], empty.any(axis=1)
     if lacking and (without.all() or not drop):
         raise BiaslibError(
             f"{empty[lacking[0]].sum()} of {len(table)} rows have no value in {lacking[0]!r}: fill them in, drop those "
             "rows, or leave them out with --drop-missing."
         )
     note = f"{' or '.join(map(repr, lacking))}: {without.sum():,} of {len(table):,} rows of the {what}."
-    return ~without, (f"Left out, as they have no value in {note}",) if lacking else ()
+    return table[~without].reset_index(drop=True), (f"Left out, as they have no value in {note}",) if lacking else ()
 
 
 def _binned(table: pd.DataFrame, bins: Mapping[str, Sequence[float]], what: str) -> pd.DataFrame:
@@ -204,18 +195,13 @@ def _binned(table: pd.DataFrame, bins: Mapping[str, Sequence[float]], what: str)
 
 
 def _levels(column: pd.Series) -> dict[str, str]:
-    """Name of a group -> its value, of each value of a column; empty where there are two of them, and so one group."""
+    """Name of a group -> its value in the column, and a bin is both; empty where two values are one group."""
     texts = set(_texts(column))
     in_order = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(texts, key=_order)
     values = [text for text in map(_text, in_order) if text in texts]
     if len(values) > _MOST_GROUPS:
-        numbers = all(map(_is_number, values))
-        remedy = f"bin these numbers, such as --bins {column.name}=18,40,65" if numbers else "put some of them together"
-        raise BiaslibError(
-            f"{column.name!r} has {len(values)} values ({listed(values)}), and at most {_MOST_GROUPS} are compared: "
-            f"{remedy}."
-        )
-    # a bin has the name in it
+        remedy = f"give --bins {column.name}=18,40,65" if all(map(_is_number, values)) else "put some of them together"
+        raise BiaslibError(f"{column.name!r} has {len(values)} values, more than {_MOST_GROUPS}: {remedy}.")
     names = (text if text.startswith(f"{column.name} ") else f"{column.name} {text}" for text in values)
     return dict(zip(names, values, strict=True)) if len(values) > 2 else {}
 
@@ -232,30 +218,20 @@ def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what:
     return table
 
 
-def _combinations(labels: pd.DataFrame, by_column: list[list[Binary]]) -> np.ndarray:
-    """(N,) words for the values of all columns."""
-    words = np.array([[groups[0].words[0]] * len(labels) for groups in by_column], dtype=object)
-    for row, groups in zip(words, by_column, strict=True):
-        for group in groups:
-            row[labels[group.name]] = group.words[1]
-    return np.array([" x ".join(parts) for parts in words.T])
-
-
-def _crossed(labels: pd.DataFrame, by_column: list[list[Binary]]) -> list[str]:
-    """The combinations with images that are no group already: the same test would count twice."""
-    of, names = _combinations(labels, by_column), []
-    known = [labels[group.name].to_numpy() for groups in by_column for group in groups]
-    for name in sorted(set(of)):
-        inside = of == name
-        if not any((inside == other).all() or (inside != other).all() for other in known):
+def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> dict[str, Any]:
+    """Name -> value in each group, of each combination with images that neither is a group already nor all but one."""
+    sides = [[(name, yes) for yes in (True, False) for name in some if yes or len(some) == 1] for some in by_column]
+    known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
+    for parts in map(dict, itertools.product(*sides)):
+        inside = (labels[list(parts)] == list(parts.values())).all(axis=1)
+        if inside.any() and not any((inside == other).all() or (inside != other).all() for other in known):
+            crossed[" x ".join(columns[name].words[yes] for name, yes in parts.items())] = parts
             known.append(inside)
-            names.append(name)
-    if not 1 <= len(names) <= _MOST_GROUPS:
+    if not 1 <= len(crossed) <= _MOST_GROUPS:
         raise BiaslibError(
-            f"The groups have {len(names)} new combinations with images, and 1 to {_MOST_GROUPS} are compared: name "
-            "other groups, or leave --intersections out."
+            f"There are {len(crossed)} combinations, not 1 to {_MOST_GROUPS}: leave --intersections out."
         )
-    return names
+    return crossed
 
 
 def _read(source: Table) -> pd.DataFrame:

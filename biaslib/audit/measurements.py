@@ -52,7 +52,7 @@ def measure(
     if groups := answered.groups[: predictions.maps.shape[1] - 1]:
         tables["attention"] = _attention(predictions.maps, groups, answered.clusters, seed)
     if predictions.mass:
-        tables["regions"] = _regions(predictions, roles, answered.clusters, seed)
+        tables["regions"] = _regions(predictions, answered, roles, seed)
         tables["regions_by_cell"] = _regions_by_cell(predictions, answered, seed)
     return tables
 
@@ -132,7 +132,7 @@ def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
     """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
     rows = []
     for group, among, sides in answered.sides():
-        n, counted = int(sum(sides).sum()), _independent(answered, answered.correct, *sides)
+        n, counted = int(np.sum(sides)), _independent(answered, answered.correct, *sides)
         smallest = needed = np.nan
         if min(map(len, counted)) > 0:
             better, worse = sorted(counted, key=np.mean, reverse=True)
@@ -167,18 +167,18 @@ def average_maps(maps: np.ndarray, answered: LabelledImages, group: Binary) -> d
     return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
 
 
-def _regions(of: Predictions, roles: Mapping[str, str], clusters: np.ndarray | None, seed: int) -> pd.DataFrame:
+def _regions(predictions: Predictions, answered: LabelledImages, roles: Mapping[str, str], seed: int) -> pd.DataFrame:
     """How much of the target's map lies in each region, beside the region's share of the image, and their difference.
 
     A neutral region is described and not tested, and its p is NaN. Each cluster counts once, by its images' mean.
     """
-    rows, mean = [], partial(interval, clusters=clusters, seed=seed)
-    for region, mass in of.mass.items():
+    rows, mean = [], partial(interval, clusters=answered.clusters, seed=seed)
+    for region, mass in predictions.mass.items():
         there, role = np.isfinite(mass), roles.get(region, "neutral")
-        area, score = (np.where(there, values[region], np.nan) for values in (of.area, of.score))
+        area, score = (np.where(there, of[region], np.nan) for of in (predictions.area, predictions.score))
         covered, held, alike = (mean(values, bounds=_SHARE) for values in (area, mass, score))
         excess = mean(mass - area, bounds=_DIFFERENCE)
-        units = mass - area if clusters is None else pd.Series(mass - area).groupby(clusters).mean()
+        units = mass - area if answered.clusters is None else pd.Series(mass - area).groupby(answered.clusters).mean()
         p = np.nan if role == "neutral" else sign_flip(units, seed=seed).p
         rows.append((region, role, int(there.sum()), covered, held, excess, alike, p))
     return pd.DataFrame(rows, columns=["region", "role", "n", "area", "mass", "excess", "score", "p"])
@@ -219,8 +219,7 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
     with its bootstrap interval over images, and its mean over the permutations; p, the share of permutations, the
     answers counted as one of them, at least as far from the permutations' mean; and the signed change, above 0 for
-    amplification, NaN where chance may tie target and group: there is nothing to amplify. Where images come in clusters
-    p and the ends of intervals are NaN: permutations and bootstrap are for images that do not depend on each other.
+    amplification, NaN where chance may tie target and group: nothing to amplify. With clusters p and all ends are NaN.
     """
     rows = [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
     rates = ["said_in", "labelled_in", "said_out", "labelled_out"]
@@ -234,8 +233,8 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
         predicted = predicted.assign(**{group.name: answered.labels[group.name]})
     test, answers = _labels(answered.labels[columns]), _labels(predicted[columns])
     trained = test if answered.train is None else _labels(answered.train[columns])
-    own = answered.train is None
-    tie = _correlation((answered.labels if own else answered.train)[columns], answered.clusters if own else None, seed)
+    known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
+    tie = _correlation(known[columns], clusters, seed)
     kinds = directions(answered, group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, answers, kinds)

@@ -90,12 +90,9 @@ class AuditOptions:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
         for name, edges in (self.bins or {}).items():
             numbers = pd.to_numeric(pd.Series(edges), errors="coerce").to_numpy(float)
-            if name not in self.groups or not (
-                len(edges) and np.isfinite(numbers).all() and (np.diff(numbers) > 0).all()
-            ):
+            grow = len(numbers) > 0 and np.isfinite(numbers).all() and (np.diff(numbers) > 0).all()
+            if name not in self.groups or not grow:
                 raise BiaslibError(f"Bins are a group and edges that grow, such as age=18,40,65, not {name}={edges}.")
-        if self.intersections and len(self.groups) < 2:
-            raise BiaslibError("Intersections need two groups or more: name another one, or leave them out.")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
         if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
@@ -164,7 +161,6 @@ class AuditOptions:
             "groups": ", ".join(self.groups),
             "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
             "intersections": "of all groups" if self.intersections else "",
-            "rows without a value": "left out" if self.drop_missing else "",
             "clusters": self.cluster or "",
             "predictions": _name(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",

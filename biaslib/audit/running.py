@@ -70,7 +70,6 @@ def _checked(options: AuditOptions) -> _Case:
     inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
-    unlabelled = tuple(name for name in unlabelled if name not in inputs.left_out)
     if folder is None or options.model is None:
         return _Case(options, inputs, unlabelled)
     note = check_pictures(folder, inputs.files)
@@ -165,7 +164,7 @@ def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
         yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
     if case.unlabelled:
         yield (
-            f"Not looked at, as the table has no row for them: {len(case.unlabelled):,} of the images in the folder "
+            f"Not looked at, as no row that is used names them: {len(case.unlabelled):,} of the images in the folder "
             f"({listed(case.unlabelled)})."
         )
 

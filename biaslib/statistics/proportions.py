@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.optimize
 import scipy.stats
 
@@ -44,35 +45,27 @@ def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) 
     r"""As few independent images as tell as much of each side's share of True as its images do, which come in clusters.
 
     Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
-    in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), of what is left
-    without the sides' own shares; 1 where nothing is left. Two sides that share clusters count for more, by how much
-    less their difference varies for that; but for no more than their n. Few clusters count for less, by the square of
-    the normal over Student's quantile.
-
-    Each side is (n,) bool, with (n,) clusters. Where there are no more clusters than sides the result has no images.
+    in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
+    sides' own shares; 1 where nothing varies. Two sides that share clusters count for more, as their difference varies
+    less, but at most for n. Few clusters count for less, by the squared ratio of the normal to Student's quantile. Each
+    side is (n,) bool beside (n,) clusters. No images come out where there are no more clusters than sides.
     """
-    codes = np.unique(np.concatenate(clusters), return_inverse=True)[1]
-    ends = np.cumsum([len(side) for side in sides])[:-1]
-    counts = np.array(
-        [np.bincount(of, minlength=codes.max(initial=0) + 1) for of in np.split(codes, ends)], dtype=float
-    )
-    n, sizes = counts.sum(axis=1), counts.sum(axis=0)
-    free = len(sizes) - len(sides)
+    names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
+    n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
     if free < 1 or n.min() == 0:
         return [side[:0] for side in sides]
-    left = np.concatenate([side - side.mean() for side in sides])
+    counts = pd.crosstab(np.repeat(np.arange(len(sides)), n), codes).to_numpy(float)
+    sizes, left = counts.sum(axis=0), np.concatenate([side - side.mean() for side in sides])
     explained = (np.bincount(codes, left) ** 2 / sizes).sum()
-    between, within = explained / free, (left @ left - explained) / max(len(codes) - len(sizes), 1)
+    between, within = explained / free, (left @ left - explained) / max(n.sum() - len(names), 1)
     typical = (n - (counts**2).sum(axis=1) / n).sum() / free
     rho = np.clip((between - within) / (between + (typical - 1) * within), 0, 1) if left.any() else 1.0
-    covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(
-        n, n
-    )  # of the shares, in units of p (1 - p)
+    covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(n, n)  # of the shares, over p (1 - p)
     alone = np.diag(covariance)
-    of_difference = max(2 * alone.sum() - covariance.sum(), 1e-12)  # of one share: of itself
+    together = max(2 * alone.sum() - covariance.sum(), 1e-12)  # the variance of the difference; of one side, its own
     student = scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, free)
-    worth = np.minimum(alone.sum() / of_difference / alone, n) * student**2
-    return [np.arange(max(int(size), 1)) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
+    worth = np.maximum(np.minimum(alone.sum() / together / alone, n) * student**2, 1).astype(int)
+    return [np.arange(size) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
 
 
 def share_interval(hits: int, n: int) -> Interval:
