@@ -117,7 +117,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
     """
     target, bins, cluster = options.target, options.bins or {}, options.cluster
-    wanted = list(dict.fromkeys([target, *options.groups]))
+    wanted = [target, *options.groups]
     if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
     asked = [*wanted, *filter(None, [cluster])]
@@ -129,9 +129,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     by_column = [list(levels[name]) or [name] for name in options.groups]
     of_columns = [target, *itertools.chain(*by_column)]
     if len({*of_columns, cluster}) <= len(of_columns):
-        raise BiaslibError(
-            f"Target, groups and cluster must be different columns, not {listed([*of_columns, cluster])}."
-        )
+        raise BiaslibError(f"Target, groups and cluster must be different columns, not {listed(asked)}.")
     wide = _widened(binned, levels, "labels")
     columns = {name: Binary.of(name, wide[name]) for name in of_columns}
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
@@ -168,10 +166,10 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
 
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The rows that have a value in each column, and a note on the others, which only are if they may be left out."""
+    """The rows that have a value in each column, and a note on the others, which are refused unless they may drop out."""
     _check_columns(table, columns, f"the table of {what}")
-    empty = table[columns].isna() | table[columns].map(_text).isin(_MISSING)
-    lacking, without = [name for name in columns if empty[name].any()], empty.any(axis=1)
+    empty = pd.DataFrame({name: table[name].isna() | table[name].map(_text).isin(_MISSING) for name in columns})
+    lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
     if lacking and (without.all() or not drop):
         raise BiaslibError(
             f"{empty[lacking[0]].sum()} of {len(table)} rows have no value in {lacking[0]!r}: fill them in, drop those "

@@ -157,9 +157,7 @@ def _permutations(at_once: int, answered: LabelledImages) -> int:
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
     readable = set(answered.files)
     unreadable = [name for name in case.inputs.files if name not in readable]
-    yield from case.inputs.notes
-    if case.note:
-        yield case.note
+    yield from filter(None, (*case.inputs.notes, case.note))
     if unreadable:
         yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
     if case.unlabelled:

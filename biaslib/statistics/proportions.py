@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.optimize
 import scipy.stats
 
@@ -46,15 +45,16 @@ def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) 
 
     Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
     in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
-    sides' own shares; 1 where nothing varies. Two sides that share clusters count for more, as their difference varies
-    less, but at most for n. Few clusters count for less, by the squared ratio of the normal to Student's quantile. Each
-    side is (n,) bool beside (n,) clusters. No images come out where there are no more clusters than sides.
+    sides' shares: 1 where nothing varies, and too small where only one or two clusters are unlike the others. Two sides
+    of the same clusters count for more, as their difference varies less, but at most for n; few clusters for less, by
+    the squared ratio of the normal to Student's quantile. No images are left of no more clusters (n,) than sides (n,).
     """
     names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
     n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
     if free < 1 or n.min() == 0:
         return [side[:0] for side in sides]
-    counts = pd.crosstab(np.repeat(np.arange(len(sides)), n), codes).to_numpy(float)
+    cells = np.repeat(np.arange(len(sides)), n) * len(names) + codes
+    counts = np.bincount(cells, minlength=len(sides) * len(names)).reshape(len(sides), -1).astype(float)
     sizes, left = counts.sum(axis=0), np.concatenate([side - side.mean() for side in sides])
     explained = (np.bincount(codes, left) ** 2 / sizes).sum()
     between, within = explained / free, (left @ left - explained) / max(n.sum() - len(names), 1)
