@@ -166,7 +166,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
 
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The rows that have a value in each column, and a note on the others, which are refused unless they may drop out."""
+    """The rows that have a value in each column, and a note on the others, which are an error unless they may drop."""
     _check_columns(table, columns, f"the table of {what}")
     empty = pd.DataFrame({name: table[name].isna() | table[name].map(_text).isin(_MISSING) for name in columns})
     lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
