@@ -101,7 +101,7 @@ class LabelledImages:
         words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
         return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
 
-    def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
+    def image_sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
         """Group, value of the target in words, and (N,) bool which images are inside and outside the group."""
         truth = self.labels[self.target.name].to_numpy()
         for group in self.groups:

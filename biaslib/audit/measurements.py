@@ -118,7 +118,7 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
 def _gaps(answered: LabelledImages) -> pd.DataFrame:
     """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
     rows = []
-    for group, among, sides in answered.sides():
+    for group, among, sides in answered.image_sides():
         compared = compare_shares(*_independent(answered, answered.correct, *sides))
         n = [int(side.sum()) for side in sides]
         right = [float(answered.correct[side].mean()) if side.any() else np.nan for side in sides]
@@ -131,7 +131,7 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
 def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
     """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
     rows = []
-    for group, among, sides in answered.sides():
+    for group, among, sides in answered.image_sides():
         n, counted = int(np.sum(sides)), _independent(answered, answered.correct, *sides)
         smallest = needed = np.nan
         if min(map(len, counted)) > 0:
