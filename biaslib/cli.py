@@ -184,7 +184,7 @@ def _grow(
 def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
     target: Annotated[str, _option("Column of what the model tells: two values.")],
-    group: Annotated[list[str], _option("Column of a group: two values; may be repeated.")],
+    group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
     out: Annotated[Path, _option("Folder for report.html, audit.json and answers.csv.")],
     model: Annotated[
         str | None,
@@ -201,6 +201,10 @@ def _audit(
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
+    bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
+    intersections: Annotated[bool, _option("Compare combinations of the groups, too.", "--intersections")] = False,
+    drop_missing: Annotated[bool, _option("Leave out rows without a value.", "--drop-missing")] = False,
+    cluster: Annotated[str | None, _option("Column of what images share: patient.", default="none")] = None,
     train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
     file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
     output: Annotated[int | None, _option("Of the target, from 0.", default="the only one, or two classes")] = None,
@@ -235,8 +239,10 @@ def _audit(
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, margin=margin, size=size, mean=mean, std=std, crop=crop,
-        batch=batch, corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed,
-        out=out, force=force,
+        bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
+        intersections=intersections, drop_missing=drop_missing, cluster=cluster, batch=batch,
+        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
+        force=force,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

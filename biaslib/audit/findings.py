@@ -137,6 +137,10 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             f"Amplification from {target} to {', '.join(without)}, and of both predicted: it needs predictions of "
             "the group, and there are none."
         )
+    if answered.clusters is not None:
+        yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
+        if answered.scores is not None:
+            yield "Intervals of areas under the ROC curve: they are known for images that do not come in clusters only."
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 

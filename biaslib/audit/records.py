@@ -27,7 +27,11 @@ class AuditOptions:
 
     labels: Table  #: CSV, parquet or data frame, one row an image
     target: str  #: column of what the model tells, with two values
-    groups: str | Sequence[str]  #: columns of the groups, with two values each
+    groups: str | Sequence[str]  #: columns of the groups; of more than two values, up to 12, each is a group of its own
+    bins: Mapping[str, Sequence[float]] | None = None  #: group -> edges, for a column of numbers: {"age": [18, 40, 65]}
+    intersections: bool = False  #: whether combinations of the groups' values are groups, too
+    drop_missing: bool = False  #: leave out rows without a value, which are refused otherwise
+    cluster: str | None = None  #: column of the patient, or whatever else makes images depend on each other
     data: Path | None = None  #: folder of the images; not needed for predictions
     #: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**
     model: str | Path | nn.Module | None = None
@@ -86,6 +90,11 @@ class AuditOptions:
         roles = [*self.wanted, *self.unwanted]
         if roles and self.masks is None:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
+        for name, edges in (self.bins or {}).items():
+            numbers = pd.to_numeric(pd.Series(edges), errors="coerce").to_numpy(float)
+            grow = len(numbers) > 0 and np.isfinite(numbers).all() and (np.diff(numbers) > 0).all()
+            if name not in self.groups or not grow:
+                raise BiaslibError(f"Bins are a group and edges that grow, such as age=18,40,65, not {name}={edges}.")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
         if not 0 < self.margin < 1:
@@ -154,6 +163,9 @@ class AuditOptions:
             "images": _name(self.data),
             "target": self.target,
             "groups": ", ".join(self.groups),
+            "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
+            "intersections": "of all groups" if self.intersections else "",
+            "clusters": self.cluster or "",
             "predictions": _name(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
             "margin": f"{100 * self.margin:g} point{'s' * (self.margin != 0.01)}",

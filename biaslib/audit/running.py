@@ -50,7 +50,7 @@ def run(**given: Any) -> Audit:
     case = _checked(options)
     inputs, model = case.inputs, case.model
     tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
-    asked = [options.described(case.roles), list(inputs.files), *tables]
+    asked = [options.described(case.roles), list(inputs.files), *tables, inputs.clusters]
     key = fingerprint.of_value([*asked, "" if model is None else model.key, list(case.digests)])
     options.check_folder(key)
     predictions = None
@@ -93,7 +93,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     at_once = 1
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
-        at_once += sum(len(measurements.directions(answered, group)) for group in groups)
+        at_once += sum(len(measurements.directions(answered, group)) for group in groups if answered.clusters is None)
     permutations = options.permutations or _permutations(at_once, answered)
     tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
@@ -141,14 +141,16 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
 
 def _answered(case: _Case, predictions: Predictions) -> LabelledImages:
     """The images that can be read, and what the model answered about them."""
-    labels = case.inputs.labels[predictions.readable].reset_index(drop=True)
+    inputs, keep = case.inputs, predictions.readable
+    labels = inputs.labels[keep].reset_index(drop=True)
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-    files = tuple(np.array(case.inputs.files)[predictions.readable].tolist())
+    files = tuple(np.array(inputs.files)[keep].tolist())
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
-    return replace(case.inputs, files=files, labels=labels, predicted=predicted, scores=scores)
+    clusters = None if inputs.clusters is None else inputs.clusters[keep]
+    return replace(inputs, files=files, labels=labels, predicted=predicted, scores=scores, clusters=clusters)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
@@ -160,13 +162,12 @@ def _permutations(at_once: int, answered: LabelledImages) -> int:
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
     readable = set(answered.files)
     unreadable = [name for name in case.inputs.files if name not in readable]
-    if case.note:
-        yield case.note
+    yield from filter(None, (*case.inputs.notes, case.note))
     if unreadable:
         yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
     if case.unlabelled:
         yield (
-            f"Not looked at, as the table has no row for them: {len(case.unlabelled):,} of the images in the folder "
+            f"Not looked at, as no row that is used names them: {len(case.unlabelled):,} of the images in the folder "
             f"({listed(case.unlabelled)})."
         )
 

@@ -31,16 +31,21 @@ def group_rates(labels: AnyArray, answers: AnyArray, groups: GroupLabels) -> pd.
     if truth.ndim != 1 or truth.shape != said.shape:
         raise BiaslibError(f"labels and answers must both be (N,), not {truth.shape} and {said.shape}.")
     codes, names = group_codes(groups, len(truth))
-    counted = {  # the images that a rate is a share of, and those that count
-        "selection_rate": (np.ones_like(truth), said), "true_positive_rate": (truth, said),
-        "false_positive_rate": (~truth, said), "false_negative_rate": (truth, ~said),
-        "precision": (said, truth), "accuracy": (np.ones_like(truth), truth == said),
-    }  # fmt: skip
+    counted = rate_images(truth, said)
     rows = np.concatenate([codes[of] * len(counted) + at for at, (of, _) in enumerate(counted.values())])
     shares = group_accuracy(np.concatenate([hits[of] for of, hits in counted.values()]), rows).set_index("group")
     shares = shares.reindex(range(len(names) * len(counted))).fillna({"n": 0}).astype({"n": int})
     which = {"group": [name for name in names for _ in counted], "rate": [*counted] * len(names)}
     return pd.concat([pd.DataFrame(which), shares.rename(columns={"accuracy": "value"})], axis=1)
+
+
+def rate_images(truth: np.ndarray, said: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Rate -> (N,) bool which images it is a share of, and which of them count; of labels and answers, (N,) bool."""
+    every = np.ones_like(truth)
+    return {
+        "selection_rate": (every, said), "true_positive_rate": (truth, said), "false_positive_rate": (~truth, said),
+        "false_negative_rate": (truth, ~said), "precision": (said, truth), "accuracy": (every, truth == said),
+    }  # fmt: skip
 
 
 def disparities(rates: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """A share, the difference of two, such as the accuracies of two groups: interval, test, and what that test can see."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,34 @@ def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) ->
     effect = float(np.subtract(*(2 * np.arcsin(np.sqrt([share_a.estimate, share_b.estimate])))))
     p = float(share_p_values(hits[0], n[0], hits[1], n[1]))
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
+
+
+def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) -> list[np.ndarray]:
+    r"""As few independent images as tell as much of each side's share of True as its images do, which come in clusters.
+
+    Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
+    in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
+    sides' shares: 1 where nothing varies, and too small where only one or two clusters are unlike the others. Two sides
+    of the same clusters count for more, as their difference varies less, but at most for n; few clusters for less, by
+    the squared ratio of the normal to Student's quantile. No images are left of no more clusters (n,) than sides (n,).
+    """
+    names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
+    n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
+    if free < 1 or n.min() == 0:
+        return [side[:0] for side in sides]
+    cells = np.repeat(np.arange(len(sides)), n) * len(names) + codes
+    counts = np.bincount(cells, minlength=len(sides) * len(names)).reshape(len(sides), -1).astype(float)
+    sizes, left = counts.sum(axis=0), np.concatenate([side - side.mean() for side in sides])
+    explained = (np.bincount(codes, left) ** 2 / sizes).sum()
+    between, within = explained / free, (left @ left - explained) / max(n.sum() - len(names), 1)
+    typical = (n - (counts**2).sum(axis=1) / n).sum() / free
+    rho = np.clip((between - within) / (between + (typical - 1) * within), 0, 1) if left.any() else 1.0
+    covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(n, n)  # of the shares, over p (1 - p)
+    alone = np.diag(covariance)
+    together = max(2 * alone.sum() - covariance.sum(), 1e-12)  # the variance of the difference; of one side, its own
+    student = scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, free)
+    worth = np.maximum(np.minimum(alone.sum() / together / alone, n) * student**2, 1).astype(int)
+    return [np.arange(size) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
 
 
 def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:

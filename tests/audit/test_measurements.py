@@ -11,7 +11,7 @@ from biaslib.audit import measurements
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, bias_amplification
-from biaslib.statistics import Interval, holm
+from biaslib.statistics import Interval, holm, sign_flip
 
 TARGET = Binary("cat", ("0", "1"), ("not cat", "cat"))
 GROUP = Binary("ball", ("0", "1"), ("not ball", "ball"))
@@ -26,13 +26,15 @@ def drawn(n, *, tie=0.0, wrong=(0.1, 0.1), seed=0):
     return labels, pd.DataFrame({"cat": cat ^ (rng.random(n) < np.where(ball, *wrong))})
 
 
-def answered(labels, predicted=None, train=None, groups=(GROUP,)):
+def answered(labels, predicted=None, train=None, groups=(GROUP,), clusters=None):
     files = tuple(map(str, labels.index))
-    return LabelledImages(files, labels, labels if predicted is None else predicted, train, TARGET, groups)
+    told = labels if predicted is None else predicted
+    return LabelledImages(files, labels, told, train, TARGET, groups, clusters=clusters)
 
 
-def measured(labels, predicted=None, *, predictions=None, roles=None, groups=(GROUP,), seed=0):
-    return measurements.measure(answered(labels, predicted, groups=groups), predictions, roles=roles or {}, seed=seed)
+def measured(labels, predicted=None, *, predictions=None, roles=None, groups=(GROUP,), clusters=None, seed=0):
+    asked = answered(labels, predicted, groups=groups, clusters=clusters)
+    return measurements.measure(asked, predictions, roles=roles or {}, seed=seed)
 
 
 def test_cells_and_counts_by_hand():
@@ -278,3 +280,83 @@ def test_regions_compare_the_map_with_the_area():
     cells = found["regions_by_cell"].set_index("cell")
     assert cells["n"].to_dict() == {"cat, ball": 5, "not cat, ball": 5, "not cat, not ball": 5}
     assert isinstance(cells.loc["cat, ball", "mass"], Interval)
+
+
+def of_patients(seed, *, patients=100, images=6, mixed=False):
+    """Nine of ten images of a patient are answered as the patient is; the group is the patient's, or each image's."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(patients), images)
+    ball = rng.random(len(patient)) < 0.5 if mixed else (rng.random(patients) < 0.4)[patient]
+    right = np.where(
+        rng.random(len(patient)) < 0.9, (rng.random(patients) < 0.7)[patient], rng.random(len(patient)) < 0.7
+    )
+    return pd.DataFrame({"cat": right | True, "ball": ball}), pd.DataFrame({"cat": right}), patient
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be_independent(mixed):
+    alarms = np.zeros(2, int)
+    for seed in range(300):
+        labels, predicted, patient = of_patients(seed, mixed=mixed)
+        p = [measurements._gaps(answered(labels, predicted, clusters=of))["p"][0] for of in (patient, None)]
+        alarms += np.array(p) <= 0.05
+    level = binomtest(int(alarms[0]), 300).proportion_ci(method="wilson")
+    if mixed:  # nothing is gained where a patient's images fall on both sides
+        assert level.low <= 0.05
+    else:
+        assert level.low <= 0.05 <= level.high
+        assert alarms[1] > 100
+
+
+def test_a_gap_between_patients_is_found_and_its_estimate_is_that_of_the_images():
+    labels, predicted, patient = of_patients(0, patients=200)
+    predicted["cat"] &= ~(labels["ball"] & (patient % 2 == 0))
+    alone, of_all = (measured(labels, predicted, clusters=of) for of in (None, patient))
+    one, other = alone["gaps"].iloc[0], of_all["gaps"].iloc[0]
+    assert one["gap"].estimate == other["gap"].estimate
+    assert (
+        one[["n_in", "n_out", "right_in", "right_out"]].tolist()
+        == other[["n_in", "n_out", "right_in", "right_out"]].tolist()
+    )
+    assert other["gap"].low < one["gap"].low < one["gap"].high < other["gap"].high < 0
+    assert one["p"] < other["p"] < 0.001
+    for name, column in (("overall", "value"), ("accuracies", "accuracy"), ("correlations", "of the answers")):
+        for independent, clustered in zip(alone[name][column], of_all[name][column], strict=True):
+            assert clustered.estimate == independent.estimate or np.isnan(independent.estimate)
+            assert clustered.n == independent.n
+            if 0 < independent.estimate < 1:
+                assert clustered.low < independent.low < independent.high < clustered.high
+    visible = [
+        measurements.detectable_gaps(answered(labels, predicted, clusters=of), alpha=0.05, margin=0.05).iloc[0]
+        for of in (None, patient)
+    ]
+    assert visible[1]["smallest"] > 1.5 * visible[0]["smallest"]
+    assert visible[1]["needed"] > 3 * visible[0]["needed"]
+    assert visible[0]["images"] == visible[1]["images"] == 1200
+
+
+def test_amplification_of_images_in_clusters_is_described_and_not_tested():
+    labels, predicted, patient = of_patients(0)
+    labels["cat"] = np.random.default_rng(1).random(len(labels)) < 0.5
+    alone, of_all = (
+        measurements.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
+        for of in (None, patient)
+    )
+    assert alone["size"].estimate == of_all["size"].estimate
+    assert np.isfinite(alone["p"])
+    assert np.isnan([of_all["p"], of_all["size"].low, of_all["size"].high]).all()
+
+
+def test_attention_is_of_clusters_each_of_which_counts_once():
+    labels, predicted = drawn(40)
+    patient = np.repeat([0, 1, 2, 3, 4, 5, 6], [34, 1, 1, 1, 1, 1, 1])
+    mass = {"ball": np.where(patient == 0, 0.9, 0.1) + np.arange(40) / 1000}
+    area = {"ball": np.full(40, 0.3)}
+    predictions = Predictions(np.ones(40, bool), np.zeros((40, 1)), np.ones((40, 1, 2, 2)), mass, mass, area)
+    given = {"predictions": predictions, "roles": {"ball": "unwanted"}}
+    alone, of_all = (measured(labels, predicted, clusters=of, **given)["regions"].iloc[0] for of in (None, patient))
+    means = pd.Series(mass["ball"]).groupby(patient).mean()
+    assert of_all["mass"].estimate == pytest.approx(means.mean())
+    assert alone["p"] < 0.01
+    assert of_all["p"] == pytest.approx(sign_flip(means - 0.3).p)
+    assert of_all["p"] > 0.3

@@ -654,6 +654,61 @@ def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path,
     assert capsys.readouterr().err.startswith("biaslib: ")
 
 
+def test_the_command_takes_groups_of_many_values_bins_intersections_gaps_and_clusters(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"file": [f"{row}.png" for row in range(402)], "cat": [0, 1] * 201})
+    table["skin"], table["age"] = rng.choice(["I", "II", "III"], 402), rng.integers(10, 90, 402)
+    table["patient"] = rng.integers(0, 90, 402)
+    table["said"] = np.where((table["skin"] == "III") & (rng.random(402) < 0.8), 0, table["cat"])
+    table.loc[[0, 1], "skin"] = ""
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    command = "biaslib audit --predictions said --labels labels.csv --target cat --group skin --group age --out out"
+    command += " --bins age=50 --intersections --drop-missing --cluster patient --permutations 19"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", command.split())
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code
+    said, beside = capsys.readouterr()
+    assert "for skin III and 100.0% for not skin III" in said
+    assert "Left out, as they have no value in 'skin': 2 of 402 rows of the labels." in beside
+    assert "intervals and tests are by patient (" in beside
+    assert (
+        "not measured: Whether amplification is more than unrelated errors give: images that come in clusters" in beside
+    )
+    values = json.loads((tmp_path / "out" / "audit.json").read_text())
+    names = [group["column"] for group in values["groups"]]
+    assert names[:4] == ["skin I", "skin II", "skin III", "age"]
+    assert len(names) == 10
+    assert values["numbers"]["tests"] == 20  # gaps alone
+    assert values["settings"]["bins"] == "age at 50"
+    assert values["settings"]["clusters"] == "patient"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<title>Audit: cat by skin, age</title>" in page
+    assert "20 tests" in page
+
+
+def test_other_clusters_are_another_audit(told):
+    labels = told["labels"].assign(patient=np.arange(len(told["labels"])) // 4)
+    audit.run(**(told | {"labels": labels}), cluster="patient")
+    with pytest.raises(BiaslibError, match="on other data"):
+        audit.run(**(told | {"labels": labels.assign(patient=labels["patient"] // 2)}), cluster="patient")
+
+
+def test_clusters_follow_the_images_that_can_be_read_and_attention_is_by_cluster(tmp_path):
+    draw(tmp_path, n=60)
+    (tmp_path / "images" / "005.png").write_bytes(b"no picture")
+    labels = pd.read_csv(tmp_path / "labels.csv").assign(patient=np.arange(60) // 3)
+    labels["red"] = labels["red"].astype(object).where(labels.index > 3)
+    found = audited(tmp_path, biased(), labels=labels, cluster="patient", drop_missing=True)
+    assert found.numbers["images"] == 55
+    (gap, _) = found.tables["gaps"]["gap"]
+    assert gap.high - gap.low < 1
+    assert found.tables["regions"]["p"].notna().all()
+    # the four that were left out are in the folder, too
+    assert any("no row that is used names them: 4 of the images" in note for note in found.notes)
+
+
 def test_help_loads_nothing_heavy():
     code = "import sys\nfrom biaslib.cli import main\ntry: main()\nfinally: print(sorted(sys.modules), file=sys.stderr)"
     command = [sys.executable, "-c", code, "audit", "--help"]
