@@ -73,10 +73,14 @@ def _overall(answered: LabelledImages) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", "value"])
 
 
-def _independent(answered: LabelledImages, values: np.ndarray, *sides: np.ndarray) -> list[np.ndarray]:
+def _independent(
+    answered: LabelledImages, values: np.ndarray, *sides: np.ndarray, confidence: float = 0.95
+) -> list[np.ndarray]:
     """The values (N,) bool of the images of each side; of as few as are worth as much where they come in clusters."""
-    of_sides, clusters = [values[side] for side in sides], answered.clusters
-    return of_sides if clusters is None else as_independent(of_sides, [clusters[side] for side in sides])
+    of_sides = [values[side] for side in sides]
+    if answered.clusters is None:
+        return of_sides
+    return as_independent(of_sides, [answered.clusters[side] for side in sides], confidence=confidence)
 
 
 def _share(answered: LabelledImages, values: np.ndarray, among: np.ndarray) -> Interval:
@@ -182,7 +186,8 @@ def _compared(
     answered: LabelledImages, sides: Sequence[np.ndarray], *, confidence: float = 0.95
 ) -> tuple[list[float], Interval, float, list[np.ndarray]]:
     """The accuracy of each side, the first less the second, its p, and the answers of each that are independent."""
-    counted, right = _independent(answered, answered.correct, *sides), [_mean(answered.correct[side]) for side in sides]
+    counted = _independent(answered, answered.correct, *sides, confidence=confidence)
+    right = [_mean(answered.correct[side]) for side in sides]
     apart = compare_shares(*counted, confidence=confidence)
     gap = Interval(right[0] - right[1], apart.low, apart.high, int(np.sum(sides)), confidence)
     return right, gap, apart.p, counted

@@ -40,14 +40,17 @@ def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) ->
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
 
 
-def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) -> list[np.ndarray]:
+def as_independent(
+    sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray], *, confidence: float = 0.95
+) -> list[np.ndarray]:
     r"""As few independent images as tell as much of each side's share of True as its images do, which come in clusters.
 
     Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
     in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
     sides' shares: 1 where nothing varies, and too small where only one or two clusters are unlike the others. Two sides
     of the same clusters count for more, as their difference varies less, but at most for n; few clusters for less, by
-    the squared ratio of the normal to Student's quantile. No images are left of no more clusters (n,) than sides (n,).
+    the squared ratio of the normal to Student's quantile for intervals of this confidence. No images are left of no
+    more clusters (n,) than sides (n,).
     """
     names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
     n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
@@ -63,7 +66,7 @@ def as_independent(sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray]) 
     covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(n, n)  # of the shares, over p (1 - p)
     alone = np.diag(covariance)
     together = max(2 * alone.sum() - covariance.sum(), 1e-12)  # the variance of the difference; of one side, its own
-    student = scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, free)
+    student = scipy.stats.norm.ppf((1 + confidence) / 2) / scipy.stats.t.ppf((1 + confidence) / 2, free)
     worth = np.maximum(np.minimum(alone.sum() / together / alone, n) * student**2, 1).astype(int)
     return [np.arange(size) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
 

@@ -308,6 +308,35 @@ def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be
         assert alarms[1] > 100
 
 
+def test_rates_outcomes_and_calibration_count_a_patient_s_images_as_the_gaps_do():
+    labels, predicted, patient = of_patients(1)
+    labels["cat"] = np.random.default_rng(0).random(len(labels)) < 0.5
+    scores = np.where(predicted["cat"], 0.8, 0.3)
+    alone, of_all = (
+        measurements.measure(replace(answered(labels, predicted, clusters=of), scores=scores), None, roles={}, seed=0)
+        for of in (None, patient)
+    )
+    for one, other in zip(alone["rates"].itertuples(), of_all["rates"].itertuples(), strict=True):
+        assert (one.selection_rate.estimate, one.selection_rate.n) == (
+            other.selection_rate.estimate, other.selection_rate.n
+        )  # fmt: skip
+        assert other.selection_rate.low < one.selection_rate.low < one.selection_rate.high < other.selection_rate.high
+    pd.testing.assert_frame_equal(alone["disparities"], of_all["disparities"])
+    assert of_all["scores"]["calibration error"].tolist() == alone["scores"]["calibration error"].tolist()
+    for one, other in zip(alone["scores"]["AUC"], of_all["scores"]["AUC"], strict=True):
+        assert one.estimate == other.estimate
+        assert np.isfinite([one.low, one.high]).all()
+        assert np.isnan([other.low, other.high]).all()
+    outcome = [
+        measurements.detectable_gaps(answered(labels, predicted, clusters=of), alpha=0.001, margin=0.2).iloc[0]
+        for of in (None, patient)
+    ]
+    assert outcome[0]["gap"].estimate == outcome[1]["gap"].estimate
+    assert np.ptp([outcome[1]["gap"].low, outcome[1]["gap"].high]) > np.ptp(
+        [outcome[0]["gap"].low, outcome[0]["gap"].high]
+    )
+
+
 def test_a_gap_between_patients_is_found_and_its_estimate_is_that_of_the_images():
     labels, predicted, patient = of_patients(0, patients=200)
     predicted["cat"] &= ~(labels["ball"] & (patient % 2 == 0))

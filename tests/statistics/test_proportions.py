@@ -218,8 +218,8 @@ def in_clusters(count, size, *, alike, share, seed):
     return np.where(rng.random(len(clusters)) < np.sqrt(alike), common[clusters], own), clusters
 
 
-def few_clusters(free):
-    return (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, free)) ** 2
+def few_clusters(free, at=0.975):
+    return (scipy.stats.norm.ppf(at) / scipy.stats.t.ppf(at, free)) ** 2
 
 
 def test_images_that_repeat_each_other_count_as_their_clusters():
@@ -235,6 +235,8 @@ def test_images_of_their_own_count_as_they_are():
     values = np.random.default_rng(0).random(300) < 0.3
     (side,) = as_independent([values], [np.arange(300)])
     assert len(side) == int(300 * few_clusters(299))
+    (side,) = as_independent([values[:30]], [np.arange(30)], confidence=0.998)
+    assert len(side) == int(30 * few_clusters(29, at=0.999)) < int(30 * few_clusters(29))
 
 
 def test_the_correlation_in_clusters_is_that_of_the_analysis_of_variance():
