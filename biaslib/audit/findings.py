@@ -24,7 +24,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 
     A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {name: tables[name]["p"] for name in ("gaps", "amplification", "regions") if name in tables}
+    p = {name: tables[name]["p"] for name in ("gaps", "against", "amplification", "regions") if name in tables}
     if permutations < permutations_needed(at_once):
         p["amplification"] = p["amplification"] * math.nan
     if "regions" in p:
@@ -55,8 +55,9 @@ def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
 def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
     """A sentence for everything that differs by more than chance in the direction that harms.
 
-    An amplification is a finding where the answers are further off than as many mistakes that ignore the group; an
-    unwanted region where it holds more of the map than of the image, a wanted one less, any other region never.
+    A change of a gap from another model's is told in either direction. An amplification is a finding where the answers
+    are further off than as many mistakes that ignore the group; an unwanted region where it holds more of the map than
+    of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
     for row, p in _significant(tables, "gaps"):
@@ -67,6 +68,15 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             f"{row['n_out']:,} images, {p})."
         )
         yield Finding("gap", row["group"], sentence, row["p corrected"])
+    for row, p in _significant(tables, "against"):
+        outside, inside = words[row["group"]]
+        here, there, change = (number(row[name], "+.1%") for name in ("gap", "gap_other", "change"))
+        sentence = (
+            f"{row['among']}: the gap from {outside} to {inside} is {here}, and {there} for what this is compared "
+            f"with; the difference is {change} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
+        )
+        kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
+        yield Finding(kind, row["group"], sentence, row["p corrected"])
     for row, p in _significant(tables, "amplification"):
         if row["size"].estimate > row["unrelated errors"]:
             sentence = f"{_amplified(row, target, words[row['group']])} ({p})."

@@ -1,19 +1,17 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from biaslib.audit.inputs import Binary, LabelledImages
-from biaslib.audit.predictions import Predictions
+from biaslib.audit.predictions import Predictions, progress
 from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
-from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip, welch
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import compare_shares, share_interval
 
@@ -114,6 +112,24 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
         rows.append((group, among, *compared.n, *right, gap, compared.p))
     columns = ["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
+    """Each gap beside another model's on the same images, and the first less the second (change), image by image.
+
+    Its interval is Welch's. Its p flips the signs of what only one of the two answers rightly: McNemar's test where
+    that is all on one side, and conservative where one model is better on both.
+    """
+    changes, p = [], []
+    for (*_, sides), (*_, others) in zip(answered.sides(), other.sides(), strict=True):
+        inside, outside = (np.subtract(*pair, dtype=float) for pair in zip(sides, others, strict=True))
+        change = welch(inside, outside)
+        changes.append(Interval(change.difference, change.low, change.high, sum(change.n)))
+        shares = np.concatenate([inside / max(1, len(inside)), -outside / max(1, len(outside))])
+        flipped = sign_flip(shares[shares != 0] if shares.any() else shares, seed=seed).p
+        p.append(flipped if min(change.n) else np.nan)
+    table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
+    return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
 
 
 def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
@@ -222,10 +238,12 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
     kinds = directions(answered, group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, answers, kinds)
-    hidden = not sys.stderr.isatty()
-    bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
-    permuted = (permutation_baseline(test, answers, rng=rng) for _ in bar)
-    chance = np.array([_changes(trained, test, errors, kinds, sizes=[True]) for errors in permuted])[..., 0]
+    chance = np.empty((permutations, len(kinds)))
+    with progress(permutations, f"permuting answers, {group.name}", "permutation", leave=False) as bar:
+        for row in chance:
+            errors = permutation_baseline(test, answers, rng=rng)
+            row[:] = _changes(trained, test, errors, kinds, sizes=[True])[:, 0]
+            bar.update(1)
     drawn = _bootstrap(trained, test, answers, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12

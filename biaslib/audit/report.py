@@ -14,7 +14,7 @@ import pandas as pd
 
 from biaslib import figures
 from biaslib.audit.measurements import GAP, POWER
-from biaslib.audit.records import VALUES, Audit, Shown
+from biaslib.audit.records import CARDS, VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
@@ -30,7 +30,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
+        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES, cards=CARDS
     )
 
 
