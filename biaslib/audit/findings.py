@@ -70,10 +70,10 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
         yield Finding("gap", row["group"], sentence, row["p corrected"])
     for row, p in _significant(tables, "against"):
         outside, inside = words[row["group"]]
-        here, there, change = (number(row[name], "+.1%") for name in ("gap", "gap_other", "change"))
+        here, there = (number(100 * row[name].estimate, "+.1f") for name in ("gap", "gap_other"))
         sentence = (
-            f"{row['among']}: the gap from {outside} to {inside} is {here}, and {there} for what this is compared "
-            f"with; the difference is {change} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
+            f"{row['among']}: the gap from {outside} to {inside} is {here} points here and {there} points for what "
+            f"this is compared with, {_points(row['change'])} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
         )
         kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
         yield Finding(kind, row["group"], sentence, row["p corrected"])

@@ -16,7 +16,7 @@ def cards(audit: Audit) -> dict[str, str]:
     """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("biaslib", "audit"), finalize=_escaped, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     shown = {"audit": audit, "number": number, "p_value": p_value}
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}

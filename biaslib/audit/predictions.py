@@ -181,8 +181,9 @@ class _Log:
 
 def progress(total: int, doing: str, unit: str, *, leave: bool = True) -> AbstractContextManager[Any]:
     """A bar on a terminal, elsewhere lines for a log; `TQDM_DISABLE` in the environment silences both."""
-    if sys.stderr.isatty() or os.environ.get("TQDM_DISABLE"):
-        return tqdm(total=total, desc=doing, unit=unit, leave=leave)
+    silent = bool(os.environ.get("TQDM_DISABLE"))
+    if silent or sys.stderr.isatty():
+        return tqdm(total=total, desc=doing, unit=unit, leave=leave, disable=silent)
     return nullcontext(_Log(total, doing, unit))
 
 

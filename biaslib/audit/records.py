@@ -239,16 +239,12 @@ class Audit:
         return _plain(values)
 
     def write(self, texts: Mapping[str, str], out: Path, *, force: bool) -> None:
-        """Puts texts by name and the values into the folder, all whole before any takes its place.
-
-        A card that is there may hold somebody's answers, and stays unless forced.
-        """
-        kept = [name for name in CARDS if (out / name).exists() and not force]
+        """Puts texts by name and the values into the folder, all whole before any takes its place."""
+        kept = [name for name in CARDS if (out / name).exists() and not force]  # they may hold somebody's answers
         values = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         try:
             with contextlib.ExitStack() as files:
-                # the values, which name the audit, come in last and so take their place first: an audit that is killed
-                # after them is known again
+                # last in, first out: the values name the audit, so that one that is killed after them is known again
                 for name, text in [*texts.items(), (VALUES, values)]:
                     if name not in kept:
                         files.enter_context(store.replacing(out / name)).write_text(text, encoding="utf-8")

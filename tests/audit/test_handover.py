@@ -280,7 +280,7 @@ def test_a_comparison_by_hand():
     assert found.key not in (other.key, audited().key)
     sentence = next(f.sentence for f in found.findings if f.kind == "larger gap")
     assert re.match(
-        r"(not )?cat: the gap from not old to old is −\d+\.\d% \[.*\], and .* for what this is compared", sentence
+        r"(not )?cat: the gap from not old to old is −\d+\.\d points here and .\d+\.\d points for what", sentence
     )
     page = audit.page(found)
     assert "compared with before" in page
