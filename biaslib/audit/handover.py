@@ -36,8 +36,7 @@ def failure(audit: Audit, limit: float | None) -> str:
     if limit is None:
         found = [finding for finding in audit.findings if finding.kind != "smaller gap"]
         return f"{len(found)} found" if found else ""
-    gaps = audit.tables["gaps"].to_dict("records")
-    beyond = [row for row in gaps if row["gap"].low > limit or row["gap"].high < -limit]
+    beyond = [row for row in audit.tables["gaps"].to_dict("records") if max(row["gap"].low, -row["gap"].high) > limit]
     return "; ".join(f"the gap of {row['group']} among {row['among']} is {number(row['gap'], '.3f')}" for row in beyond)
 
 

@@ -102,6 +102,8 @@ class AuditOptions:
 
     def other(self) -> "AuditOptions":
         """The same of what is compared with."""
+        if isinstance(self.against, nn.Module):
+            return replace(self, model=self.against, weights=None, predictions=None, against=None)
         place = next(name for name in ("predictions", "weights", "model") if getattr(self, name) is not None)
         return replace(self, **{place: self.against, "against": None})
 
@@ -171,16 +173,15 @@ class AuditOptions:
             "correction": "Holm, over all tests of this report" if self.corrected else "none",
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
-            # without the others these are as they were, and so is the audit's key
-            **({} if self.against is None else {"compared with": _name(self.against)}),
+            **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
         }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that differs by more than chance: a "gap", "amplification" or "region", and p after correction."""
+    """One thing that differs by more than chance, and p after correction."""
 
-    kind: str
+    kind: str  # "gap", "amplification", "region"; of a comparison "larger gap", "smaller gap"
     of: str  # the group's column, or the region
     sentence: str
     p: float
@@ -210,9 +211,9 @@ class Audit:
     numbers: Mapping[str, int]  #: images measured, unreadable, without labels; tests made
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
-    #: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
-    #: regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and trust (how
-    #: reliable the measures are)
+    #: overall, counts, correlations, accuracies, gaps, against (of a comparison), visible, amplification and, where
+    #: there are maps, attention, regions and regions_by_cell (see `audit.measurements`), p-values with and without
+    #: correction; and trust (how reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

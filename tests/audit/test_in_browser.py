@@ -60,7 +60,7 @@ def test_it_prints(report):
         cut = "return [...document.querySelectorAll('.biaslib-scroll')].filter(b => b.scrollWidth > 719).length"
         assert report.execute_script(cut) == 0
         # however long a column's name is
-        named = "for (const each of document.querySelectorAll('.biaslib-table tbody th')) each.textContent = arguments[0]"
+        named = "document.querySelectorAll('.biaslib-table tbody th').forEach(each => each.textContent = arguments[0])"
         report.execute_script(named, "perceived_as_annotated_" * 6)
         assert wide(report, 718) <= 718
     finally:
