@@ -185,7 +185,7 @@ def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
     target: Annotated[str, _option("Column of what the model tells: two values.")],
     group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
-    out: Annotated[Path, _option("Folder for report.html, audit.json and answers.csv.")],
+    out: Annotated[Path, _option("Folder for the report.")],
     model: Annotated[
         str | None,
         _option(
@@ -198,6 +198,7 @@ def _audit(
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
+    against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
@@ -225,15 +226,20 @@ def _audit(
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
+    title: Annotated[str, _option("Of the report.", default="target and groups")] = "",
+    author: Annotated[str, _option("Who answers for the report.")] = "",
+    fail_on: Annotated[str | None, _option('Exit with 3 on a "finding", or "gap>0.05" by its whole interval.')] = None,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
-    """Measure the bias of your own model, or of its predictions, on your own images; writes a page, a JSON and a CSV.
+    """Measure the bias of your own model, or of its predictions, on your own images.
 
-    An audit that was stopped goes on where it was.
+    Writes a page, its numbers as JSON, the answers as CSV, and a model card and an annex with questions for a person,
+    which stay as they are once they are there. An audit that was stopped goes on where it was.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
+    limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
     result = audits.run(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
@@ -242,11 +248,13 @@ def _audit(
         bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
         intersections=intersections, drop_missing=drop_missing, cluster=cluster, batch=batch,
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        force=force, against=against, title=title, author=author,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
+    if fail_on is not None and (why := audits.handover.failure(result, limit)):
+        _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
 
 
 @_store_app.command("ls")

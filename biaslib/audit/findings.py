@@ -24,7 +24,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 
     A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {name: tables[name]["p"] for name in ("gaps", "amplification", "regions") if name in tables}
+    p = {name: tables[name]["p"] for name in ("gaps", "against", "amplification", "regions") if name in tables}
     if permutations < permutations_needed(at_once):
         p["amplification"] = p["amplification"] * math.nan
     if "regions" in p:
@@ -55,8 +55,9 @@ def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
 def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
     """A sentence for everything that differs by more than chance in the direction that harms.
 
-    An amplification is a finding where the answers are further off than as many mistakes that ignore the group; an
-    unwanted region where it holds more of the map than of the image, a wanted one less, any other region never.
+    A change of a gap from another model's is told in either direction. An amplification is a finding where the answers
+    are further off than as many mistakes that ignore the group; an unwanted region where it holds more of the map than
+    of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
     for row, p in _significant(tables, "gaps"):
@@ -67,6 +68,15 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             f"{row['n_out']:,} images, {p})."
         )
         yield Finding("gap", row["group"], sentence, row["p corrected"])
+    for row, p in _significant(tables, "against"):
+        outside, inside = words[row["group"]]
+        here, there = (number(100 * row[name].estimate, "+.1f") for name in ("gap", "gap_other"))
+        sentence = (
+            f"{row['among']}: the gap from {outside} to {inside} is {here} points here and {there} points for what "
+            f"this is compared with, {_points(row['change'])} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
+        )
+        kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
+        yield Finding(kind, row["group"], sentence, row["p corrected"])
     for row, p in _significant(tables, "amplification"):
         if row["size"].estimate > row["unrelated errors"]:
             sentence = f"{_amplified(row, target, words[row['group']])} ({p})."
@@ -139,8 +149,9 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
         )
     if answered.clusters is not None:
         yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
-        if answered.scores is not None:
-            yield "Intervals of areas under the ROC curve: they are known for images that do not come in clusters only."
+        parts = {"scores": "areas under the ROC curve", "against": "changes of gaps against what this is compared with"}
+        if lacking := [words for table, words in parts.items() if table in tables]:
+            yield f"Intervals of {' and of '.join(lacking)}: they are known for images that do not come in clusters."
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 

@@ -1,20 +1,18 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from biaslib.audit.inputs import Binary, LabelledImages
-from biaslib.audit.predictions import Predictions
+from biaslib.audit.predictions import Predictions, progress
 from biaslib.metrics import Labels, attention_iou, bias_amplification, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.metrics.rates import disparities, group_rates, rate_images
-from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip, welch
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.statistics.proportions import area_interval, as_independent, compare_shares, share_interval
 
@@ -193,6 +191,27 @@ def _compared(
     return right, gap, apart.p, counted
 
 
+def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
+    """Each gap beside another model's on the same images, and the first less the second (change), image by image.
+
+    Its interval is Welch's, and NaN where images come in clusters. Its p flips the signs of what only one of the two
+    answers rightly, of a cluster's images together: McNemar's test where that is all on one side, and conservative
+    where one model is better on both.
+    """
+    changes, p, better = [], [], np.subtract(answered.correct, other.correct, dtype=float)
+    for *_, sides in answered.image_sides():
+        change = welch(*(better[side] for side in sides))
+        units = np.subtract(*(better * side / max(1, side.sum()) for side in sides))  # they add up to the change
+        low, high = change.low, change.high
+        if answered.clusters is not None:
+            units, low, high = np.bincount(answered.clusters, units), np.nan, np.nan
+        changes.append(Interval(change.difference, low, high, sum(change.n)))
+        flipped = sign_flip(units[units != 0] if units.any() else units[:1], seed=seed).p
+        p.append(flipped if min(change.n) else np.nan)
+    table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
+    return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
+
+
 def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:
     """Each gap with its interval of confidence 1 - alpha, what that says of the margin, and what could have been seen.
 
@@ -309,10 +328,12 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
     kinds = directions(answered, group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, answers, kinds)
-    hidden = not sys.stderr.isatty()
-    bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
-    permuted = (permutation_baseline(test, answers, rng=rng) for _ in bar)
-    chance = np.array([_changes(trained, test, errors, kinds, sizes=[True]) for errors in permuted])[..., 0]
+    chance = np.empty((permutations, len(kinds)))
+    with progress(permutations, f"permuting answers, {group.name}", "permutation", leave=False) as bar:
+        for row in chance:
+            errors = permutation_baseline(test, answers, rng=rng)
+            row[:] = _changes(trained, test, errors, kinds, sizes=[True])[:, 0]
+            bar.update(1)
     draws = min(permutations, _BOOTSTRAP) if answered.clusters is None else 0
     drawn = _bootstrap(trained, test, answers, kinds, draws=draws, rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not

@@ -1,10 +1,10 @@
 """What an audit is asked, what it answers, and the folder that keeps the answer."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from biaslib.audit.inputs import Binary, Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
-_PAGE, VALUES, ANSWERS = "report.html", "audit.json", "answers.csv"
+PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
+VERSION = "1.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -37,6 +38,9 @@ class AuditOptions:
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
+    #: what to compare with on the same images: other predictions; of a model other weights, or where it has none named
+    #: another model
+    against: Table | nn.Module | None = None
     #: folder of masks of one region, which is named as the folder, or of one such folder a region
     masks: Path | None = None
     wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
@@ -66,7 +70,10 @@ class AuditOptions:
     deals: int | None = None  #: the first edition's name of `permutations`
     images: bool = True  #: whether the report may hold pictures; without them it names the files only
     seed: int = 0  #: of the bootstrap and the permutations
-    out: Path | None = None  #: folder for `report.html`, `audit.json`, `answers.csv`; None writes nothing
+    title: str = ""  #: of the report; empty: target and groups
+    author: str = ""  #: who answers for it
+    #: folder for `report.html`, `audit.json`, `answers.csv`, `model_card.md` and `annex.md`; None writes nothing
+    out: Path | None = None
     force: bool = False  #: replace a report that is there
 
     def __post_init__(self) -> None:
@@ -105,13 +112,20 @@ class AuditOptions:
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
 
+    def other(self) -> "AuditOptions":
+        """The same of what is compared with."""
+        if isinstance(self.against, nn.Module):
+            return replace(self, model=self.against, weights=None, predictions=None, against=None)
+        place = next(name for name in ("predictions", "weights", "model") if getattr(self, name) is not None)
+        return replace(self, **{place: self.against, "against": None})
+
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
         if self.out is None:
             return
         place = self.out.resolve()
         # a model or predictions may be a name: only what is a file lies anywhere
-        named = (self.labels, self.predictions, self.train_labels, self.model)
+        named = (self.labels, self.predictions, self.train_labels, self.model, self.against)
         files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
         files += [Path(source) for source in (self.data, self.masks, self.weights) if source is not None]
         for name, path in (("the current folder", Path.cwd()), *((str(file), file) for file in files)):
@@ -131,7 +145,7 @@ class AuditOptions:
         there = [] if self.out is None else sorted(path.name for path in self.out.glob("[!.]*"))
         if self.out is None or self.force or not there or _key(self.out) == key:
             return
-        others = [name for name in there if name not in (_PAGE, VALUES, ANSWERS)]
+        others = [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]
         if others:
             raise BiaslibError(
                 f"{self.out} holds other files ({others[0]}): name a folder of its own for the report, or put it "
@@ -175,14 +189,15 @@ class AuditOptions:
             "correction": "Holm, over all tests of this report" if self.corrected else "none",
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
+            **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
         }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that differs by more than chance: a "gap", "amplification" or "region", and p after correction."""
+    """One thing that differs by more than chance, and p after correction."""
 
-    kind: str
+    kind: str  # "gap", "amplification", "region"; of a comparison "larger gap", "smaller gap"
     of: str  # the group's column, or the region
     sentence: str
     p: float
@@ -213,9 +228,9 @@ class Audit:
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
     margin: float  #: above which a gap is said to be shown
-    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification, with scores also
-    #: scores and calibration, with maps attention, regions and regions_by_cell (see `audit.measurements`), p-values
-    #: with and without correction; and trust (how reliable the measures are)
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; against (of a
+    #: comparison); with scores, scores and calibration; with maps, attention, regions and regions_by_cell (see
+    #: `audit.measurements`); p-values with and without correction; and trust (how reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
@@ -237,19 +252,22 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
-        values = {"model" if name == "subject" else name: value for name, value in vars(self).items()}
+        values = {"format": "biaslib-audit", "version": VERSION}
+        values |= {"model" if name == "subject" else name: value for name, value in vars(self).items()}
         del values["average_maps"], values["answers"]
         return _plain(values)
 
-    def write(self, page: str, out: Path) -> None:
-        """Puts page, answers and values into the folder, all whole before any takes its place."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        files = {_PAGE: page, ANSWERS: self.answers.to_csv(index=False), VALUES: text + "\n"}
+    def write(self, texts: Mapping[str, str], out: Path, *, force: bool) -> None:
+        """Puts texts by name, answers and values into the folder, all whole before any takes its place."""
+        kept = [name for name in CARDS if (out / name).exists() and not force]  # they may hold somebody's answers
+        values = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        every = {**texts, ANSWERS: self.answers.to_csv(index=False), VALUES: values}
         try:
-            # the last, which names the audit, takes its place first: an audit that is killed then is known again
-            with ExitStack() as together:
-                for name, whole in files.items():
-                    together.enter_context(store.replacing(out / name)).write_text(whole, encoding="utf-8")
+            with contextlib.ExitStack() as files:
+                # last in, first out: the values name the audit, so that one that is killed after them is known again
+                for name, text in every.items():
+                    if name not in kept:
+                        files.enter_context(store.replacing(out / name)).write_text(text, encoding="utf-8")
         except OSError as error:
             raise BiaslibError(
                 f"The report cannot be written to {out}: {error.strerror}; make room and try again."
@@ -266,6 +284,8 @@ def _key(out: Path) -> str | None:
 def _name(source: Any) -> str:
     if source is None:
         return ""
+    if isinstance(source, nn.Module):
+        return type(source).__name__
     # a folder's name, not its place: a report is handed on
     return f"a table of {len(source):,} rows" if isinstance(source, pd.DataFrame) else Path(source).name
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from biaslib import figures
 from biaslib.audit.measurements import POWER
-from biaslib.audit.records import ANSWERS, VALUES, Audit, Shown
+from biaslib.audit.records import ANSWERS, CARDS, VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
@@ -29,7 +29,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS
+        audit=audit, figures=shown, palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS
     )
 
 
