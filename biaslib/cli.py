@@ -210,6 +210,9 @@ def _audit(
     threshold: Annotated[
         float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
     ] = None,
+    attribution: Annotated[
+        str | None, _option("Of maps: grad-cam, rollout, integrated-gradients, occlusion, none.")
+    ] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
     mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
@@ -233,7 +236,8 @@ def _audit(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
+        group_outputs=group_output or (), threshold=threshold, attribution=attribution, size=size, mean=mean, std=std,
+        crop=crop, batch=batch,
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
         force=force,
     )  # fmt: skip

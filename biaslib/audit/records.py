@@ -47,6 +47,8 @@ class AuditOptions:
     group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
     #: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are
     threshold: float | None = None
+    #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
+    attribution: str | None = None
     size: int | None = None  #: of the model's images in pixels; None: its own, else 224
     mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
     std: Sequence[float] | None = None  #: that they are divided by; None: likewise
@@ -73,7 +75,8 @@ class AuditOptions:
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
-        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
+        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "attribution", "size", "mean", "std")
+        for_model += ("crop", "batch")
         idle = [name for name in for_model if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")

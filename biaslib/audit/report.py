@@ -30,7 +30,13 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
+        audit=audit,
+        maps=_words()["maps"],
+        figures=shown,
+        palette=theme.report_css(),
+        gap=GAP,
+        power=POWER,
+        values=VALUES,
     )
 
 
@@ -92,7 +98,7 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
             labels=[_plain(cell) for cell in cells],
         ),
         alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
-        caption=f"Where Grad-CAM of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
+        caption=f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
         name=name,
     )
 
