@@ -199,6 +199,7 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
+    mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
     train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
@@ -210,9 +211,7 @@ def _audit(
     threshold: Annotated[
         float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
     ] = None,
-    attribution: Annotated[
-        str | None, _option("Of maps: grad-cam, rollout, integrated-gradients, occlusion, none.")
-    ] = None,
+    attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
     mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
@@ -236,10 +235,9 @@ def _audit(
         labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
         masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, attribution=attribution, size=size, mean=mean, std=std,
-        crop=crop, batch=batch,
+        group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
         corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        force=force, attribution=attribution, mask_value=mask_value,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from biaslib import attribution as attributions
-from biaslib import models
+from biaslib import attribution, models
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError, reason
@@ -142,13 +141,6 @@ class TargetOutputs(nn.Module):
         """The last map -> (N, 1 + groups)."""
         return self._reading(self._model[0].forward_head(features))
 
-    def check_halves(self, images: torch.Tensor) -> None:
-        """Refuses a model whose two halves do not answer what it answers."""
-        with torch.inference_mode():
-            whole, split = self(images), self.forward_head(self.forward_features(images))
-        if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
-            raise BiaslibError("the model's forward_head(forward_features(images)) is not what it answers")
-
 
 @dataclass(frozen=True)
 class ModelUnderAudit:
@@ -241,20 +233,15 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
 
 
 def draw(way: str, outputs: TargetOutputs, pixels: torch.Tensor, targets: Sequence[int]) -> torch.Tensor:
-    """(N, T, h, w) of the size of each output, one of the `WAYS`; rollout draws one map, (N, 1, h, w), for all."""
+    """(N, T, h, w) of the size of each output, without Grad-CAM; rollout draws one map, (N, 1, h, w), for all."""
     whole, batch = nn.Sequential(outputs), len(pixels)  # its halves need not say what it answers as a whole
-    match way:
-        case "grad-cam":
-            return attributions.grad_cam(outputs, pixels, targets, absolute=True, batch=batch)
-        case "rollout":
-            return attributions.attention_rollout(outputs._model[0], pixels, [0], batch=batch)
-        case "integrated-gradients":
-            options: Any = {"steps": 16, "baseline": torch.zeros(pixels.shape[1:])}  # from the mean colour
-            return adaptive_avg_pool2d(
-                attributions.integrated_gradients(whole, pixels, targets, batch=batch, **options), 16
-            )
-        case "occlusion":
-            return attributions.occlusion(whole, pixels, targets, absolute=True, batch=batch)
+    if way == "rollout":
+        return attribution.attention_rollout(outputs._model[0], pixels, [0], batch=batch)
+    if way == "integrated-gradients":
+        options: Any = {"steps": 16, "baseline": torch.zeros(pixels.shape[1:]), "batch": batch}  # from the mean colour
+        return adaptive_avg_pool2d(attribution.integrated_gradients(whole, pixels, targets, **options), 16)
+    if way == "occlusion":
+        return attribution.occlusion(whole, pixels, targets, absolute=True, batch=batch)
     return torch.zeros(batch, len(targets), 0, 0)
 
 
@@ -266,15 +253,22 @@ def _way_of(asked: str | None, outputs: TargetOutputs, picture: torch.Tensor, ki
     # what comes in a file is not differentiated unless somebody asks for that
     for way in [asked] if asked else WAYS[: 1 if "file" in kind else 3]:
         try:
-            draw(way, outputs, picture, [0])
-            if way == "grad-cam":
-                outputs.check_halves(picture.to(outputs.anchor.device))
+            _check_grad_cam(outputs, picture) if way == "grad-cam" else draw(way, outputs, picture, [0])
             return way, "no maps were asked for" if way == "none" else ""
         except Exception as error:  # whatever the user's model raises
             problems.append(reason(error))
     if asked:
         raise BiaslibError(f"Maps cannot be drawn by {asked}: {problems[0]}.")
     return "none", f"{problems[0]}; --attribution occlusion needs the model's answers alone"
+
+
+def _check_grad_cam(outputs: TargetOutputs, picture: torch.Tensor) -> None:
+    attribution.grad_cam(outputs, picture, [0])
+    picture = picture.to(outputs.anchor.device)
+    with torch.inference_mode():
+        whole, split = outputs(picture), outputs.forward_head(outputs.forward_features(picture))
+    if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
+        raise BiaslibError("the model's forward_head(forward_features(images)) is not what it answers")
 
 
 def _are_shares(outputs: torch.Tensor) -> bool:

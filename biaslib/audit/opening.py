@@ -27,7 +27,7 @@ _HUBS = ("hf-hub", "hf_hub")
 _HARMLESS = {"num_classes", "img_size", "in_chans", "drop_rate", "drop_path_rate"}
 _FOREIGN = {".onnx": "ONNX", ".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
 _IMAGENET_CLASSES = 1000
-_OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
+_OTHERWISE = "; torchvision's are torchvision/NAME; for one of your own give module:function, or its --predictions"
 
 
 class _Opened(NamedTuple):
@@ -91,12 +91,7 @@ def _known(name: str) -> str:
         raise BiaslibError(f"There is no model file {name}: mend its path.")
     from torchvision.models import list_models
 
-    if name in list_models():
-        raise BiaslibError(
-            f"{name!r} is torchvision's name, and architectures are timm's here: write a function that returns your "
-            "torchvision model and give module:function, or give the model's answers as --predictions."
-        )
-    return name
+    return f"{building.TORCHVISION}{name}" if name in list_models() else name
 
 
 def _from_name(name: str, weights: str | Path | None) -> _Opened:
@@ -111,7 +106,7 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
     _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
     # takes the file apart as `models.build` does, so that both refuse the same files
-    state: dict[str, torch.Tensor] = building.read_state(path)
+    state, wrapping = building.read_state(path)
     settings, architecture, steps = _beside(path)
     if architecture and architecture.partition(".")[0] != name.partition(".")[0]:
         raise BiaslibError(
@@ -134,7 +129,7 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if unfit:
         raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), settings, steps)
+    return _Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
 
 
 def _from_file(path: Path) -> _Opened:
@@ -215,7 +210,7 @@ def _is_state(path: Path) -> bool:
 def _architecture(name: str) -> str | None:
     """The name by which `models.build` knows an architecture, with timm's tag; None where there is none."""
     plain = name.removeprefix("timm/")
-    if plain in OURS:
+    if plain in OURS or plain.startswith(building.TORCHVISION):
         return plain
     import timm  # takes seconds, and our own networks do without
 

@@ -34,6 +34,7 @@ class AuditOptions:
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
     #: folder of masks of one region, which is named as the folder, or of one such folder a region
     masks: Path | None = None
+    mask_value: int | None = None  #: where masks are label maps: the value that is the region
     wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
     #: regions that it is not meant to look at; the regions with neither role are described, not tested
     unwanted: Sequence[str] = ()
@@ -75,16 +76,15 @@ class AuditOptions:
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
-        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "attribution", "size", "mean", "std")
-        for_model += ("crop", "batch")
-        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
+        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
+        idle = [name for name in (*for_model, "mask_value", "attribution") if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
             raise BiaslibError(
                 f"{' and '.join(idle)} {verb} no effect beside predictions, as there is no model to ask: leave "
                 f"{pronoun} out, or give the model."
             )
-        roles = [*self.wanted, *self.unwanted]
+        roles = [*self.wanted, *self.unwanted, *([] if self.mask_value is None else [self.mask_value])]
         if roles and self.masks is None:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
         if self.threshold is not None and not np.isfinite(self.threshold):
@@ -156,6 +156,7 @@ class AuditOptions:
             "predictions": _name(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
             "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
+            "mask value": "" if self.mask_value is None else str(self.mask_value),
             "training labels": _name(self.train_labels),
             "pictures in the report": "" if self.images else "none",
             "correction": "Holm, over all tests of this report" if self.corrected else "none",

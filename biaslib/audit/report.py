@@ -30,13 +30,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit,
-        maps=_words()["maps"],
-        figures=shown,
-        palette=theme.report_css(),
-        gap=GAP,
-        power=POWER,
-        values=VALUES,
+        audit=audit, words=_words(), figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
     )
 
 
