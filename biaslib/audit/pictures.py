@@ -180,10 +180,7 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
     carries the EXIF orientation of its image; a BiaslibError where it may be drawn for an image as that is stored.
     """
     if not folder.is_dir():
-        raise BiaslibError(
-            f"There is no folder of masks {folder}: name it, or leave masks out (of COCO's JSON make one with "
-            f"`python tools/coco_to_masks.py {folder} FOLDER`, in a checkout of the book)."
-        )
+        raise BiaslibError(f"There is no folder of masks {folder}: name it (of COCO's JSON: tools/coco_to_masks.py).")
     regions = {folder.name: _masks_in(folder, files)}
     if not any(regions[folder.name]):
         regions = {inner.name: _masks_in(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}

@@ -47,7 +47,7 @@ def build(
         raise BiaslibError(
             f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
         )
-    model = OURS[architecture](outputs) if architecture in OURS else _timm_model(architecture, outputs, weights)
+    model = OURS[architecture](outputs) if architecture in OURS else _public_model(architecture, outputs, weights)
     if hidden is not None:
         _add_hidden_layer(model, architecture, hidden, outputs)
     if weights is not None and weights != "imagenet":
@@ -121,11 +121,18 @@ def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
     return layers[: places[convolutions]] if convolutions else []
 
 
-def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
+def _public_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
     import timm  # takes as long to import as torch, and the small model does without
+    from torchvision import models as known
 
     if architecture.startswith(TORCHVISION):
-        return _torchvision_model(architecture.removeprefix(TORCHVISION), outputs)
+        name = architecture.removeprefix(TORCHVISION)
+        near = difflib.get_close_matches(name, known.list_models(module=known), n=1, cutoff=0)
+        if name not in near:
+            raise BiaslibError(f"torchvision has no classifier {name!r}: did you mean {near[0]!r}?")
+        model: Any = known.get_model(name, num_classes=outputs)
+        model.pretrained_cfg = {"classifier": [key for key in model.state_dict() if key.endswith(".weight")][-1][:-7]}
+        return model
     if not timm.is_model(architecture):
         near = " or ".join(map(repr, difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)))
         hint = f"did you mean {near}?" if near else "take 'small', 'lenet5' or a name that timm lists."
@@ -140,17 +147,6 @@ def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> 
                 "download them elsewhere and give the file's path as `weights`."
             ) from error
         raise BiaslibError(f"timm cannot build {architecture!r}: {reason(error)}.") from error
-
-
-def _torchvision_model(name: str, outputs: int) -> nn.Module:
-    from torchvision import models as known  # takes seconds, as timm
-
-    near = difflib.get_close_matches(name, known.list_models(module=known), n=1, cutoff=0)
-    if name not in near:
-        raise BiaslibError(f"torchvision has no classifier {name!r}: did you mean {near[0]!r}?")
-    model: Any = known.get_model(name, num_classes=outputs)
-    model.pretrained_cfg = {"classifier": [key for key in model.state_dict() if key.endswith(".weight")][-1][:-7]}
-    return model
 
 
 def last_layer(model: Any) -> str:
