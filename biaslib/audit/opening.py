@@ -25,7 +25,7 @@ from biaslib.store import fingerprint
 _HUBS = ("hf-hub", "hf_hub")
 # what timm keeps of how a model was built and what its answers do not depend on, or its weights would not fit
 _HARMLESS = {"num_classes", "img_size", "in_chans", "drop_rate", "drop_path_rate"}
-_FOREIGN = {".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
+_FOREIGN = {".onnx": "ONNX", ".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
 _IMAGENET_CLASSES = 1000
 _OTHERWISE = "; torchvision's are torchvision/NAME; for one of your own give module:function, or its --predictions"
 
@@ -84,7 +84,7 @@ def _known(name: str) -> str:
         return known
     if Path(name).suffix or os.sep in name:
         raise BiaslibError(f"There is no model file {name}: mend its path, or name the architecture without an ending.")
-    from torchvision.models import list_models
+    from torchvision.models import list_models  # takes seconds
 
     return f"{building.TORCHVISION}{name}" if name in list_models() else name
 
@@ -100,7 +100,6 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
         return _Opened(built, described | {"weights": "imagenet"}, "imagenet")
     _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
-    # takes the file apart as `models.build` does, so that both refuse the same files
     state, wrapping = building.read_state(path)
     settings, architecture, steps = _beside(path)
     if architecture and architecture.partition(".")[0] != name.partition(".")[0]:
@@ -125,7 +124,8 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
 
 
 def _from_file(path: Path) -> _Opened:
-    _refuse_foreign(path)
+    if path.suffix != ".onnx":
+        _refuse_foreign(path)
     sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
     described = {"model": path.name, "sha256": sum_}
     try:
@@ -166,7 +166,7 @@ class _Onnx(nn.Module):
         self._session = InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        given = {self._session.get_inputs()[0].name: images.cpu().numpy()}
+        given = {self._session.get_inputs()[0].name: images.detach().cpu().numpy()}
         return torch.from_numpy(self._session.run(None, given)[0]).to(images.device)
 
 

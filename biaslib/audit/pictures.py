@@ -274,9 +274,9 @@ def _region(file: Path, value: int | None) -> np.ndarray:
         return pixels == value
     if len(values) > 2 or value is not None:
         raise BiaslibError(
-            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: of a map of "
-            "labels, one number a pixel, name the region's with --mask-value; save soft edges or a JPEG as a "
-            "black-and-white PNG."
+            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a map of "
+            "labels into one mask a region or, where it holds one number a pixel, name the region's with --mask-value, "
+            "and save soft edges or a JPEG as a black-and-white PNG."
         )
     if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
         raise BiaslibError(
