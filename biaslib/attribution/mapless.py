@@ -11,7 +11,7 @@ from biaslib.attribution._models import Images, Targets, batches, check_outputs,
 from biaslib.errors import BiaslibError
 
 
-def attention_rollout(model: nn.Module, images: Images, targets: Targets, *, batch: int = 32) -> torch.Tensor:
+def attention_rollout(model: Any, images: Images, targets: Targets, *, batch: int = 32) -> torch.Tensor:
     r"""How much of every patch reaches the answer of a vision transformer (Abnar and Zuidema 2020, section 3).
 
     $$\mathrm{map} = \Big(\prod_{l=L}^{1} \tfrac12 (\bar A_l + I)\Big)_{\mathrm{class},\,\mathrm{patches}}$$
@@ -54,7 +54,7 @@ class _Attention(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is functional.scaled_dot_product_attention:
             each_token = torch.eye(args[1].shape[2]).to(args[1]).expand(*args[1].shape[:2], -1, -1)
-            self.matrices.append(function(*args[:2], each_token, *args[3:], **(kwargs or {})).mean(1))
+            self.matrices.append(function(*(*args[:2], each_token, *args[3:]), **(kwargs or {})).mean(1))
         return function(*args, **(kwargs or {}))
 
 

@@ -127,9 +127,9 @@ def _public_model(architecture: str, outputs: int, weights: str | Path | None) -
 
     if architecture.startswith(TORCHVISION):
         name = architecture.removeprefix(TORCHVISION)
-        near = difflib.get_close_matches(name, known.list_models(module=known), n=1, cutoff=0)
-        if name not in near:
-            raise BiaslibError(f"torchvision has no classifier {name!r}: did you mean {near[0]!r}?")
+        nearest = difflib.get_close_matches(name, known.list_models(module=known), n=1, cutoff=0)
+        if name not in nearest:
+            raise BiaslibError(f"torchvision has no classifier {name!r}: did you mean {nearest[0]!r}?")
         model: Any = known.get_model(name, num_classes=outputs)
         model.pretrained_cfg = {"classifier": [key for key in model.state_dict() if key.endswith(".weight")][-1][:-7]}
         return model
