@@ -281,7 +281,7 @@ def test_a_vision_transformer_has_maps_by_rollout(spots, transformer):
     assert "Grad-CAM" not in page
     # one map for both: that they agree would say nothing
     assert "attention" not in found.tables
-    assert "Whether green and the group share their attention: attention rollout draws one map for every answer." in (
+    assert "Whether green and the group share their attention: there is no map of an answer about the group." in (
         found.unmeasured
     )
 
