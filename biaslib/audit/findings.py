@@ -167,7 +167,7 @@ def without_maps(
         yield f"Where the model looks: {model.no_maps.rstrip('.')}."
         return
     if "attention" not in tables:
-        yield f"Whether {target} and the group share their attention: no output of the model tells the group."
+        yield f"Whether {target} and the group share their attention: there is no map of an answer about the group."
     for shared in _rows(tables, "attention"):
         if shared["empty"]:
             yield f"Attention-IoU with {shared['group']}: {shared['empty']:,} images have a map without any mass."

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.model import ModelUnderAudit
+from biaslib.audit.model import ModelUnderAudit, draw
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
@@ -34,7 +34,7 @@ class Predictions:
 
     readable: np.ndarray  # (N,) bool
     outputs: np.ndarray  # (n, 1 + groups), above 0 is yes
-    maps: np.ndarray | None  # (n, 1 + groups, h, w) Grad-CAM of the size of each output; None where there is no map
+    maps: np.ndarray | None  # (n, 1 + groups, h, w) of the size of each output, by rollout (n, 1, h, w); None: no map
     mass: dict[str, np.ndarray]  # region -> (n,) share of the target's map in the region
     score: dict[str, np.ndarray]  # region -> (n,) Attention-IoU of the target's map with the region
     area: dict[str, np.ndarray]  # region -> (n,) share of the image that the region covers
@@ -124,10 +124,10 @@ def _together(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _outputs_and_maps(model: ModelUnderAudit, pixels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """(n, T) and (n, T, h, w), of one forward pass; no cell where the model has no map."""
-    if model.no_maps:
+    """(n, T) and (n, T, h, w), for Grad-CAM of one forward pass; no cell where the model has no map."""
+    if model.described["maps"] != "grad-cam":
         outputs = training.predict(model.outputs, pixels, batch=len(pixels))
-        return outputs, np.zeros((*outputs.shape, 0, 0), np.float32)
+        return outputs, draw(model.described["maps"], model.outputs, pixels, range(outputs.shape[1])).numpy()
     with torch.no_grad():
         # convolutions read this memory order faster
         features = model.outputs.forward_features(

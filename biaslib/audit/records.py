@@ -33,6 +33,9 @@ class AuditOptions:
     intersections: bool = False  #: whether combinations of the groups' values are groups, too
     drop_missing: bool = False  #: leave out rows without a value, which are refused otherwise
     cluster: str | None = None  #: column of the patient, or whatever else makes images depend on each other
+    #: labels of the training images, for amplification; the labels stand in where not given
+    train_labels: Table | None = None
+    file_column: str | None = None  #: column with the images' names
     data: Path | None = None  #: folder of the images; not needed for predictions
     #: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**
     model: str | Path | nn.Module | None = None
@@ -41,14 +44,6 @@ class AuditOptions:
     #: what to compare with on the same images: other predictions; of a model other weights, or where it has none named
     #: another model
     against: Table | nn.Module | None = None
-    #: folder of masks of one region, which is named as the folder, or of one such folder a region
-    masks: Path | None = None
-    wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
-    #: regions that it is not meant to look at; the regions with neither role are described, not tested
-    unwanted: Sequence[str] = ()
-    #: labels of the training images, for amplification; the labels stand in where not given
-    train_labels: Table | None = None
-    file_column: str | None = None  #: column with the images' names
     #: the model's output for the target, counted from 0; None where it has one, or two classes
     output: int | None = None
     yes: Sequence[int] = ()  #: of a model whose largest output wins, the classes that mean yes
@@ -56,20 +51,28 @@ class AuditOptions:
     group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
     #: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are
     threshold: float | None = None
-    margin: float = 0.05  #: how large a gap in accuracy must be to matter, in (0, 1)
+    #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
+    attribution: str | None = None
+    #: folder of masks of one region, which is named as the folder, or of one such folder a region
+    masks: Path | None = None
+    mask_value: int | None = None  #: where masks are label maps: the value that is the region
+    wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
+    #: regions that it is not meant to look at; the regions with neither role are described, not tested
+    unwanted: Sequence[str] = ()
     size: int | None = None  #: of the model's images in pixels; None: its own, else 224
     mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
     std: Sequence[float] | None = None  #: that they are divided by; None: likewise
     crop: float | None = None  #: share of the shorter side that is kept; None: the model's own, else all
     batch: int | None = None  #: images at once; None: 32
+    margin: float = 0.05  #: how large a gap in accuracy must be to matter, in (0, 1)
     corrected: bool = True  #: p-values by Holm over all tests of the audit
     #: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 / (1 +
     #: permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499 where it
     #: needs fewer. With too few it is not tested, and the report says so.
     permutations: int | None = None
     deals: int | None = None  #: the first edition's name of `permutations`
-    images: bool = True  #: whether the report may hold pictures; without them it names the files only
     seed: int = 0  #: of the bootstrap and the permutations
+    images: bool = True  #: whether the report may hold pictures; without them it names the files only
     title: str = ""  #: of the report; empty: target and groups
     author: str = ""  #: who answers for it
     #: folder for `report.html`, `audit.json`, `answers.csv`, `model_card.md` and `annex.md`; None writes nothing
@@ -87,14 +90,14 @@ class AuditOptions:
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
+        idle = [name for name in (*for_model, "mask_value", "attribution") if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
             raise BiaslibError(
                 f"{' and '.join(idle)} {verb} no effect beside predictions, as there is no model to ask: leave "
                 f"{pronoun} out, or give the model."
             )
-        roles = [*self.wanted, *self.unwanted]
+        roles = [*self.wanted, *self.unwanted, *([] if self.mask_value is None else [self.mask_value])]
         if roles and self.masks is None:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
         for name, edges in (self.bins or {}).items():
@@ -184,6 +187,7 @@ class AuditOptions:
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
             "margin": f"{100 * self.margin:g} point{'s' * (self.margin != 0.01)}",
             "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
+            "mask value": "" if self.mask_value is None else str(self.mask_value),
             "training labels": _name(self.train_labels),
             "pictures in the report": "" if self.images else "none",
             "correction": "Holm, over all tests of this report" if self.corrected else "none",

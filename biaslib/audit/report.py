@@ -29,14 +29,14 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
     return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS
-    )
+        audit=audit, figures=shown, words=_words(audit), palette=theme.report_css(), power=POWER, values=VALUES,
+        answers=ANSWERS, cards=CARDS,
+    )  # fmt: skip
 
 
 def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
-    images, settings = int(_recorded()["images"].iloc[0]), audit.settings
-    words = _words(correction=settings["correction"], gap=settings["margin"], power=POWER, images=images)
+    words = _words(audit)
     captions, made = words["captions"], {"visible-figure": _outcomes(audit, words["captions"]["visible-figure"])}
     for name, table in audit.tables.items():
         if name in captions and len(table):
@@ -93,7 +93,7 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
             labels=[_plain(cell) for cell in cells],
         ),
         alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
-        caption=f"Where Grad-CAM of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
+        caption=f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
         name=name,
     )
 
@@ -181,7 +181,10 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def _words(**known: object) -> dict[str, dict[str, str]]:
+def _words(audit: Audit) -> dict[str, dict[str, str]]:
+    """What the page says in its own words, with the numbers of this audit filled in."""
+    known = {"correction": audit.settings["correction"], "gap": audit.settings["margin"], "power": POWER}
+    known |= {"images": int(_recorded()["images"].iloc[0])}
     words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
     return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
 

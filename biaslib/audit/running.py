@@ -78,11 +78,11 @@ def _checked(options: AuditOptions) -> _Case:
     note = check_pictures(folder, inputs.files)
     masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
     roles = options.roles(masks)
-    steps = {"size": options.size, "mean": options.mean, "std": options.std, "crop": options.crop}
+    steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
     model = model_under_audit(
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps,
+        preprocessing=steps, attribution=options.attribution,
     )  # fmt: skip
     digests = file_digests(folder, inputs.files, masks)
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)

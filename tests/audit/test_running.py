@@ -12,12 +12,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import timm
+import torch
 from PIL import Image
 
 from biaslib import audit, cli
 from biaslib.audit import report
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, biased, both, draw, honest
+from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
 
 # fewer permutations than in a real audit
 QUICK = {"permutations": 19}
@@ -311,9 +313,8 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
 
 
 def test_captions_can_be_read():
-    known = {"correction": "Holm, over all tests of this report", "gap": "5 points", "power": 0.8, "images": 1}
-    captions = report._words(**known)["captions"]
-    new = ("visible", "visible-figure", "rates", "disparities", "scores", "calibration")
+    captions = report._words(from_labels(many(n=40), threshold=0.5))["captions"]
+    new = ("visible", "visible-figure", "against", "rates", "disparities", "scores", "calibration")
     assert [name for name in new if len(captions[name].split()) > 45] == []
 
 
@@ -374,6 +375,54 @@ def test_files_of_a_report_are_written_together_or_not_at_all(told, monkeypatch)
     with pytest.raises(BiaslibError, match=r"cannot write .*: the disk is full; free the space"):
         audit.run(**told, force=True)
     assert {path.name: path.read_bytes() for path in told["out"].iterdir()} == kept
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    """A vision transformer of random weights with two outputs, in one block."""
+    torch.manual_seed(0)
+    return timm.create_model("vit_tiny_patch16_224", num_classes=2, depth=1).eval()
+
+
+def test_a_vision_transformer_has_maps_by_rollout(spots, transformer):
+    plain = {"size": None, "labels": pd.read_csv(spots / "labels.csv")[:24]}
+    found = audited(spots, transformer, output=0, group_outputs=[1], threshold=0.0, **plain)
+    assert found.subject["maps"] == "rollout"
+    assert found.average_maps["red"]["green, red"].shape == (14, 14)
+    mass = found.tables["regions"].set_index("region").loc["spot", "mass"]
+    assert 0 < mass.estimate < 0.1
+    page = audit.page(found)
+    assert "attention rollout" in page
+    assert "It is the same for every answer of the model" in page
+    assert "Grad-CAM" not in page
+    # one map for both: that they agree would say nothing
+    assert "attention" not in found.tables
+    assert "Whether green and the group share their attention: there is no map of an answer about the group." in (
+        found.unmeasured
+    )
+
+
+@pytest.mark.parametrize("way", ["integrated-gradients", "occlusion"])
+def test_maps_without_a_split_find_the_planted_spot(spots, way):
+    found = audited(spots, Plain(biased()), attribution=way, labels=pd.read_csv(spots / "labels.csv")[:80])
+    assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
+    assert ("integrated gradients" in audit.page(found)) == (way == "integrated-gradients")
+    assert ("The maps are occlusion" in audit.page(found)) == (way == "occlusion")
+
+
+def test_no_maps_are_drawn_where_none_are_asked_for(spots):
+    found = audited(spots, biased(), attribution="none")
+    assert "Where the model looks: no maps were asked for." in found.unmeasured
+    assert "Where it looks" not in audit.page(found)
+    assert found.average_maps == {}
+
+
+def test_the_command_takes_an_attribution(spots, refusal):
+    said = refusal(spots, model="tests.audit.subjects:both", output=0, threshold=0, attribution="lime", size=32)
+    assert said.startswith("There is no attribution 'lime': take one of grad-cam, rollout")
+    assert "attribution has no effect beside predictions" in refusal(
+        spots, predictions="red", attribution="occlusion", data=None
+    )
 
 
 def test_the_page_says_that_intervals_are_not_corrected(spots):
