@@ -39,9 +39,8 @@ def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     needed = permutations_needed(at_once)
     if permutations < needed:
         yield (
-            f"Whether amplification is more than unrelated errors give could not be tested: with {at_once} tests at "
-            f"once {needed:,} permutations of the answers are needed, and there were {permutations:,}; ask for more "
-            "with --permutations."
+            f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
+            f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
         )
     least = _images_needed(at_once)
     for row in _rows(tables, "regions"):
@@ -96,14 +95,12 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
     overall = tables["overall"].set_index("measure")["value"]
-    answers_yes, accuracy, common = (
-        overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes")
-    )
+    said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
-    if answers_yes in (0, 1):
+    if said in (0, 1):
         yield (
-            f"The model gives the same answer, {target.words[int(answers_yes)]}, for every image. Its gaps are 0 or "
+            f"The model gives the same answer, {target.words[int(said)]}, for every image. Its gaps are 0 or "
             "undefined for that reason, and say nothing about whom it serves."
         )
     elif accuracy < common:
@@ -112,10 +109,7 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             f"{common:.1%}."
         )
     if accuracy < 0.5:
-        yield (
-            "The answers are wrong more often than right: check which output tells the target, and which value of the "
-            "column is the yes."
-        )
+        yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
     words = {group.name: group.words for group in answered.groups}
     for row, smallest in zip(_rows(tables, "gaps"), tables["visible"]["smallest"], strict=True):
         (outside, inside), among, n_in, n_out = words[row["group"]], row["among"], row["n_in"], row["n_out"]
@@ -221,8 +215,7 @@ def _amplified(row: Mapping[str, Any], target: Binary, words: tuple[str, str]) -
         case _:
             return (
                 f"Of the images that the model calls {yes} it calls {said_in} {inside}, too (by the labels "
-                f"{labelled_in}): {size} off, where as many mistakes that know nothing of each other would be {chance} "
-                "off"
+                f"{labelled_in}): {size} off, where as many mistakes that are unrelated would be {chance} off"
             )
 
 

@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-import jinja2
-
+from biaslib.audit import report
 from biaslib.audit.records import CARDS, Audit
 from biaslib.errors import BiaslibError
 from biaslib.figures.table import number, p_value
@@ -14,13 +13,10 @@ _MARKS = re.compile(r"[\\`*_{}<>|~$&#]|\[(?![-−\d])|\](?=[(\[:])")
 
 def cards(audit: Audit) -> dict[str, str]:
     """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("biaslib", "audit"), finalize=_escaped, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
+    templates = report.templates(finalize=_escaped, keep_trailing_newline=True)
+    templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     shown = {"audit": audit, "number": number, "p_value": p_value}
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-    return {name: environment.get_template(f"{name}.j2").render(shown) for name in CARDS}
+    return {name: templates.get_template(f"{name}.j2").render(shown) for name in CARDS}
 
 
 def gap_limit(fail_on: str) -> float | None:

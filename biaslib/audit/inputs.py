@@ -22,7 +22,7 @@ _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"no", "yes"})
 _SPELLED = {"true": "1", "false": "0", "yes": "yes", "no": "no"}  # in any case
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
-_MOST_GROUPS = 12  # of one column, or of all combinations: each has tests of its own
+_MOST = 12  # of one column, or of all combinations: each has tests of its own
 _SHOWN = 3
 _SEPARATORS = {"TSV": "\t", "CSV": ","}
 
@@ -40,10 +40,7 @@ class Binary:
         """The values of a column of labels; a BiaslibError where there are not two of them."""
         values = sorted(set(_texts(column)), key=_order)
         if len(values) == 1:
-            raise BiaslibError(
-                f"{name!r} is {values[0]!r} in every row, so there is nothing to compare: give a table with both "
-                "values."
-            )
+            raise BiaslibError(f"{name!r} is {values[0]!r} in every row: to compare, give a table with both values.")
         if len(values) != 2:
             raise BiaslibError(
                 f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make it 0 and 1."
@@ -55,14 +52,13 @@ class Binary:
     def read(self, column: pd.Series, *, what: str) -> np.ndarray:
         """(N,) bool of a column that holds these values, or one of them; a BiaslibError for any other value."""
         texts = _texts(column)
-        strangers = sorted(set(texts) - set(self.values))
-        if strangers:
+        no, yes = self.values
+        if strangers := sorted(set(texts) - {no, yes}):
             raise BiaslibError(
-                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {self.values[0]!r} and "
-                f"{self.values[1]!r}: write them as the labels are, or give the threshold above which a score is a "
-                f"{self.values[1]!r}."
+                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {no!r} and {yes!r}: write them as the "
+                f"labels are, or give the threshold above which a score is a {yes!r}."
             )
-        return np.array([text == self.values[1] for text in texts], dtype=bool)
+        return np.array([text == yes for text in texts], dtype=bool)
 
     def scores(self, column: pd.Series) -> np.ndarray:
         """(N,) float of a column of scores; a BiaslibError for one that is no finite number."""
@@ -72,8 +68,7 @@ class Binary:
             first = column.iloc[int(np.argmin(np.isfinite(scores)))]
             raise BiaslibError(
                 f"{wrong:,} of {len(scores):,} predictions of {self.name!r} are no finite numbers (the first is "
-                f"{str(first)!r}): with a threshold every prediction is a score, so mend them or leave the threshold "
-                "out."
+                f"{str(first)!r}): with a threshold every prediction is a score: mend them, or give no threshold."
             )
         return scores
 
@@ -158,19 +153,14 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
     clusters = None if cluster is None else pd.factorize(np.array(_texts(table[cluster])))[0]
     if clusters is not None:
-        notes += (
-            f"Images of one {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",
-        )
+        notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
     crossed = _crossed(columns, labels, by_column) if options.intersections else {}
     columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
     for read in (labels,) if train is None else (labels, train):
         for name, parts in crossed.items():
             read[name] = (read[list(parts)] == list(parts.values())).all(axis=1)
-    of_one = [] if train is None else [name for name in columns if train[name].nunique() < 2]
-    if of_one:
-        raise BiaslibError(
-            f"{of_one[0]!r} has one value only in the training labels: there is nothing to compare with."
-        )
+    if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
+        raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
     of_target, *of_groups = columns.values()
     return LabelledImages(
         tuple(names), labels, pd.DataFrame(predicted), train, of_target, tuple(of_groups), scores, clusters, notes
@@ -209,9 +199,9 @@ def _levels(column: pd.Series) -> dict[str, str]:
     texts = set(_texts(column))
     in_order = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(texts, key=_order)
     values = [text for text in map(_text, in_order) if text in texts]
-    if len(values) > _MOST_GROUPS:
+    if len(values) > _MOST:
         remedy = f"give --bins {column.name}=18,40,65" if all(map(_is_number, values)) else "put some of them together"
-        raise BiaslibError(f"{column.name!r} has {len(values)} values, more than {_MOST_GROUPS}: {remedy}.")
+        raise BiaslibError(f"{column.name!r} has {len(values)} values, more than {_MOST}: {remedy}.")
     names = (text if text.startswith(f"{column.name} ") else f"{column.name} {text}" for text in values)
     return dict(zip(names, values, strict=True)) if len(values) > 2 else {}
 
@@ -237,10 +227,8 @@ def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[l
         if inside.any() and not any((inside == other).all() or (inside != other).all() for other in known):
             crossed[" x ".join(columns[name].words[yes] for name, yes in parts.items())] = parts
             known.append(inside)
-    if not 1 <= len(crossed) <= _MOST_GROUPS:
-        raise BiaslibError(
-            f"There are {len(crossed)} combinations, not 1 to {_MOST_GROUPS}: leave --intersections out."
-        )
+    if not 1 <= len(crossed) <= _MOST:
+        raise BiaslibError(f"There are {len(crossed)} combinations, not 1 to {_MOST}: leave --intersections out.")
     return crossed
 
 

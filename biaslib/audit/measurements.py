@@ -195,8 +195,7 @@ def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.Da
     """Each gap beside another model's on the same images, and the first less the second (change), image by image.
 
     Its interval is Welch's, and NaN where images come in clusters. Its p flips the signs of what only one of the two
-    answers rightly, of a cluster's images together: McNemar's test where that is all on one side, and conservative
-    where one model is better on both.
+    answers rightly, by cluster: McNemar's test where that is all on one side, conservative where one is better on both.
     """
     changes, p, better = [], [], np.subtract(answered.correct, other.correct, dtype=float)
     for *_, sides in answered.image_sides():
@@ -340,9 +339,7 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
     p = np.where(draws * np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
     for at, kind in enumerate(kinds):
-        size, signed = (
-            Interval(changes[at, which], *percentile_ends(drawn[:, at, which]), len(test)) for which in (0, 1)
-        )
+        size, signed = (Interval(changes[at, part], *percentile_ends(drawn[:, at, part]), len(test)) for part in (0, 1))
         table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
         rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
         tied = tie.low > 0 or tie.high < 0

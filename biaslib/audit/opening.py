@@ -143,8 +143,7 @@ def _from_file(path: Path) -> _Opened:
         raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
         raise BiaslibError(
-            f"{path} holds weights and no model: give the architecture's name as the model and this file as its "
-            "weights."
+            f"{path} holds weights and no model: give its architecture's name, and this file as weights."
         )
     raise BiaslibError(
         f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
@@ -272,8 +271,7 @@ def _read(file: Path) -> dict[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise BiaslibError(
-            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): get it again, or move it "
-            "elsewhere."
+            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): mend it or move it elsewhere."
         )
     return config
 

@@ -153,8 +153,7 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     if _all_dark(folder / name for name in deep):
         raise BiaslibError(
             f"The {len(deep):,} images of 16 bits ({listed(deep)}) hold no value above 16,383 of 65,535, as data of 12 "
-            "or 14 bits does, and would be nearly black: multiply their values until they use the whole range, or save "
-            "them with 8 bits."
+            "or 14 bits does, and would be nearly black: multiply them until they use the whole range, or save 8 bits."
         )
     return (
         f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "

@@ -117,10 +117,8 @@ def _ask_batch(
 
 def _together(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Parts as one; those without a readable image know no number of outputs and have no rows."""
-    with_rows = [part for part in parts if part["readable"].any()] or parts[:1]
-    return {
-        name: np.concatenate([part[name] for part in (parts if name == "readable" else with_rows)]) for name in parts[0]
-    }
+    some = [part for part in parts if part["readable"].any()] or parts[:1]
+    return {name: np.concatenate([part[name] for part in (parts if name == "readable" else some)]) for name in parts[0]}
 
 
 def _outputs_and_maps(model: ModelUnderAudit, pixels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:

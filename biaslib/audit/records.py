@@ -41,8 +41,7 @@ class AuditOptions:
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
-    #: what to compare with on the same images: other predictions; of a model other weights, or where it has none named
-    #: another model
+    #: what to compare with on the same images: other predictions, other weights of the model, or another model
     against: Table | nn.Module | None = None
     #: the model's output for the target, counted from 0; None where it has one, or two classes
     output: int | None = None
@@ -116,11 +115,13 @@ class AuditOptions:
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
 
     def other(self) -> "AuditOptions":
-        """The same of what is compared with."""
-        if isinstance(self.against, nn.Module):
-            return replace(self, model=self.against, weights=None, predictions=None, against=None)
-        place = next(name for name in ("predictions", "weights", "model") if getattr(self, name) is not None)
-        return replace(self, **{place: self.against, "against": None})
+        """The same of what is compared with, of which no maps are drawn."""
+        if self.predictions is not None and not isinstance(self.against, nn.Module):
+            return replace(self, predictions=self.against, against=None)
+        alone = {"predictions": None, "masks": None, "mask_value": None, "wanted": (), "unwanted": (), "against": None}
+        if self.weights is not None and not isinstance(self.against, nn.Module):
+            return replace(self, weights=self.against, attribution="none", **alone)
+        return replace(self, model=self.against, weights=None, attribution="none", **alone)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
@@ -138,9 +139,7 @@ class AuditOptions:
         if not there.is_dir():
             raise BiaslibError(f"{there} is a file: name a folder for the report.")
         if not os.access(there, os.W_OK):
-            raise BiaslibError(
-                f"{there} cannot be written: mend its permissions, or name another folder for the report."
-            )
+            raise BiaslibError(f"{there} cannot be written: mend its permissions, or name another folder to write to.")
 
     def check_folder(self, key: str) -> None:
         """Refuses a folder that holds something else than the same audit, where that is not to be replaced."""
@@ -151,12 +150,10 @@ class AuditOptions:
         others = [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]
         if others:
             raise BiaslibError(
-                f"{self.out} holds other files ({others[0]}): name a folder of its own for the report, or put it "
-                "beside them with --force."
+                f"{self.out} holds other files ({others[0]}): name a folder of its own, or add to it with --force."
             )
         raise BiaslibError(
-            f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
-            "or replace it with --force."
+            f"{self.out} holds a report of another model, data or settings: name another, or replace it with --force."
         )
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:
@@ -167,9 +164,7 @@ class AuditOptions:
                 if name not in roles:
                     raise BiaslibError(f"There is no region {name!r}: the masks have {listed(list(roles))}.")
                 if roles[name] not in ("neutral", role):
-                    raise BiaslibError(
-                        f"Region {name!r} cannot be wanted and unwanted at once: name it in one of the two."
-                    )
+                    raise BiaslibError(f"Region {name!r} cannot be wanted and unwanted at once: name it once.")
                 roles[name] = role
         return roles
 

@@ -28,7 +28,9 @@ def page(audit: Audit) -> str:
         # names may hold signs that matplotlib's own font lacks; the browser's has them
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
-    return _template().render(
+    shipped = templates(autoescape=True)
+    shipped.filters["percent"] = lambda value: printed(value, ".1%")
+    return shipped.get_template("report.html.j2").render(
         audit=audit, figures=shown, words=_words(audit), palette=theme.report_css(), power=POWER, values=VALUES,
         answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
@@ -171,14 +173,10 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-@cache
-def _template() -> jinja2.Template:
-    loader = jinja2.PackageLoader("biaslib", "audit")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = lambda value: printed(value, ".1%")
-    return environment.get_template("report.html.j2")
+def templates(**options: Any) -> jinja2.Environment:
+    """What is beside this module; a name that an audit does not have is an error."""
+    loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
+    return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
 
 
 def _words(audit: Audit) -> dict[str, dict[str, str]]:

@@ -73,8 +73,7 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
 
     Labels are (..., n) bool or 0/1, scores (..., n), larger for more likely; leading dimensions broadcast. For N the
     paper takes the mean number of positives of the evaluated attributes; it may be an array that broadcasts with them.
-    The result is (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is
-    NaN.
+    The result is (...) float64 in [0, 1]; NaN where all labels are of one class (nothing is ranked) or a score is NaN.
 
     Example:
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
@@ -142,8 +141,7 @@ def predictability_amplification(given: Array, labels: Array, predicted: Array) 
 
     `given` (N,) are any whole numbers, one a group; `labels` and `predicted` (N,) are bool, or 0 and 1; others are a
     `BiaslibError`. Swap the roles, with the group as the label and as the answer, for the direction from attribute to
-    group. It has no noise of a training; it is of these images, and the best attacker of few images is better than
-    that of many.
+    group. It has no noise of a training; it is of these images, and of few images the best attacker is better.
 
     Example:
         >>> group, label = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 1, 0, 1, 0, 0])

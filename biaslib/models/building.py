@@ -77,8 +77,7 @@ def cached_batch(height: int, width: int) -> int:
 def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
 
-    They follow from the architecture's name with its tag, as timm names them in `pretrained_cfg`, and are ImageNet's
-    where nothing is named.
+    They follow from the architecture's name and tag, as timm's `pretrained_cfg` has them; else they are ImageNet's.
     """
     own = getattr(model, "pretrained_cfg", None) or {}
     return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
@@ -226,8 +225,7 @@ def _unwrapped(found: Any, file: Path) -> tuple[dict[str, torch.Tensor], str]:
     names = [name for name in _WRAPPERS if isinstance(found, dict) and _is_state(found.get(name))]
     if len(names) > 1:
         raise BiaslibError(
-            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one that you use "
-            "alone."
+            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one you use alone."
         )
     if not names:
         raise BiaslibError(f"The weights file {file} is not a state dictionary: save `model.state_dict()` alone.")

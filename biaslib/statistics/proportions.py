@@ -49,15 +49,15 @@ def as_independent(
     in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
     sides' shares: 1 where nothing varies, and too small where only one or two clusters are unlike the others. Two sides
     of the same clusters count for more, as their difference varies less, but at most for n; few clusters for less, by
-    the squared ratio of the normal to Student's quantile for intervals of this confidence. No images are left of no
-    more clusters (n,) than sides (n,).
+    the squared ratio of the normal to Student's quantile at this confidence. Of no more clusters than sides, which are
+    both (n,), no images are left.
     """
     names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
     n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
     if free < 1 or n.min() == 0:
         return [side[:0] for side in sides]
-    cells = np.repeat(np.arange(len(sides)), n) * len(names) + codes
-    counts = np.bincount(cells, minlength=len(sides) * len(names)).reshape(len(sides), -1).astype(float)
+    # (sides, clusters) images; the images of each cluster; how far each answer is from its side's share
+    counts = np.array([np.bincount(np.searchsorted(names, of), minlength=len(names)) for of in clusters], float)
     sizes, left = counts.sum(axis=0), np.concatenate([side - side.mean() for side in sides])
     explained = (np.bincount(codes, left) ** 2 / sizes).sum()
     between, within = explained / free, (left @ left - explained) / max(n.sum() - len(names), 1)
@@ -106,8 +106,7 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
     of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
     often. The hits (...) are how many of each group's images, at least one, are hits; both are broadcast. It is 1 where
-    all are hits or none is: nothing differs. A `BiaslibError` is raised for a group without images, or more hits than
-    images.
+    all are hits or none is: nothing differs. No images in a group, or more hits than images, are a `BiaslibError`.
     """
     _check_sizes(n_a, n_b)
     a, b = np.broadcast_arrays(np.asarray(hits_a, dtype=np.int64), np.asarray(hits_b, dtype=np.int64))

@@ -312,7 +312,7 @@ def test_clusters_are_numbers_of_the_images():
     assert told(SKIN).clusters is None
     read = told(SKIN.assign(patient=SKIN["patient"].map("p{}".format)), cluster="patient")
     np.testing.assert_array_equal(read.clusters, [0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0])
-    assert read.notes == ("Images of one patient may be alike: intervals and tests are by patient (3).",)
+    assert read.notes == ("Images of a patient may be alike: intervals and tests are by patient (3).",)
     gone = SKIN.assign(patient=SKIN["patient"].where(SKIN["patient"] > 1))
     with pytest.raises(BiaslibError, match="3 of 12 rows have no value in 'patient'"):
         told(gone, cluster="patient")
