@@ -1,4 +1,4 @@
-"""The book's measurements on a reader's own model and data; one page and one JSON come out."""
+"""The book's measurements on a reader's own model and data; a page, its numbers, and cards to hand on come out."""
 
 from biaslib.audit.records import Audit, AuditOptions, Finding, Shown
 from biaslib.audit.report import page, pieces

@@ -105,8 +105,7 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
         )
     elif accuracy < common:
         yield (
-            f"The model is right for {accuracy:.1%} of the images. Always answering {majority} would be right for "
-            f"{common:.1%}."
+            f"The model is right for {accuracy:.1%} of the images, and always answering {majority} for {common:.1%}."
         )
     if accuracy < 0.5:
         yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
@@ -143,7 +142,7 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
         )
     if answered.clusters is not None:
         yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
-        parts = {"scores": "areas under the ROC curve", "against": "changes of gaps against what this is compared with"}
+        parts = {"scores": "areas under the ROC curve", "against": "changes of gaps, with their p"}
         if lacking := [words for table, words in parts.items() if table in tables]:
             yield f"Intervals of {' and of '.join(lacking)}: they are known for images that do not come in clusters."
     if answered.train is None:
@@ -155,7 +154,7 @@ def without_maps(
 ) -> Iterator[str]:
     """What could not be measured for want of maps, masks or roles, and why; one sentence each."""
     if model is None or predictions is None:
-        yield "Where the model looks, and its surest mistakes: only yes and no were given, neither model nor images."
+        yield "Where the model looks, and its surest mistakes: answers were given, neither model nor images."
         return
     if predictions.maps is None:
         yield f"Where the model looks: {model.no_maps.rstrip('.')}."

@@ -133,7 +133,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     by_column = [list(levels[name]) or [name] for name in options.groups]
     of_columns = [target, *itertools.chain(*by_column)]
     if len({*of_columns, cluster}) <= len(of_columns):
-        raise BiaslibError(f"Target, groups and cluster must be different columns, not {listed(asked)}.")
+        raise BiaslibError(f"Target, groups and cluster must be different columns, not {listed(asked, 12)}.")
     wide = _widened(binned, levels, "labels")
     columns = {name: Binary.of(name, wide[name]) for name in of_columns}
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
@@ -363,6 +363,6 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
     table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
     if not isinstance(table.index, pd.RangeIndex):
         raise BiaslibError(
-            f"The rows of the table {path} have more values than its first line has names: give every column a name."
+            f"Rows of the table {path} have more values than its first line has names: name every column."
         )
     return table

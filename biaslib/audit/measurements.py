@@ -12,9 +12,15 @@ from biaslib.audit.predictions import Predictions, progress
 from biaslib.metrics import Labels, attention_iou, bias_amplification, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.metrics.rates import disparities, group_rates, rate_images
-from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip, welch
+from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.statistics.proportions import area_interval, as_independent, compare_shares, share_interval
+from biaslib.statistics.proportions import (
+    area_interval,
+    as_independent,
+    compare_changes,
+    compare_shares,
+    share_interval,
+)
 
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
@@ -194,19 +200,14 @@ def _compared(
 def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
     """Each gap beside another model's on the same images, and the first less the second (change), image by image.
 
-    Its interval is Welch's, and NaN where images come in clusters. Its p flips the signs of what only one of the two
-    answers rightly, by cluster: McNemar's test where that is all on one side, conservative where one is better on both.
+    The interval and p of a change are those of `compare_changes`, and NaN where images come in clusters.
     """
-    changes, p, better = [], [], np.subtract(answered.correct, other.correct, dtype=float)
+    changes, p, gains = [], [], answered.correct.astype(int) - other.correct
     for *_, sides in answered.image_sides():
-        change = welch(*(better[side] for side in sides))
-        units = np.subtract(*(better * side / max(1, side.sum()) for side in sides))  # they add up to the change
-        low, high = change.low, change.high
-        if answered.clusters is not None:
-            units, low, high = np.bincount(answered.clusters, units), np.nan, np.nan
+        change = compare_changes(*(gains[side] for side in sides), seed=seed)
+        low, high, of_change = (change.low, change.high, change.p) if answered.clusters is None else [np.nan] * 3
         changes.append(Interval(change.difference, low, high, sum(change.n)))
-        flipped = sign_flip(units[units != 0] if units.any() else units[:1], seed=seed).p
-        p.append(flipped if min(change.n) else np.nan)
+        p.append(of_change)
     table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
     return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
 

@@ -198,8 +198,7 @@ def model_under_audit(
     unsure = not read.no and threshold is None
     if unsure and _are_shares(raw):
         raise BiaslibError(
-            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or let it "
-            "return logits."
+            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or logits."
         )
     target_outputs = TargetOutputs(opened, read).to(device)
     way, no_maps = _way_of(attribution, target_outputs, pictures[:1], described["kind"])

@@ -91,9 +91,7 @@ def _known(name: str) -> str:
 
 def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if weights is None:
-        raise BiaslibError(
-            f"{name!r} is an architecture, and with random weights there is nothing to audit: give its weights file."
-        )
+        raise BiaslibError(f"{name!r} is an architecture, and random weights are nothing to audit: give its weights.")
     described = {"model": name, "kind": "architecture with weights"}
     if weights == "imagenet":
         built = models.build(name, _IMAGENET_CLASSES, weights="imagenet")
@@ -142,14 +140,11 @@ def _from_file(path: Path) -> _Opened:
     except Exception as error:  # both loaders raise whatever their code raises
         raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
-        raise BiaslibError(
-            f"{path} holds weights and no model: give its architecture's name, and this file as weights."
-        )
+        raise BiaslibError(f"{path} holds weights and no model: give its architecture's name, and this as weights.")
     raise BiaslibError(
         f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
         "so it is refused: save `model.state_dict()` and give the architecture's name with it (a TorchScript or "
-        "torch.export file is taken, too, but opening one also runs its maker's code, so take only one that you made "
-        "or whose maker you trust)."
+        "torch.export file is taken, but opening one also runs its maker's code: take one only if you trust its maker)."
     )
 
 
@@ -179,8 +174,7 @@ def _from_function(name: str) -> _Opened:
         returned = function()
     except Exception as error:  # it is the user's own code
         raise BiaslibError(
-            f"{name} does not give a model ({reason(error)}): name a function without arguments in a module that "
-            "can be imported from here."
+            f"{name} does not give a model ({reason(error)}): name a function without arguments in a module found here."
         ) from error
     if not isinstance(returned, nn.Module):
         raise BiaslibError(f"{name} returns a {type(returned).__name__}, and a torch module is needed.")

@@ -53,8 +53,7 @@ class Preprocessing:
             raise BiaslibError(f"crop is a share in (0, 1], not {self.crop}.")
         if not all(0 <= value <= 1 for value in (*self.mean, *self.std)):
             raise BiaslibError(
-                f"mean and std are of pixels in [0, 1], and {self.mean} and {self.std} are not: divide those of pixels "
-                "from 0 to 255 by 255."
+                f"mean and std are of pixels in [0, 1], and {self.mean} and {self.std} are not: divide them by 255."
             )
         if self.size / self.crop > _MOST_PIXELS:
             raise BiaslibError(

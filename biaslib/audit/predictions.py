@@ -190,6 +190,5 @@ def _check_for_probabilities(model: ModelUnderAudit, outputs: np.ndarray) -> Non
     target = outputs[:, 0] if len(outputs) else outputs.ravel()
     if model.checked_for_probabilities and len(target) and (target >= 0).all() and (target <= 1).all():
         raise BiaslibError(
-            f"The first {len(target)} answers all lie between 0 and 1, as probabilities do: give the threshold 0.5, or "
-            "0 if they are logits."
+            f"The first {len(target)} answers lie in [0, 1] as probabilities do: give the threshold 0.5 (0 for logits)."
         )

@@ -149,11 +149,9 @@ class AuditOptions:
             return
         others = [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]
         if others:
-            raise BiaslibError(
-                f"{self.out} holds other files ({others[0]}): name a folder of its own, or add to it with --force."
-            )
+            raise BiaslibError(f"{self.out} holds other files ({others[0]}): name another folder, or add --force.")
         raise BiaslibError(
-            f"{self.out} holds a report of another model, data or settings: name another, or replace it with --force."
+            f"{self.out} holds another report, or one with other settings: name another folder, or add --force."
         )
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:
@@ -268,9 +266,7 @@ class Audit:
                     if name not in kept:
                         files.enter_context(store.replacing(out / name)).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise BiaslibError(
-                f"The report cannot be written to {out}: {error.strerror}; make room and try again."
-            ) from error
+            raise BiaslibError(f"No report can be written to {out}: {error.strerror}; make room and retry.") from error
 
 
 def _key(out: Path) -> str | None:

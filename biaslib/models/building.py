@@ -44,9 +44,7 @@ def build(
     if outputs < 1:
         raise BiaslibError(f"A model needs at least one output, not {outputs}.")
     if (architecture in OURS or architecture.startswith(TORCHVISION)) and weights == "imagenet":
-        raise BiaslibError(
-            f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
-        )
+        raise BiaslibError(f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a file.")
     model = OURS[architecture](outputs) if architecture in OURS else _public_model(architecture, outputs, weights)
     if hidden is not None:
         _add_hidden_layer(model, architecture, hidden, outputs)
@@ -224,9 +222,7 @@ def _unwrapped(found: Any, file: Path) -> tuple[dict[str, torch.Tensor], str]:
         return found, ""
     names = [name for name in _WRAPPERS if isinstance(found, dict) and _is_state(found.get(name))]
     if len(names) > 1:
-        raise BiaslibError(
-            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one you use alone."
-        )
+        raise BiaslibError(f"{file} holds several sets of weights ({', '.join(names)}): save the one you use alone.")
     if not names:
         raise BiaslibError(f"The weights file {file} is not a state dictionary: save `model.state_dict()` alone.")
     return found[names[0]], f", its entry {names[0]!r}"

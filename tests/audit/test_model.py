@@ -240,7 +240,7 @@ class One(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
-        ("small", {}, "with random weights there is nothing to audit"),
+        ("small", {}, "random weights are nothing to audit"),
         ("smal", {"weights": "none.pt"}, "no weights file"),
         ("none/model.pt", {}, "no model file none/model.pt"),
         ("tests.audit.subjects:nothing", {}, "does not give a model .*nothing"),

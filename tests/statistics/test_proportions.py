@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.stats
+from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.power import NormalIndPower
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_effectsize
 
@@ -9,6 +10,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics.proportions import (
     area_interval,
     as_independent,
+    compare_changes,
     compare_shares,
     gap_power,
     images_needed,
@@ -278,3 +280,47 @@ def test_intervals_of_clustered_shares_cover(share):
         found = share_interval(int(side.sum()), len(side))
         covered += found.low <= share <= found.high
     assert covered >= 274  # 285 are expected, less three standard errors
+
+
+def changes(gained, lost, n):
+    return np.repeat([1, -1, 0], [gained, lost, n - gained - lost])
+
+
+def test_changes_of_one_kind_are_tested_as_fishers_exact_test():
+    for a, b in (((0, 0, 15), (0, 12, 85)), ((0, 9, 20), (0, 2, 30)), ((3, 0, 10), (4, 0, 90))):
+        found = compare_changes(changes(*a), changes(*b), seed=1)
+        table = [[sum(side[:2]), side[2] - sum(side[:2])] for side in (a, b)]
+        # the difference of the shares orders the tables of these margins as their probabilities do
+        assert found.p == pytest.approx(scipy.stats.fisher_exact(table).pvalue, abs=0.02)
+    assert compare_changes(changes(0, 9, 20), changes(0, 2, 30)).difference == pytest.approx(-9 / 20 + 2 / 30)
+
+
+def test_changes_of_two_equal_groups_are_tested_as_by_mcnemar_where_one_has_none():
+    found = compare_changes(changes(7, 2, 4000), changes(0, 0, 4000))
+    assert found.p == pytest.approx(mcnemar([[0, 7], [2, 3991]], exact=True).pvalue, abs=0.02)
+
+
+def test_the_interval_of_changes_is_that_of_pairs_with_half_an_image_more_in_each_cell():
+    found = compare_changes(changes(7, 2, 40), changes(1, 3, 60))
+    ends = []
+    for gained, lost, n in ((7.5, 2.5, 42), (1.5, 3.5, 62)):
+        ends.append(((gained - lost) / n, ((gained + lost) - (gained - lost) ** 2 / n) / n**2))
+    middle, half = ends[0][0] - ends[1][0], 1.959964 * np.sqrt(ends[0][1] + ends[1][1])
+    assert (found.low, found.high) == pytest.approx((middle - half, middle + half))
+    turned = compare_changes(changes(1, 3, 60), changes(7, 2, 40))
+    assert (turned.difference, turned.low, turned.high) == pytest.approx((-found.difference, -found.high, -found.low))
+    # nothing varies, and still a difference may be there
+    same = compare_changes(changes(0, 0, 5), changes(0, 0, 50))
+    assert same.p == 1
+    assert same.low < -0.1 < 0.1 < same.high
+    assert np.isnan(compare_changes(changes(0, 0, 0), changes(0, 1, 50)).p)
+
+
+def test_a_model_that_is_worse_everywhere_is_not_said_to_change_a_small_group_s_gap():
+    rng = np.random.default_rng(0)
+    p = []
+    for seed in range(300):
+        sides = (rng.choice([-1, 0, 1], n, p=[0.14, 0.84, 0.02]) for n in (15, 85))
+        p.append(compare_changes(*sides, seed=seed).p)
+    assert np.mean(np.array(p) <= 0.05) < 0.09  # three standard errors above
+    assert np.mean(np.array(p) <= 0.001) < 0.02
