@@ -184,8 +184,15 @@ def _grow(
 def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
     target: Annotated[str, _option("Column of what the model tells: two values.")],
-    group: Annotated[list[str], _option("Column of a group: two values; may be repeated.")],
-    out: Annotated[Path, _option("Folder for report.html and audit.json.")],
+    group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
+    out: Annotated[Path, _option("Folder for the report.")],
+    bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
+    intersections: Annotated[bool, _option("Compare combinations of the groups, too.", "--intersections")] = False,
+    drop_missing: Annotated[bool, _option("Leave out rows without a value.", "--drop-missing")] = False,
+    cluster: Annotated[str | None, _option("Column of what images share: patient.", default="none")] = None,
+    train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
+    file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
+    data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[
         str | None,
         _option(
@@ -196,13 +203,8 @@ def _audit(
         ),
     ] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    data: Annotated[Path | None, _option("Folder of the images.")] = None,
     predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
-    masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
-    wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
-    unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
-    train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
-    file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
+    against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
     output: Annotated[int | None, _option("Of the target, from 0.", default="the only one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
@@ -210,36 +212,52 @@ def _audit(
     threshold: Annotated[
         float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
     ] = None,
+    attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
+    masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
+    mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
+    wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
+    unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
     mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
+    margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
     seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
+    no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
+    title: Annotated[str, _option("Of the report.", default="target and groups")] = "",
+    author: Annotated[str, _option("Who answers for the report.")] = "",
+    fail_on: Annotated[str | None, _option('Exit with 3 on a "finding", or "gap>0.05" by its whole interval.')] = None,
     force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
 ) -> None:
-    """Measure the bias of your own model, or of its predictions, on your own images; writes one page and one JSON.
+    """Measure the bias of your own model, or of its predictions, on your own images.
 
-    An audit that was stopped goes on where it was.
+    Writes a page, its numbers as JSON, the answers as CSV, and a model card and an annex with questions for a person,
+    which stay as they are once they are there. An audit that was stopped goes on where it was.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
+    limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
     result = audits.run(
-        labels=labels, target=target, groups=group, data=data, model=model, weights=weights, predictions=predictions,
-        masks=masks, wanted=wanted or (), unwanted=unwanted or (), train_labels=train_labels, file_column=file_column,
+        labels=labels, target=target, groups=group, out=out,
+        bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
+        intersections=intersections, drop_missing=drop_missing, cluster=cluster, train_labels=train_labels,
+        file_column=file_column, data=data, model=model, weights=weights, predictions=predictions, against=against,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, size=size, mean=mean, std=std, crop=crop, batch=batch,
-        corrected=not uncorrected, permutations=permutations, deals=deals, images=not no_images, seed=seed, out=out,
-        force=force,
+        group_outputs=group_output or (), threshold=threshold, attribution=attribution, masks=masks,
+        mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
+        batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
+        images=not no_images, title=title, author=author, force=force,
     )  # fmt: skip
     for remark in result.remarks():
         print(remark, file=sys.stderr)
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
+    if fail_on is not None and (why := audits.handover.failure(result, limit)):
+        _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
 
 
 @_store_app.command("ls")

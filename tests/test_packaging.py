@@ -44,6 +44,7 @@ dependencies:
 BESIDE = {
     "figures/table.py": {"IPython"},  # `glue_number` writes to the notebook that runs it, and that is IPython
     "store/parallel.py": {"dask", "distributed"},  # where a scheduler is asked for; a sentence says what to install
+    "audit/opening.py": {"onnxruntime"},  # where a model is ONNX's; a sentence says what to install
 }
 # Declared, though no module imports them, and why.
 NOT_IMPORTED = {
@@ -177,7 +178,7 @@ def test_the_lock_holds_every_dependency_at_a_version_within_its_bounds():
 
 
 def test_the_tests_bring_the_book_and_the_instruments_nothing_of_it():
-    assert "biaslib[book]" in EXTRAS["test"]
+    assert "biaslib[book,onnx]" in EXTRAS["test"]
     names = {canonicalize_name(requirement.name) for requirement in requirements()}
     assert not names & {canonicalize_name(Requirement(line).name) for line in EXTRAS["book"]}
     assert {"jupyter_book", "jupytext", "papermill", "distributed", "ipywidgets", "sphinx"} <= absent()

@@ -3,6 +3,8 @@
 * `grad_cam`: the last map's channels, weighted by their mean gradient; one forward pass for all targets.
 * `score_cam`: the same channels, weighted by the score of the image seen through each.
 * `integrated_gradients`: each pixel's share of the difference to a black image; `completeness_gap` says how exactly.
+* `attention_rollout`: the patches that a vision transformer's answer draws on, the same for every target.
+* `occlusion`: how far the logit falls when a tile of the image is covered; for any model.
 * `epsilon_lrp`: each pixel's part in the logit, handed back layer by layer.
 * `library_cam`: any other class activation map of the grad-cam library, by its name.
 
@@ -27,16 +29,19 @@ from biaslib.attribution._models import fold_batchnorm
 from biaslib.attribution.class_activation import grad_cam, library_cam, score_cam
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
 from biaslib.attribution.integrated_gradients import completeness_gap, integrated_gradients
+from biaslib.attribution.mapless import attention_rollout, occlusion
 
 __all__ = [
     "METHODS",
     "Method",
+    "attention_rollout",
     "completeness_gap",
     "epsilon_lrp",
     "fold_batchnorm",
     "grad_cam",
     "integrated_gradients",
     "library_cam",
+    "occlusion",
     "score_cam",
 ]
 

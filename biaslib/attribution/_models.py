@@ -102,8 +102,8 @@ def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[tor
     if getattr(features, "ndim", 0) != 4:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise BiaslibError(
-            f"{type(model).__name__} has no map of channels x height x width (its features are {shape}): "
-            "a class activation map needs a convolutional architecture."
+            f"The model has no map of channels x height x width (its features are {shape}): a class activation map "
+            "needs a convolutional architecture."
         )
     if getattr(model, "output_fmt", "NCHW") == "NHWC":
         return features.movedim(3, 1), lambda map_: model.forward_head(map_.movedim(1, 3))

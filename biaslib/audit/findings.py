@@ -24,7 +24,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 
     A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {name: tables[name]["p"] for name in ("gaps", "amplification", "regions") if name in tables}
+    p = {name: tables[name]["p"] for name in ("gaps", "against", "amplification", "regions") if name in tables}
     if permutations < permutations_needed(at_once):
         p["amplification"] = p["amplification"] * math.nan
     if "regions" in p:
@@ -39,9 +39,8 @@ def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     needed = permutations_needed(at_once)
     if permutations < needed:
         yield (
-            f"Whether amplification is more than unrelated errors give could not be tested: with {at_once} tests at "
-            f"once {needed:,} permutations of the answers are needed, and there were {permutations:,}; ask for more "
-            "with --permutations."
+            f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
+            f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
         )
     least = _images_needed(at_once)
     for row in _rows(tables, "regions"):
@@ -55,8 +54,9 @@ def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
 def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
     """A sentence for everything that differs by more than chance in the direction that harms.
 
-    An amplification is a finding where the answers are further off than as many mistakes that ignore the group; an
-    unwanted region where it holds more of the map than of the image, a wanted one less, any other region never.
+    A change of a gap from another model's is told in either direction. An amplification is a finding where the answers
+    are further off than as many mistakes that ignore the group; an unwanted region where it holds more of the map than
+    of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
     for row, p in _significant(tables, "gaps"):
@@ -67,6 +67,15 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             f"{row['n_out']:,} images, {p})."
         )
         yield Finding("gap", row["group"], sentence, row["p corrected"])
+    for row, p in _significant(tables, "against"):
+        outside, inside = words[row["group"]]
+        here, there = (number(100 * row[name].estimate, "+.1f") for name in ("gap", "gap_other"))
+        sentence = (
+            f"{row['among']}: the gap from {outside} to {inside} is {here} points here and {there} points for what "
+            f"this is compared with, {_points(row['change'])} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
+        )
+        kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
+        yield Finding(kind, row["group"], sentence, row["p corrected"])
     for row, p in _significant(tables, "amplification"):
         if row["size"].estimate > row["unrelated errors"]:
             sentence = f"{_amplified(row, target, words[row['group']])} ({p})."
@@ -86,14 +95,12 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
     target = answered.target
     overall = tables["overall"].set_index("measure")["value"]
-    answers_yes, accuracy, common = (
-        overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes")
-    )
+    said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
-    if answers_yes in (0, 1):
+    if said in (0, 1):
         yield (
-            f"The model gives the same answer, {target.words[int(answers_yes)]}, for every image. Its gaps are 0 or "
+            f"The model gives the same answer, {target.words[int(said)]}, for every image. Its gaps are 0 or "
             "undefined for that reason, and say nothing about whom it serves."
         )
     elif accuracy < common:
@@ -102,10 +109,7 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             f"{common:.1%}."
         )
     if accuracy < 0.5:
-        yield (
-            "The answers are wrong more often than right: check which output tells the target, and which value of the "
-            "column is the yes."
-        )
+        yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
     words = {group.name: group.words for group in answered.groups}
     for row, smallest in zip(_rows(tables, "gaps"), tables["visible"]["smallest"], strict=True):
         (outside, inside), among, n_in, n_out = words[row["group"]], row["among"], row["n_in"], row["n_out"]
@@ -137,6 +141,11 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             f"Amplification from {target} to {', '.join(without)}, and of both predicted: it needs predictions of "
             "the group, and there are none."
         )
+    if answered.clusters is not None:
+        yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
+        parts = {"scores": "areas under the ROC curve", "against": "changes of gaps against what this is compared with"}
+        if lacking := [words for table, words in parts.items() if table in tables]:
+            yield f"Intervals of {' and of '.join(lacking)}: they are known for images that do not come in clusters."
     if answered.train is None:
         yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
 
@@ -152,7 +161,7 @@ def without_maps(
         yield f"Where the model looks: {model.no_maps.rstrip('.')}."
         return
     if "attention" not in tables:
-        yield f"Whether {target} and the group share their attention: no output of the model tells the group."
+        yield f"Whether {target} and the group share their attention: there is no map of an answer about the group."
     for shared in _rows(tables, "attention"):
         if shared["empty"]:
             yield f"Attention-IoU with {shared['group']}: {shared['empty']:,} images have a map without any mass."
@@ -206,8 +215,7 @@ def _amplified(row: Mapping[str, Any], target: Binary, words: tuple[str, str]) -
         case _:
             return (
                 f"Of the images that the model calls {yes} it calls {said_in} {inside}, too (by the labels "
-                f"{labelled_in}): {size} off, where as many mistakes that know nothing of each other would be {chance} "
-                "off"
+                f"{labelled_in}): {size} off, where as many mistakes that are unrelated would be {chance} off"
             )
 
 

@@ -1,7 +1,8 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
+import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 Table = str | Path | pd.DataFrame
 
 _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
-_SWITCHES = ({"0", "1"}, {"-1", "1"}, {"false", "true"}, {"no", "yes"})
+_SWITCHES = ({"0", "1"}, {"-1", "1"}, {"no", "yes"})
+_SPELLED = {"true": "1", "false": "0", "yes": "yes", "no": "no"}  # in any case
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+_MOST = 12  # of one column, or of all combinations: each has tests of its own
 _SHOWN = 3
 _SEPARATORS = {"TSV": "\t", "CSV": ","}
 
@@ -33,51 +37,40 @@ class Binary:
 
     @classmethod
     def of(cls, name: str, column: pd.Series) -> "Binary":
-        """The values of a column of labels; a BiaslibError where one is missing or there are not two of them."""
-        if column.isna().any():
-            empty = int(column.isna().sum())
-            raise BiaslibError(
-                f"{empty} of {len(column)} rows have no value in {name!r}: fill them in or drop those rows."
-            )
+        """The values of a column of labels; a BiaslibError where there are not two of them."""
         values = sorted(set(_texts(column)), key=_order)
         if len(values) == 1:
-            raise BiaslibError(
-                f"{name!r} is {values[0]!r} in every row, so there is nothing to compare: give a table with both "
-                "values."
-            )
+            raise BiaslibError(f"{name!r} is {values[0]!r} in every row: to compare, give a table with both values.")
         if len(values) != 2:
             raise BiaslibError(
-                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make a column of 0 "
-                "and 1 for each value and name that one."
+                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make it 0 and 1."
             )
-        switch = {value.casefold() for value in values} in _SWITCHES
+        switch = set(values) in _SWITCHES
         words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in values)
         return cls(name, (values[0], values[1]), (words[0], words[1]))
 
     def read(self, column: pd.Series, *, what: str) -> np.ndarray:
         """(N,) bool of a column that holds these values, or one of them; a BiaslibError for any other value."""
         texts = _texts(column)
-        strangers = sorted(set(texts) - set(self.values))
-        if strangers:
+        no, yes = self.values
+        if strangers := sorted(set(texts) - {no, yes}):
             raise BiaslibError(
-                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {self.values[0]!r} and "
-                f"{self.values[1]!r}: write them as the labels are, or give the threshold above which a score is a "
-                f"{self.values[1]!r}."
+                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {no!r} and {yes!r}: write them as the "
+                f"labels are, or give the threshold above which a score is a {yes!r}."
             )
-        return np.array([text == self.values[1] for text in texts], dtype=bool)
+        return np.array([text == yes for text in texts], dtype=bool)
 
-    def above(self, column: pd.Series, threshold: float) -> np.ndarray:
-        """(N,) bool: whether each score is above the threshold; a BiaslibError for one that is no finite number."""
+    def scores(self, column: pd.Series) -> np.ndarray:
+        """(N,) float of a column of scores; a BiaslibError for one that is no finite number."""
         scores = pd.to_numeric(column, errors="coerce").to_numpy(float)
         if not np.isfinite(scores).all():
             wrong = int((~np.isfinite(scores)).sum())
             first = column.iloc[int(np.argmin(np.isfinite(scores)))]
             raise BiaslibError(
                 f"{wrong:,} of {len(scores):,} predictions of {self.name!r} are no finite numbers (the first is "
-                f"{str(first)!r}): with a threshold every prediction is a score, so mend them or leave the threshold "
-                "out."
+                f"{str(first)!r}): with a threshold every prediction is a score: mend them, or give no threshold."
             )
-        return scores > threshold
+        return scores
 
 
 @dataclass(frozen=True)
@@ -90,53 +83,153 @@ class LabelledImages:
     train: pd.DataFrame | None  # labels of the training images, the same columns
     target: Binary
     groups: tuple[Binary, ...]
+    scores: np.ndarray | None = None  # (N,) of the target, larger for yes; None where only yes and no are known
+    clusters: np.ndarray | None = None  # (N,) whole numbers; images of one number may depend on each other
+    notes: tuple[str, ...] = ()  # on rows that were left out, and on clusters
 
     @cached_property
     def correct(self) -> np.ndarray:
         """(N,) bool: whether the answer about the target is right."""
         return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
 
+    def by_image(self) -> pd.DataFrame:
+        """A row an image: file, labels and answers as the table writes them, score, and 1 where the answer is right."""
+        words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
+        labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
+        score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
+        return pd.concat([pd.Series(self.files, name="file"), labels, score, answers, right], axis=1)
+
     def cells(self, group: Binary) -> np.ndarray:
         """(N,) words for the value of target and group of each image."""
         words = np.array([f"{mine}, {theirs}" for mine in self.target.words for theirs in group.words])
         return words[2 * self.labels[self.target.name].to_numpy(int) + self.labels[group.name].to_numpy(int)]
 
-    def sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-        """Group, value of the target in words, and whether the answers are right inside and outside the group."""
+    def image_sides(self) -> Iterator[tuple[str, str, list[np.ndarray]]]:
+        """Group, value of the target in words, and (N,) bool which images are inside and outside the group."""
         truth = self.labels[self.target.name].to_numpy()
         for group in self.groups:
             member = self.labels[group.name].to_numpy()
             for value in (True, False):
-                sides = [self.correct[(truth == value) & inside] for inside in (member, ~member)]
-                yield group.name, self.target.words[value], sides
+                yield group.name, self.target.words[value], [(truth == value) & inside for inside in (member, ~member)]
 
 
 def read_labels(options: "AuditOptions") -> LabelledImages:
-    """Reads and checks everything that tables say."""
-    target, groups, file_column = options.target, options.groups, options.file_column
-    table = _read(options.labels)
-    wanted = [target, *groups]
-    if len(groups) == 0:
+    """Reads and checks everything that tables say.
+
+    Of a column with more than two values each is a group, against all others. With intersections each combination of
+    the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
+    """
+    target, bins, cluster = options.target, options.bins or {}, options.cluster
+    wanted = [target, *options.groups]
+    if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
-    if len(set(wanted)) < len(wanted):
-        raise BiaslibError(f"The target and the groups must be different columns, not {listed(wanted)}.")
-    _check_columns(table, wanted, "the table of labels")
-    names = _names(table, file_column)
-    columns = {name: Binary.of(name, table[name]) for name in wanted}
-    predicted = {}
+    asked = [*wanted, *filter(None, [cluster])]
+    table, notes = _complete(_read(options.labels), asked, "labels", options.drop_missing)
+    names, binned = _names(table, options.file_column), _binned(table, bins, "labels")
+    levels = {name: _levels(binned[name]) for name in options.groups}
+    if options.group_outputs and any(levels.values()):
+        raise BiaslibError("An output tells a group of two values: leave the outputs for groups out.")
+    by_column = [list(levels[name]) or [name] for name in options.groups]
+    of_columns = [target, *itertools.chain(*by_column)]
+    if len({*of_columns, cluster}) <= len(of_columns):
+        raise BiaslibError(f"Target, groups and cluster must be different columns, not {listed(asked)}.")
+    wide = _widened(binned, levels, "labels")
+    columns = {name: Binary.of(name, wide[name]) for name in of_columns}
+    labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
+    predicted, scores = {}, None
     if options.predictions is not None:
-        given = _predictions(table, names, options.predictions, wanted, file_column)
-        for name in wanted:
+        given = _predictions(table, names, options.predictions, wanted, options.file_column)
+        given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
+        scores = None if options.threshold is None else columns[target].scores(given[target])
+        for name, column in columns.items():
             if name in given:
-                predicted[name] = _answers(columns[name], given[name], options.threshold, name == target)
+                predicted[name] = _answers(column, given[name], options.threshold, name == target)
+    train = None
+    if options.train_labels is not None:
+        what = "training labels"
+        given, more = _complete(_read(options.train_labels), wanted, what, options.drop_missing)
+        given, notes = _widened(_binned(given, bins, what), levels, what), notes + more
+        train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
+    clusters = None if cluster is None else pd.factorize(np.array(_texts(table[cluster])))[0]
+    if clusters is not None:
+        notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
+    crossed = _crossed(columns, labels, by_column) if options.intersections else {}
+    columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
+    for read in (labels,) if train is None else (labels, train):
+        for name, parts in crossed.items():
+            read[name] = (read[list(parts)] == list(parts.values())).all(axis=1)
+    if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
+        raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
+    of_target, *of_groups = columns.values()
     return LabelledImages(
-        files=tuple(names),
-        labels=pd.DataFrame({name: columns[name].read(table[name], what="labels") for name in wanted}),
-        predicted=pd.DataFrame(predicted),
-        train=None if options.train_labels is None else _train(options.train_labels, columns),
-        target=columns[target],
-        groups=tuple(columns[name] for name in groups),
+        tuple(names), labels, pd.DataFrame(predicted), train, of_target, tuple(of_groups), scores, clusters, notes
     )
+
+
+def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows that have a value in each column, and a note on the others, which are an error unless they may drop."""
+    _check_columns(table, columns, f"the table of {what}")
+    empty = pd.DataFrame({name: table[name].isna() | table[name].map(_text).isin(_MISSING) for name in columns})
+    lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
+    if lacking and (without.all() or not drop):
+        raise BiaslibError(
+            f"{empty[lacking[0]].sum()} of {len(table)} rows have no value in {lacking[0]!r}: fill them in, drop those "
+            "rows, or leave them out with --drop-missing."
+        )
+    note = f"{' or '.join(map(repr, lacking))}: {without.sum():,} of {len(table):,} rows of the {what}."
+    return table[~without].reset_index(drop=True), (f"Left out, as they have no value in {note}",) if lacking else ()
+
+
+def _binned(table: pd.DataFrame, bins: Mapping[str, Sequence[float]], what: str) -> pd.DataFrame:
+    """The table with words for numbers; a bin holds its lower edge and not its upper one."""
+    for name, edges in bins.items():
+        if name in table:
+            numbers, edges = pd.to_numeric(table[name], errors="coerce"), [float(edge) for edge in edges]
+            if not np.isfinite(numbers).all():
+                raise BiaslibError(f"{what} of {name!r} are not all numbers, and so not all in a bin: mend them.")
+            inner = [f"{name} {low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+            words = [f"{name} below {edges[0]:g}", *inner, f"{name} {edges[-1]:g} or more"]
+            table = table.assign(**{name: pd.cut(numbers, [-np.inf, *edges, np.inf], right=False, labels=words)})
+    return table
+
+
+def _levels(column: pd.Series) -> dict[str, str]:
+    """Name of a group -> its value in the column, and a bin is both; empty where two values are one group."""
+    texts = set(_texts(column))
+    in_order = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(texts, key=_order)
+    values = [text for text in map(_text, in_order) if text in texts]
+    if len(values) > _MOST:
+        remedy = f"give --bins {column.name}=18,40,65" if all(map(_is_number, values)) else "put some of them together"
+        raise BiaslibError(f"{column.name!r} has {len(values)} values, more than {_MOST}: {remedy}.")
+    names = (text if text.startswith(f"{column.name} ") else f"{column.name} {text}" for text in values)
+    return dict(zip(names, values, strict=True)) if len(values) > 2 else {}
+
+
+def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what: str) -> pd.DataFrame:
+    """The table with a column of True and False for each value that is a group."""
+    for column, groups in levels.items():
+        if groups and column in table:
+            texts = _texts(table[column])
+            strangers = set(texts) - set(groups.values())
+            if strangers:
+                raise BiaslibError(f"{what} of {column!r} hold {min(strangers)!r}, which the labels do not: mend them.")
+            table = table.assign(**{name: [text == value for text in texts] for name, value in groups.items()})
+    return table
+
+
+def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> dict[str, Any]:
+    """Name -> value in each group, of each combination with images that neither is a group already nor all but one."""
+    sides = [[(name, yes) for yes in (True, False) for name in some if yes or len(some) == 1] for some in by_column]
+    known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
+    for parts in map(dict, itertools.product(*sides)):
+        inside = (labels[list(parts)] == list(parts.values())).all(axis=1)
+        if inside.any() and not any((inside == other).all() or (inside != other).all() for other in known):
+            crossed[" x ".join(columns[name].words[yes] for name, yes in parts.items())] = parts
+            known.append(inside)
+    if not 1 <= len(crossed) <= _MOST:
+        raise BiaslibError(f"There are {len(crossed)} combinations, not 1 to {_MOST}: leave --intersections out.")
+    return crossed
 
 
 def _read(source: Table) -> pd.DataFrame:
@@ -221,17 +314,7 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
     as_labels = not is_target and set(_texts(values)) <= set(column.values)
     if threshold is None or as_labels:
         return column.read(values, what="predictions")
-    return column.above(values, threshold)
-
-
-def _train(source: Table, columns: dict[str, Binary]) -> pd.DataFrame:
-    table = _read(source)
-    _check_columns(table, list(columns), "the table of training labels")
-    labels = pd.DataFrame({name: column.read(table[name], what="training labels") for name, column in columns.items()})
-    for name in labels:
-        if labels[name].nunique() < 2:
-            raise BiaslibError(f"{name!r} has one value only in the training labels: there is nothing to compare with.")
-    return labels
+    return column.scores(values) > threshold
 
 
 def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
@@ -246,9 +329,9 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
     text = str(value).strip()
+    if text.casefold() in _SPELLED:
+        return _SPELLED[text.casefold()]
     # 1.0 and 1 are one value
     if not _is_number(text):
         return text

@@ -1,23 +1,21 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from biaslib.audit.inputs import Binary, LabelledImages
-from biaslib.audit.predictions import Predictions
-from biaslib.metrics import Labels, attention_iou, bias_amplification, group_accuracy, permutation_baseline
+from biaslib.audit.predictions import Predictions, progress
+from biaslib.metrics import Labels, attention_iou, bias_amplification, permutation_baseline
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
-from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.metrics.rates import disparities, group_rates, rate_images
+from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip, welch
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.statistics.proportions import compare_shares, share_interval
+from biaslib.statistics.proportions import area_interval, as_independent, compare_shares, share_interval
 
-GAP = 0.05  # that the report says how many images are needed for
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
 _KINDS = {
@@ -46,13 +44,15 @@ def measure(
         "correlations": _correlations(answered, seed),
         "accuracies": _accuracies(answered),
         "gaps": _gaps(answered),
+        **_rates(answered),
+        **({} if answered.scores is None else _scores(answered, answered.scores)),
     }
     if predictions is None or predictions.maps is None:
         return tables
     if groups := answered.groups[: predictions.maps.shape[1] - 1]:
-        tables["attention"] = _attention(predictions.maps, groups, seed)
+        tables["attention"] = _attention(predictions.maps, groups, answered.clusters, seed)
     if predictions.mass:
-        tables["regions"] = _regions(predictions, roles, seed)
+        tables["regions"] = _regions(predictions, answered, roles, seed)
         tables["regions_by_cell"] = _regions_by_cell(predictions, answered, seed)
     return tables
 
@@ -60,15 +60,44 @@ def measure(
 def _overall(answered: LabelledImages) -> pd.DataFrame:
     """With Wilson's intervals."""
     truth, answers_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
-    values = {
-        "accuracy": answered.correct,
-        "sensitivity": answered.correct[truth],
-        "specificity": answered.correct[~truth],
-        "share said yes": answers_yes,
-        "share labelled yes": truth,
+    shares = {
+        "accuracy": (answered.correct, truth | True),
+        "sensitivity": (answered.correct, truth),
+        "specificity": (answered.correct, ~truth),
+        "share said yes": (answers_yes, truth | True),
+        "share labelled yes": (truth, truth | True),
     }
-    rows = [(name, share_interval(int(value.sum()), len(value))) for name, value in values.items()]
+    rows = [(name, _share(answered, *share)) for name, share in shares.items()]
     return pd.DataFrame(rows, columns=["measure", "value"])
+
+
+def _independent(
+    answered: LabelledImages, values: np.ndarray, *sides: np.ndarray, confidence: float = 0.95
+) -> list[np.ndarray]:
+    """The values (N,) bool of the images of each side; of as few as are worth as much where they come in clusters."""
+    of_sides = [values[side] for side in sides]
+    if answered.clusters is None:
+        return of_sides
+    return as_independent(of_sides, [answered.clusters[side] for side in sides], confidence=confidence)
+
+
+def _share(answered: LabelledImages, values: np.ndarray, among: np.ndarray) -> Interval:
+    """The share of True of the images among (N,) bool, with Wilson's interval."""
+    (counted,) = _independent(answered, values, among)
+    found = share_interval(int(counted.sum()), len(counted))
+    return Interval(_mean(values[among]), found.low, found.high, int(among.sum()))
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+def _members(answered: LabelledImages) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Each group's name, with its words and (N,) bool which images are in it; then the same of the others."""
+    for group in answered.groups:
+        member = answered.labels[group.name].to_numpy(bool)
+        yield group.name, group.words[1], member
+        yield group.name, group.words[0], ~member
 
 
 def _counts(answered: LabelledImages) -> pd.DataFrame:
@@ -88,9 +117,9 @@ def _correlations(answered: LabelledImages, seed: int) -> pd.DataFrame:
     for group in answered.groups:
         columns = [answered.target.name, group.name]
         answers = answered.predicted[[answered.target.name]].assign(**{group.name: answered.labels[group.name]})
-        of_train = np.nan if answered.train is None else _correlation(answered.train[columns], seed)
-        of_labels = _correlation(answered.labels[columns], seed)
-        rows.append((group.name, of_labels, _correlation(answers, seed), of_train))
+        of_train = np.nan if answered.train is None else _correlation(answered.train[columns], None, seed)
+        of_labels = _correlation(answered.labels[columns], answered.clusters, seed)
+        rows.append((group.name, of_labels, _correlation(answers, answered.clusters, seed), of_train))
     return pd.DataFrame(rows, columns=["group", "in the labels", "of the answers", "in the training labels"])
 
 
@@ -98,47 +127,120 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
     """Accuracy of each cell that has images, with Wilson's interval."""
     rows = []
     for group in answered.groups:
-        for row in group_accuracy(answered.correct, answered.cells(group)).to_dict("records"):
-            accuracy = Interval(float(row["accuracy"]), float(row["low"]), float(row["high"]), int(row["n"]))
-            rows.append((group.name, row["group"], accuracy))
+        of = answered.cells(group)
+        rows += [(group.name, cell, _share(answered, answered.correct, of == cell)) for cell in sorted(set(of))]
     return pd.DataFrame(rows, columns=["group", "cell", "accuracy"])
+
+
+def _rates(answered: LabelledImages) -> Tables:
+    """Rates of each group and of the others, and their disparities."""
+    truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
+    rates, apart, counted = [], [], rate_images(truth, said)
+    for group, of, inside in _members(answered):
+        shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
+        rates.append({"group": group, "of": of, "n": int(inside.sum()), **shares})
+    for group in answered.groups:
+        measured = group_rates(truth, said, answered.labels[group.name])
+        apart += [(group.name, *row) for row in disparities(measured).itertuples()]
+    heads = ["group", "disparity", "difference", "ratio"]
+    return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
+
+
+def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
+    """Area under the ROC curve and, where all scores lie in [0, 1], calibration (Naeini et al. 2015) in ten bins."""
+    from sklearn.calibration import calibration_curve  # here and not above, as they take a second
+    from sklearn.metrics import roc_auc_score
+
+    truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
+    areas, bins, tenths = [], [], np.searchsorted(np.linspace(0, 1, 11)[1:-1], scores)
+    for group, of, inside in _members(answered):
+        yes, score, error = truth[inside], scores[inside], np.nan
+        area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
+        own = area_interval(area, int(yes.sum()), len(yes))
+        if answered.clusters is not None:  # it takes images to be independent
+            own = Interval(area, np.nan, np.nan, len(yes))
+        if probable:
+            means = calibration_curve(yes, score, n_bins=10)[1]
+            shares = [_share(answered, truth, inside & (tenths == tenth)) for tenth in np.unique(tenths[inside])]
+            apart = [abs(mean - share.estimate) for mean, share in zip(means, shares, strict=True)]
+            error = np.average(apart, weights=[share.n for share in shares])
+            bins += [(group, of, mean, share.n, share) for mean, share in zip(means, shares, strict=True)]
+        areas.append((group, of, len(yes), own, error))
+    heads = ["group", "of", "n", "AUC", "calibration error"], ["group", "of", "score", "n", "share labelled yes"]
+    return {"scores": pd.DataFrame(areas, columns=heads[0]), "calibration": pd.DataFrame(bins, columns=heads[1])}
 
 
 def _gaps(answered: LabelledImages) -> pd.DataFrame:
     """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
     rows = []
-    for group, among, sides in answered.sides():
-        compared = compare_shares(*sides)
-        gap = Interval(compared.difference, compared.low, compared.high, sum(compared.n))
-        right = [float(side.mean()) if len(side) else np.nan for side in sides]
-        rows.append((group, among, *compared.n, *right, gap, compared.p))
+    for group, among, sides in answered.image_sides():
+        right, gap, p, _ = _compared(answered, sides)
+        rows.append((group, among, *(int(side.sum()) for side in sides), *right, gap, p))
     columns = ["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def detectable_gaps(answered: LabelledImages, *, alpha: float) -> pd.DataFrame:
-    """The smallest gaps below the better group's accuracy that are seen with `POWER`, and the images `GAP` needs."""
+def _compared(
+    answered: LabelledImages, sides: Sequence[np.ndarray], *, confidence: float = 0.95
+) -> tuple[list[float], Interval, float, list[np.ndarray]]:
+    """The accuracy of each side, the first less the second, its p, and the answers of each that are independent."""
+    counted = _independent(answered, answered.correct, *sides, confidence=confidence)
+    right = [_mean(answered.correct[side]) for side in sides]
+    apart = compare_shares(*counted, confidence=confidence)
+    gap = Interval(right[0] - right[1], apart.low, apart.high, int(np.sum(sides)), confidence)
+    return right, gap, apart.p, counted
+
+
+def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
+    """Each gap beside another model's on the same images, and the first less the second (change), image by image.
+
+    Its interval is Welch's, and NaN where images come in clusters. Its p flips the signs of what only one of the two
+    answers rightly, by cluster: McNemar's test where that is all on one side, conservative where one is better on both.
+    """
+    changes, p, better = [], [], np.subtract(answered.correct, other.correct, dtype=float)
+    for *_, sides in answered.image_sides():
+        change = welch(*(better[side] for side in sides))
+        units = np.subtract(*(better * side / max(1, side.sum()) for side in sides))  # they add up to the change
+        low, high = change.low, change.high
+        if answered.clusters is not None:
+            units, low, high = np.bincount(answered.clusters, units), np.nan, np.nan
+        changes.append(Interval(change.difference, low, high, sum(change.n)))
+        flipped = sign_flip(units[units != 0] if units.any() else units[:1], seed=seed).p
+        p.append(flipped if min(change.n) else np.nan)
+    table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
+    return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
+
+
+def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:
+    """Each gap with its interval of confidence 1 - alpha, what that says of the margin, and what could have been seen.
+
+    The outcome is *shown* where the interval lies beyond the margin on one side, *excluded* where it lies inside. The
+    smallest gap below the better group's accuracy is seen with `POWER`, as one of the margin is with the images needed.
+    """
     rows = []
-    for group, among, sides in answered.sides():
-        n = sum(map(len, sides))
+    for group, among, sides in answered.image_sides():
+        _, gap, _, counted = _compared(answered, sides, confidence=1 - alpha)
+        beyond, inside = max(gap.low, -gap.high) > margin, max(-gap.low, gap.high) < margin
+        outcome = "shown" if beyond else "excluded" if inside else "cannot be told"
         smallest = needed = np.nan
-        if min(map(len, sides)) > 0:
-            better, worse = sorted(sides, key=np.mean, reverse=True)
+        if min(map(len, counted)) > 0:
+            better, worse = sorted(counted, key=np.mean, reverse=True)
             accuracy = float(better.mean())
             smallest = minimum_detectable_gap(accuracy, len(better), len(worse), power=POWER, alpha=alpha)
-            needed = images_needed(accuracy, GAP, share=len(worse) / n, power=POWER, alpha=alpha)
-        rows.append((group, among, n, smallest, needed))
-    return pd.DataFrame(rows, columns=["group", "among", "images", "smallest", "needed"])
+            worth = len(better) + len(worse)
+            needed = images_needed(accuracy, margin, share=len(worse) / worth, power=POWER, alpha=alpha) * gap.n / worth
+        rows.append((group, among, gap, outcome, gap.n, smallest, needed))
+    return pd.DataFrame(rows, columns=["group", "among", "gap", "outcome", "images", "smallest", "needed"])
 
 
-def _attention(maps: np.ndarray, groups: Sequence[Binary], seed: int) -> pd.DataFrame:
+def _attention(maps: np.ndarray, groups: Sequence[Binary], clusters: np.ndarray | None, seed: int) -> pd.DataFrame:
     """Attention-IoU of the target's map with each group's, and with that of another image."""
     rows = []
     other = np.random.default_rng(seed).permutation(len(maps))
     for number, group in enumerate(groups, start=1):
         score = attention_iou(maps[:, 0], maps[:, number])
         shuffled = attention_iou(maps[:, 0], maps[other, number])
-        own, another = (interval(values, seed=seed, bounds=_SHARE) for values in (score, shuffled))
+        own, another = (interval(of, clusters=clusters, seed=seed, bounds=_SHARE) for of in (score, shuffled))
         rows.append((group.name, own, another, own.undefined))
     return pd.DataFrame(rows, columns=["group", "score", "another image", "empty"])
 
@@ -154,38 +256,39 @@ def average_maps(maps: np.ndarray, answered: LabelledImages, group: Binary) -> d
     return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
 
 
-def _regions(predictions: Predictions, roles: Mapping[str, str], seed: int) -> pd.DataFrame:
+def _regions(predictions: Predictions, answered: LabelledImages, roles: Mapping[str, str], seed: int) -> pd.DataFrame:
     """How much of the target's map lies in each region, beside the region's share of the image, and their difference.
 
-    A neutral region is described and not tested, and its p is NaN.
+    A neutral region is described and not tested, and its p is NaN. Each cluster counts once, by its images' mean.
     """
-    rows = []
+    rows, mean = [], partial(interval, clusters=answered.clusters, seed=seed)
     for region, mass in predictions.mass.items():
         there, role = np.isfinite(mass), roles.get(region, "neutral")
         area, score = (np.where(there, of[region], np.nan) for of in (predictions.area, predictions.score))
-        covered, held, alike = (interval(values, seed=seed, bounds=_SHARE) for values in (area, mass, score))
-        excess = interval(mass - area, seed=seed, bounds=_DIFFERENCE)
-        p = np.nan if role == "neutral" else sign_flip(mass - area, seed=seed).p
+        covered, held, alike = (mean(values, bounds=_SHARE) for values in (area, mass, score))
+        excess = mean(mass - area, bounds=_DIFFERENCE)
+        units = mass - area if answered.clusters is None else pd.Series(mass - area).groupby(answered.clusters).mean()
+        p = np.nan if role == "neutral" else sign_flip(units, seed=seed).p
         rows.append((region, role, int(there.sum()), covered, held, excess, alike, p))
     return pd.DataFrame(rows, columns=["region", "role", "n", "area", "mass", "excess", "score", "p"])
 
 
 def _regions_by_cell(predictions: Predictions, answered: LabelledImages, seed: int) -> pd.DataFrame:
     """As `_regions`, cell by cell of target x group."""
-    rows = []
+    rows, mean = [], partial(interval, clusters=answered.clusters, seed=seed)
     for region, mass in predictions.mass.items():
         for group in answered.groups:
             of = answered.cells(group)
             for cell in dict.fromkeys(sorted(of)):
                 inside = (of == cell) & np.isfinite(mass)
                 if inside.any():
-                    own = interval(mass[inside], seed=seed, bounds=_SHARE)
-                    excess = interval((mass - predictions.area[region])[inside], seed=seed, bounds=_DIFFERENCE)
+                    held = np.where(inside, mass, np.nan)
+                    own, excess = mean(held, bounds=_SHARE), mean(held - predictions.area[region], bounds=_DIFFERENCE)
                     rows.append((region, group.name, cell, int(inside.sum()), own, excess))
     return pd.DataFrame(rows, columns=["region", "group", "cell", "n", "mass", "excess"])
 
 
-def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
+def _correlation(labels: pd.DataFrame, clusters: np.ndarray | None, seed: int) -> Interval:
     """Matthews correlation of two columns with its bootstrap interval over images, one over the four counts."""
     a, b = labels.to_numpy(bool).T
     n = len(a)
@@ -193,8 +296,9 @@ def _correlation(labels: pd.DataFrame, seed: int) -> Interval:
     if np.isnan(value):
         return Interval(np.nan, np.nan, np.nan, n)
     shares = np.array([(a & b).sum(), (a & ~b).sum(), (~a & b).sum(), (~a & ~b).sum()]) / n
-    both, only_a, only_b, _ = np.random.default_rng(seed).multinomial(n, shares, 2000).T
-    drawn = matthews_from_counts(both=both, a=both + only_a, b=both + only_b, n=n)
+    worth = n if clusters is None else len(as_independent([a == b], [clusters])[0])
+    both, only_a, only_b, _ = np.random.default_rng(seed).multinomial(worth, shares, 2000).T
+    drawn = matthews_from_counts(both=both, a=both + only_a, b=both + only_b, n=worth)
     return Interval(value, *percentile_ends(drawn), n)
 
 
@@ -204,7 +308,7 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
     with its bootstrap interval over images, and its mean over the permutations; p, the share of permutations, the
     answers counted as one of them, at least as far from the permutations' mean; and the signed change, above 0 for
-    amplification, NaN where chance may tie target and group: there is nothing to amplify.
+    amplification, NaN where chance may tie target and group: nothing to amplify. With clusters p and all ends are NaN.
     """
     rows = [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
     rates = ["said_in", "labelled_in", "said_out", "labelled_out"]
@@ -218,22 +322,24 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
         predicted = predicted.assign(**{group.name: answered.labels[group.name]})
     test, answers = _labels(answered.labels[columns]), _labels(predicted[columns])
     trained = test if answered.train is None else _labels(answered.train[columns])
-    tie = _correlation((answered.labels if answered.train is None else answered.train)[columns], seed)
+    known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
+    tie = _correlation(known[columns], clusters, seed)
     kinds = directions(answered, group)
     rng = np.random.default_rng(seed)
     changes = _changes(trained, test, answers, kinds)
-    hidden = not sys.stderr.isatty()
-    bar = tqdm(range(permutations), desc=f"permuting answers, {group.name}", leave=False, disable=hidden)
-    permuted = (permutation_baseline(test, answers, rng=rng) for _ in bar)
-    chance = np.array([_changes(trained, test, errors, kinds, sizes=[True]) for errors in permuted])[..., 0]
-    drawn = _bootstrap(trained, test, answers, kinds, draws=min(permutations, _BOOTSTRAP), rng=rng)
+    chance = np.empty((permutations, len(kinds)))
+    with progress(permutations, f"permuting answers, {group.name}", "permutation", leave=False) as bar:
+        for row in chance:
+            errors = permutation_baseline(test, answers, rng=rng)
+            row[:] = _changes(trained, test, errors, kinds, sizes=[True])[:, 0]
+            bar.update(1)
+    draws = min(permutations, _BOOTSTRAP) if answered.clusters is None else 0
+    drawn = _bootstrap(trained, test, answers, kinds, draws=draws, rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
-    p = np.where(np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
+    p = np.where(draws * np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
     for at, kind in enumerate(kinds):
-        size, signed = (
-            Interval(changes[at, which], *percentile_ends(drawn[:, at, which]), len(test)) for which in (0, 1)
-        )
+        size, signed = (Interval(changes[at, part], *percentile_ends(drawn[:, at, part]), len(test)) for part in (0, 1))
         table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
         rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
         tied = tie.low > 0 or tie.high < 0

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, models
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
 from biaslib.errors import BiaslibError, reason
 from biaslib.store import fingerprint
+
+WAYS = ("grad-cam", "rollout", "integrated-gradients", "occlusion", "none")  # of drawing maps
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,8 @@ class TargetOutputs(nn.Module):
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) -> the model's last map."""
+        if not (hasattr(self._model[0], "forward_features") and hasattr(self._model[0], "forward_head")):
+            raise BiaslibError("the model has no methods forward_features and forward_head, as timm's models have")
         return self._model[0].forward_features(images) if self._features is None else self._features
 
     def knowing(self, features: torch.Tensor) -> "TargetOutputs":
@@ -143,7 +148,7 @@ class ModelUnderAudit:
 
     outputs: TargetOutputs
     preprocessing: Preprocessing
-    described: dict[str, str]  # for the report: its name, where it comes from, its outputs
+    described: dict[str, str]  # for the report: its name, where it comes from, its outputs, how its maps are drawn
     no_maps: str  # why it has no attention map; "" where it has
     key: str  # a fingerprint of everything that its answers depend on
     checked_for_probabilities: bool  # whether outputs all in [0, 1] are to be refused, as no threshold was given
@@ -156,6 +161,7 @@ def model_under_audit(
     threshold: float | None = None,
     batch: int = 32,
     preprocessing: Mapping[str, Any] | None = None,
+    attribution: str | None = None,
     **reading: Any,
 ) -> ModelUnderAudit:
     """Opens a model and tries it on two pictures of noise.
@@ -166,7 +172,7 @@ def model_under_audit(
     their maker's code as soon as they are opened**; an architecture with its weights, and a folder, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
     config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
-    not the model's own; threshold and batch are as in `audit.run`, and `reading` is what else `_read_as` takes.
+    not the model's own; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described
@@ -196,10 +202,10 @@ def model_under_audit(
             "return logits."
         )
     target_outputs = TargetOutputs(opened, read).to(device)
-    described = described | {"outputs": str(outputs), "answer": read.words()}
+    way, no_maps = _way_of(attribution, target_outputs, pictures[:1], described["kind"])
+    described = described | {"outputs": str(outputs), "answer": read.words(), "maps": way}
     # the code of a user's own function is not known, so what it answers to noise stands for it
     key = fingerprint.of_value([described, source.state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
-    no_maps = _why_no_maps(target_outputs, opened, pictures[:1])
     return ModelUnderAudit(target_outputs, steps, described, no_maps, key, checked_for_probabilities=unsure)
 
 
@@ -226,22 +232,43 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
     return outputs
 
 
-def _why_no_maps(outputs: TargetOutputs, model: Any, picture: torch.Tensor) -> str:
-    if not (hasattr(model, "forward_features") and hasattr(model, "forward_head")):
-        return (
-            "the model has no methods forward_features and forward_head, as timm's models have; without them its last "
-            "map cannot be reached"
-        )
-    try:
-        attribution.grad_cam(outputs, picture, [0])
-    except BiaslibError as error:
-        return str(error)
+def draw(way: str, outputs: TargetOutputs, pixels: torch.Tensor, targets: Sequence[int]) -> torch.Tensor:
+    """(N, T, h, w) of the size of each output, without Grad-CAM; rollout draws one map, (N, 1, h, w), for all."""
+    whole, batch = nn.Sequential(outputs), len(pixels)  # its halves need not say what it answers as a whole
+    if way == "rollout":
+        return attribution.attention_rollout(outputs._model[0], pixels, [0], batch=batch)
+    if way == "integrated-gradients":
+        options: Any = {"steps": 16, "baseline": torch.zeros(pixels.shape[1:]), "batch": batch}  # from the mean colour
+        return adaptive_avg_pool2d(attribution.integrated_gradients(whole, pixels, targets, **options), 16)
+    if way == "occlusion":
+        return attribution.occlusion(whole, pixels, targets, absolute=True, batch=batch)
+    return torch.zeros(batch, len(targets), 0, 0)
+
+
+def _way_of(asked: str | None, outputs: TargetOutputs, picture: torch.Tensor, kind: str) -> tuple[str, str]:
+    """How maps are drawn, and why there are none; a BiaslibError where they cannot be drawn as was asked."""
+    if asked not in (None, *WAYS):
+        raise BiaslibError(f"There is no attribution {asked!r}: take one of {', '.join(WAYS)}.")
+    problems = []
+    # what comes in a file is not differentiated unless somebody asks for that
+    for way in [asked] if asked else WAYS[: 1 if "file" in kind else 3]:
+        try:
+            _check_grad_cam(outputs, picture) if way == "grad-cam" else draw(way, outputs, picture, [0])
+            return way, "no maps were asked for" if way == "none" else ""
+        except Exception as error:  # whatever the user's model raises
+            problems.append(reason(error))
+    if asked:
+        raise BiaslibError(f"Maps cannot be drawn by {asked}: {problems[0]}.")
+    return "none", f"{problems[0]}; --attribution occlusion needs the model's answers alone"
+
+
+def _check_grad_cam(outputs: TargetOutputs, picture: torch.Tensor) -> None:
+    attribution.grad_cam(outputs, picture, [0])
     picture = picture.to(outputs.anchor.device)
     with torch.inference_mode():
         whole, split = outputs(picture), outputs.forward_head(outputs.forward_features(picture))
     if not torch.allclose(whole, split, rtol=1e-3, atol=1e-4):
-        return "the model's forward_head(forward_features(images)) is not what it answers"
-    return ""
+        raise BiaslibError("the model's forward_head(forward_features(images)) is not what it answers")
 
 
 def _are_shares(outputs: torch.Tensor) -> bool:

@@ -27,7 +27,7 @@ _HUBS = ("hf-hub", "hf_hub")
 _HARMLESS = {"num_classes", "img_size", "in_chans", "drop_rate", "drop_path_rate"}
 _FOREIGN = {".onnx": "ONNX", ".h5": "Keras", ".hdf5": "Keras", ".keras": "Keras", ".tflite": "TensorFlow Lite"}
 _IMAGENET_CLASSES = 1000
-_OTHERWISE = "; for a model of torchvision or of your own give module:function, or its answers as --predictions"
+_OTHERWISE = "; torchvision's are torchvision/NAME; for one of your own give module:function, or its --predictions"
 
 
 class _Opened(NamedTuple):
@@ -82,21 +82,11 @@ def _known(name: str) -> str:
     known = _architecture(name)
     if known is not None:
         return known
-    if Path(name).suffix and os.sep not in name and _architecture(name.partition(".")[0]) is not None:
-        raise BiaslibError(
-            f"{name!r} is neither a file nor weights that timm knows: mend its path, or name "
-            f"{name.partition('.')[0]!r} as the architecture."
-        )
     if Path(name).suffix or os.sep in name:
-        raise BiaslibError(f"There is no model file {name}: mend its path.")
-    from torchvision.models import list_models
+        raise BiaslibError(f"There is no model file {name}: mend its path, or name the architecture without an ending.")
+    from torchvision.models import list_models  # takes seconds
 
-    if name in list_models():
-        raise BiaslibError(
-            f"{name!r} is torchvision's name, and architectures are timm's here: write a function that returns your "
-            "torchvision model and give module:function, or give the model's answers as --predictions."
-        )
-    return name
+    return f"{building.TORCHVISION}{name}" if name in list_models() else name
 
 
 def _from_name(name: str, weights: str | Path | None) -> _Opened:
@@ -110,38 +100,37 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
         return _Opened(built, described | {"weights": "imagenet"}, "imagenet")
     _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
-    # takes the file apart as `models.build` does, so that both refuse the same files
-    state: dict[str, torch.Tensor] = building.read_state(path)
+    state, wrapping = building.read_state(path)
     settings, architecture, steps = _beside(path)
     if architecture and architecture.partition(".")[0] != name.partition(".")[0]:
         raise BiaslibError(
             f"{settings} beside the weights says that they are of {architecture!r}, not {name!r}: name that "
             "one, or move the file elsewhere if it is of other weights."
         )
-    last = building.last_layer(models.build(name, 1))
-    layer = state.get(f"{last}.weight")
-    if layer is None:
+    last = building.last_layer(plain := models.build(name, 1))
+    # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
+    needed = [f"{last}.weight", *(key for key in plain.state_dict() if key.startswith(f"{last}."))]
+    if missing := [key for key in needed if key not in state]:
         raise BiaslibError(
-            f"The weights in {path} do not fit {name!r}: {last + '.weight'!r} is missing; name the architecture that "
-            f"was saved{_OTHERWISE}."
+            f"The weights in {path} do not fit {name!r}: {missing[0]!r} is missing; name the architecture that was "
+            f"saved{_OTHERWISE}."
         )
     try:
-        built = models.build(name, len(layer), weights=path)
+        built = models.build(name, len(state[needed[0]]), weights=path)
     except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
         raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
-    # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
-    unfit = [key for key in built.state_dict() if key.startswith(f"{last}.") and key not in state]
-    if unfit:
-        raise BiaslibError(f"The weights in {path} do not fit {name!r}: {unfit[0]!r} is missing.")
     sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
-    return _Opened(built, described | {"weights": path.name, "sha256": sum_}, _state(built), settings, steps)
+    return _Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
 
 
 def _from_file(path: Path) -> _Opened:
-    _refuse_foreign(path)
+    if path.suffix != ".onnx":
+        _refuse_foreign(path)
     sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
     described = {"model": path.name, "sha256": sum_}
     try:
+        if path.suffix == ".onnx":
+            return _Opened(_Onnx(path), described | {"kind": "ONNX file"}, sum_)
         if path.suffix == ".pt2":
             return _Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
         if _is_torchscript(path):
@@ -154,8 +143,7 @@ def _from_file(path: Path) -> _Opened:
         raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
         raise BiaslibError(
-            f"{path} holds weights and no model: give the architecture's name as the model and this file as its "
-            "weights."
+            f"{path} holds weights and no model: give its architecture's name, and this file as weights."
         )
     raise BiaslibError(
         f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
@@ -163,6 +151,22 @@ def _from_file(path: Path) -> _Opened:
         "torch.export file is taken, too, but opening one also runs its maker's code, so take only one that you made "
         "or whose maker you trust)."
     )
+
+
+class _Onnx(nn.Module):
+    """The first output of an ONNX file, which onnxruntime computes on the CPU."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        try:
+            from onnxruntime import InferenceSession
+        except ImportError as error:
+            raise ImportError("it takes onnxruntime, so run pip install 'biaslib[onnx]'") from error
+        self._session = InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        given = {self._session.get_inputs()[0].name: images.detach().cpu().numpy()}
+        return torch.from_numpy(self._session.run(None, given)[0]).to(images.device)
 
 
 def _from_function(name: str) -> _Opened:
@@ -215,7 +219,7 @@ def _is_state(path: Path) -> bool:
 def _architecture(name: str) -> str | None:
     """The name by which `models.build` knows an architecture, with timm's tag; None where there is none."""
     plain = name.removeprefix("timm/")
-    if plain in OURS:
+    if plain in OURS or plain.startswith(building.TORCHVISION):
         return plain
     import timm  # takes seconds, and our own networks do without
 
@@ -267,8 +271,7 @@ def _read(file: Path) -> dict[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise BiaslibError(
-            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): get it again, or move it "
-            "elsewhere."
+            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): mend it or move it elsewhere."
         )
     return config
 

@@ -41,6 +41,7 @@ class Preprocessing:
     std: tuple[float, float, float] = IMAGENET_STD  # what is divided by then, in (0, 1]
     crop: float = 1.0  # share of the shorter side that is kept, in (0, 1]
     interpolation: str = "bicubic"  # one of `FILTERS`
+    mask_value: int | None = None  # of label maps: the value that is the region; None: masks have two values
     source: str = "defaults"  # where these come from, in words
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class Preprocessing:
 
     def mask(self, file: Path) -> np.ndarray:
         """(size, size) bool: what is inside the region; a BiaslibError where it is no mask of one region."""
-        inside = Image.fromarray(_region(file).astype(np.uint8) * 255)
+        inside = Image.fromarray(_region(file, self.mask_value).astype(np.uint8) * 255)
         return np.asarray(self._cut(inside, "nearest")) > 0
 
     def words(self) -> str:
@@ -152,8 +153,7 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     if _all_dark(folder / name for name in deep):
         raise BiaslibError(
             f"The {len(deep):,} images of 16 bits ({listed(deep)}) hold no value above 16,383 of 65,535, as data of 12 "
-            "or 14 bits does, and would be nearly black: multiply their values until they use the whole range, or save "
-            "them with 8 bits."
+            "or 14 bits does, and would be nearly black: multiply them until they use the whole range, or save 8 bits."
         )
     return (
         f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "
@@ -179,7 +179,7 @@ def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, li
     carries the EXIF orientation of its image; a BiaslibError where it may be drawn for an image as that is stored.
     """
     if not folder.is_dir():
-        raise BiaslibError(f"There is no folder of masks {folder}: name the one that holds them, or leave masks out.")
+        raise BiaslibError(f"There is no folder of masks {folder}: name it (of COCO's JSON: tools/coco_to_masks.py).")
     regions = {folder.name: _masks_in(folder, files)}
     if not any(regions[folder.name]):
         regions = {inner.name: _masks_in(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
@@ -257,8 +257,8 @@ def _colours(file: Path) -> Image.Image:
     return image.convert("RGB")
 
 
-def _region(file: Path) -> np.ndarray:
-    """(H, W) bool, upright: True where a mask of at most two values, 0 and another, is not 0."""
+def _region(file: Path, value: int | None) -> np.ndarray:
+    """(H, W) bool, upright: where a label map has the value, or a mask of two values, 0 and another, is not 0."""
     try:
         with open_picture(file) as opened:
             image = _upright(opened)
@@ -268,11 +268,14 @@ def _region(file: Path) -> np.ndarray:
         raise BiaslibError(f"The mask {file} is partly transparent: save it as a black-and-white PNG, without alpha.")
     pixels = np.asarray(image if len(image.getbands()) == 1 else image.convert("L"))
     values = np.unique(pixels.astype(float)).tolist()
-    shown = listed([f"{value:g}" for value in values])
-    if len(values) > 2:
+    shown = listed([f"{each:g}" for each in values])
+    if value is not None and len(image.getbands()) == 1:
+        return pixels == value
+    if len(values) > 2 or value is not None:
         raise BiaslibError(
-            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a "
-            "map of labels into one mask a region, and save soft edges or a JPEG as a black-and-white PNG."
+            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a map of "
+            "labels into one mask a region or, where it holds one number a pixel, name the region's with --mask-value, "
+            "and save soft edges or a JPEG as a black-and-white PNG."
         )
     if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
         raise BiaslibError(

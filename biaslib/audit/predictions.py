@@ -2,23 +2,27 @@
 
 import functools
 import hashlib
+import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
 from biaslib import attribution, store, training
-from biaslib.audit.model import ModelUnderAudit
+from biaslib.audit.model import ModelUnderAudit, draw
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 
 _PIECE = 256  # images whose predictions are kept together
+_EVERY = 20.0  # seconds between two lines of a log
 
 _Masks = Mapping[str, Sequence[Path | None]]
 _Tell = Callable[[int], object]  # of so many more images or files that are done
@@ -30,7 +34,7 @@ class Predictions:
 
     readable: np.ndarray  # (N,) bool
     outputs: np.ndarray  # (n, 1 + groups), above 0 is yes
-    maps: np.ndarray | None  # (n, 1 + groups, h, w) Grad-CAM of the size of each output; None where there is no map
+    maps: np.ndarray | None  # (n, 1 + groups, h, w) of the size of each output, by rollout (n, 1, h, w); None: no map
     mass: dict[str, np.ndarray]  # region -> (n,) share of the target's map in the region
     score: dict[str, np.ndarray]  # region -> (n,) Attention-IoU of the target's map with the region
     area: dict[str, np.ndarray]  # region -> (n,) share of the image that the region covers
@@ -39,7 +43,7 @@ class Predictions:
 def file_digests(folder: Path, files: Sequence[str], masks: _Masks) -> list[list[str]]:
     """A hash of every image, and of the masks of each region; "" where there is no mask."""
     paths: list[list[Path | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
-    with _bar(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
+    with progress(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
         return [[_digest(path, bar.update) for path in each] for each in paths]
 
 
@@ -57,7 +61,7 @@ def predict(
     A BiaslibError where no image can be read, or the outputs look like probabilities and no threshold was given.
     """
     pieces = []
-    with _bar(len(files), "asking the model", "image") as bar:
+    with progress(len(files), "asking the model", "image") as bar:
         for start in range(0, len(files), _PIECE):
             rows = slice(start, start + _PIECE)
             pictures = [folder / name for name in files[rows]]
@@ -113,17 +117,15 @@ def _ask_batch(
 
 def _together(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Parts as one; those without a readable image know no number of outputs and have no rows."""
-    with_rows = [part for part in parts if part["readable"].any()] or parts[:1]
-    return {
-        name: np.concatenate([part[name] for part in (parts if name == "readable" else with_rows)]) for name in parts[0]
-    }
+    some = [part for part in parts if part["readable"].any()] or parts[:1]
+    return {name: np.concatenate([part[name] for part in (parts if name == "readable" else some)]) for name in parts[0]}
 
 
 def _outputs_and_maps(model: ModelUnderAudit, pixels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """(n, T) and (n, T, h, w), of one forward pass; no cell where the model has no map."""
-    if model.no_maps:
+    """(n, T) and (n, T, h, w), for Grad-CAM of one forward pass; no cell where the model has no map."""
+    if model.described["maps"] != "grad-cam":
         outputs = training.predict(model.outputs, pixels, batch=len(pixels))
-        return outputs, np.zeros((*outputs.shape, 0, 0), np.float32)
+        return outputs, draw(model.described["maps"], model.outputs, pixels, range(outputs.shape[1])).numpy()
     with torch.no_grad():
         # convolutions read this memory order faster
         features = model.outputs.forward_features(
@@ -162,8 +164,25 @@ def _digest(path: Path | None, tell: _Tell) -> str:
         return "unreadable"  # an image is left out and listed, a mask is refused when its turn comes
 
 
-def _bar(total: int, doing: str, unit: str, *, leave: bool = True) -> tqdm:
-    return tqdm(total=total, desc=doing, unit=unit, leave=leave, disable=not sys.stderr.isatty())
+class _Log:
+    """How far something is, in a line now and then."""
+
+    def __init__(self, total: int, doing: str, unit: str):
+        self.n, self.last, self.line = 0, time.monotonic(), f"{doing}: {{:,}} of {total:,} {unit}s"
+
+    def update(self, more: int) -> None:
+        self.n += more
+        if time.monotonic() >= self.last + _EVERY:
+            self.last = time.monotonic()
+            print(self.line.format(self.n), file=sys.stderr, flush=True)
+
+
+def progress(total: int, doing: str, unit: str, *, leave: bool = True) -> AbstractContextManager[Any]:
+    """A bar on a terminal, elsewhere lines for a log; `TQDM_DISABLE` in the environment silences both."""
+    silent = bool(os.environ.get("TQDM_DISABLE"))
+    if silent or sys.stderr.isatty():
+        return tqdm(total=total, desc=doing, unit=unit, leave=leave, disable=silent)
+    return nullcontext(_Log(total, doing, unit))
 
 
 def _check_for_probabilities(model: ModelUnderAudit, outputs: np.ndarray) -> None:

@@ -1,9 +1,10 @@
 """What an audit is asked, what it answers, and the folder that keeps the answer."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from biaslib.audit.inputs import Binary, Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
-_PAGE, VALUES = "report.html", "audit.json"
+PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
+VERSION = "1.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -26,20 +28,21 @@ class AuditOptions:
 
     labels: Table  #: CSV, parquet or data frame, one row an image
     target: str  #: column of what the model tells, with two values
-    groups: str | Sequence[str]  #: columns of the groups, with two values each
+    groups: str | Sequence[str]  #: columns of the groups; of more than two values, up to 12, each is a group of its own
+    bins: Mapping[str, Sequence[float]] | None = None  #: group -> edges, for a column of numbers: {"age": [18, 40, 65]}
+    intersections: bool = False  #: whether combinations of the groups' values are groups, too
+    drop_missing: bool = False  #: leave out rows without a value, which are refused otherwise
+    cluster: str | None = None  #: column of the patient, or whatever else makes images depend on each other
+    #: labels of the training images, for amplification; the labels stand in where not given
+    train_labels: Table | None = None
+    file_column: str | None = None  #: column with the images' names
     data: Path | None = None  #: folder of the images; not needed for predictions
     #: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
-    #: folder of masks of one region, which is named as the folder, or of one such folder a region
-    masks: Path | None = None
-    wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
-    #: regions that it is not meant to look at; the regions with neither role are described, not tested
-    unwanted: Sequence[str] = ()
-    #: labels of the training images, for amplification; the labels stand in where not given
-    train_labels: Table | None = None
-    file_column: str | None = None  #: column with the images' names
+    #: what to compare with on the same images: other predictions, other weights of the model, or another model
+    against: Table | nn.Module | None = None
     #: the model's output for the target, counted from 0; None where it has one, or two classes
     output: int | None = None
     yes: Sequence[int] = ()  #: of a model whose largest output wins, the classes that mean yes
@@ -47,20 +50,32 @@ class AuditOptions:
     group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
     #: above it an output, or a predicted score, says yes; None: 0, and predictions are as the labels are
     threshold: float | None = None
+    #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
+    attribution: str | None = None
+    #: folder of masks of one region, which is named as the folder, or of one such folder a region
+    masks: Path | None = None
+    mask_value: int | None = None  #: where masks are label maps: the value that is the region
+    wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
+    #: regions that it is not meant to look at; the regions with neither role are described, not tested
+    unwanted: Sequence[str] = ()
     size: int | None = None  #: of the model's images in pixels; None: its own, else 224
     mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
     std: Sequence[float] | None = None  #: that they are divided by; None: likewise
     crop: float | None = None  #: share of the shorter side that is kept; None: the model's own, else all
     batch: int | None = None  #: images at once; None: 32
+    margin: float = 0.05  #: how large a gap in accuracy must be to matter, in (0, 1)
     corrected: bool = True  #: p-values by Holm over all tests of the audit
     #: of the answers, among images of equal labels, to test an amplification, whose p is at least 1 / (1 +
     #: permutations); None: as many as the corrected test needs, where that takes minutes, and at most 499 where it
     #: needs fewer. With too few it is not tested, and the report says so.
     permutations: int | None = None
     deals: int | None = None  #: the first edition's name of `permutations`
-    images: bool = True  #: whether the report may hold pictures; without them it names the files only
     seed: int = 0  #: of the bootstrap and the permutations
-    out: Path | None = None  #: folder for `report.html` and `audit.json`; None writes nothing
+    images: bool = True  #: whether the report may hold pictures; without them it names the files only
+    title: str = ""  #: of the report; empty: target and groups
+    author: str = ""  #: who answers for it
+    #: folder for `report.html`, `audit.json`, `answers.csv`, `model_card.md` and `annex.md`; None writes nothing
+    out: Path | None = None
     force: bool = False  #: replace a report that is there
 
     def __post_init__(self) -> None:
@@ -74,23 +89,39 @@ class AuditOptions:
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
+        idle = [name for name in (*for_model, "mask_value", "attribution") if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
             raise BiaslibError(
                 f"{' and '.join(idle)} {verb} no effect beside predictions, as there is no model to ask: leave "
                 f"{pronoun} out, or give the model."
             )
-        roles = [*self.wanted, *self.unwanted]
+        roles = [*self.wanted, *self.unwanted, *([] if self.mask_value is None else [self.mask_value])]
         if roles and self.masks is None:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
+        for name, edges in (self.bins or {}).items():
+            numbers = pd.to_numeric(pd.Series(edges), errors="coerce").to_numpy(float)
+            grow = len(numbers) > 0 and np.isfinite(numbers).all() and (np.diff(numbers) > 0).all()
+            if name not in self.groups or not grow:
+                raise BiaslibError(f"Bins are a group and edges that grow, such as age=18,40,65, not {name}={edges}.")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise BiaslibError(f"threshold must be a finite number, not {self.threshold}.")
+        if not 0 < self.margin < 1:
+            raise BiaslibError(f"margin must lie between 0 and 1, such as 0.05 for 5 points, not be {self.margin}.")
         if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
             raise BiaslibError(f"permutations must be from 1 to {_MOST_PERMUTATIONS:,}, not {self.permutations}.")
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
+
+    def other(self) -> "AuditOptions":
+        """The same of what is compared with, of which no maps are drawn."""
+        if self.predictions is not None and not isinstance(self.against, nn.Module):
+            return replace(self, predictions=self.against, against=None)
+        alone = {"predictions": None, "masks": None, "mask_value": None, "wanted": (), "unwanted": (), "against": None}
+        if self.weights is not None and not isinstance(self.against, nn.Module):
+            return replace(self, weights=self.against, attribution="none", **alone)
+        return replace(self, model=self.against, weights=None, attribution="none", **alone)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
@@ -98,7 +129,7 @@ class AuditOptions:
             return
         place = self.out.resolve()
         # a model or predictions may be a name: only what is a file lies anywhere
-        named = (self.labels, self.predictions, self.train_labels, self.model)
+        named = (self.labels, self.predictions, self.train_labels, self.model, self.against)
         files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
         files += [Path(source) for source in (self.data, self.masks, self.weights) if source is not None]
         for name, path in (("the current folder", Path.cwd()), *((str(file), file) for file in files)):
@@ -108,9 +139,7 @@ class AuditOptions:
         if not there.is_dir():
             raise BiaslibError(f"{there} is a file: name a folder for the report.")
         if not os.access(there, os.W_OK):
-            raise BiaslibError(
-                f"{there} cannot be written: mend its permissions, or name another folder for the report."
-            )
+            raise BiaslibError(f"{there} cannot be written: mend its permissions, or name another folder to write to.")
 
     def check_folder(self, key: str) -> None:
         """Refuses a folder that holds something else than the same audit, where that is not to be replaced."""
@@ -118,15 +147,13 @@ class AuditOptions:
         there = [] if self.out is None else sorted(path.name for path in self.out.glob("[!.]*"))
         if self.out is None or self.force or not there or _key(self.out) == key:
             return
-        others = [name for name in there if name not in (_PAGE, VALUES)]
+        others = [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]
         if others:
             raise BiaslibError(
-                f"{self.out} holds other files ({others[0]}): name a folder of its own for the report, or put it "
-                "beside them with --force."
+                f"{self.out} holds other files ({others[0]}): name a folder of its own, or add to it with --force."
             )
         raise BiaslibError(
-            f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
-            "or replace it with --force."
+            f"{self.out} holds a report of another model, data or settings: name another, or replace it with --force."
         )
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:
@@ -137,9 +164,7 @@ class AuditOptions:
                 if name not in roles:
                     raise BiaslibError(f"There is no region {name!r}: the masks have {listed(list(roles))}.")
                 if roles[name] not in ("neutral", role):
-                    raise BiaslibError(
-                        f"Region {name!r} cannot be wanted and unwanted at once: name it in one of the two."
-                    )
+                    raise BiaslibError(f"Region {name!r} cannot be wanted and unwanted at once: name it once.")
                 roles[name] = role
         return roles
 
@@ -150,22 +175,28 @@ class AuditOptions:
             "images": _name(self.data),
             "target": self.target,
             "groups": ", ".join(self.groups),
+            "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
+            "intersections": "of all groups" if self.intersections else "",
+            "clusters": self.cluster or "",
             "predictions": _name(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
+            "margin": f"{100 * self.margin:g} point{'s' * (self.margin != 0.01)}",
             "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
+            "mask value": "" if self.mask_value is None else str(self.mask_value),
             "training labels": _name(self.train_labels),
             "pictures in the report": "" if self.images else "none",
             "correction": "Holm, over all tests of this report" if self.corrected else "none",
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
+            **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
         }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that differs by more than chance: a "gap", "amplification" or "region", and p after correction."""
+    """One thing that differs by more than chance, and p after correction."""
 
-    kind: str
+    kind: str  # "gap", "amplification", "region"; of a comparison "larger gap", "smaller gap"
     of: str  # the group's column, or the region
     sentence: str
     p: float
@@ -195,15 +226,17 @@ class Audit:
     numbers: Mapping[str, int]  #: images measured, unreadable, without labels; tests made
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
-    #: overall, counts, correlations, accuracies, gaps, visible, amplification and, where there are maps, attention,
-    #: regions and regions_by_cell (see `audit.measurements`), p-values with and without correction; and trust (how
-    #: reliable the measures are)
+    margin: float  #: above which a gap is said to be shown
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; against (of a
+    #: comparison); with scores, scores and calibration; with maps, attention, regions and regions_by_cell (see
+    #: `audit.measurements`); p-values with and without correction; and trust (how reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
     shown: tuple[Shown, ...]  #: images to look at
     #: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
+    answers: pd.DataFrame  #: a row an image: file, labels, score, answers, right
     about: Mapping[str, Any] = field(default_factory=dict)  #: versions, device, date
 
     def remarks(self) -> list[str]:
@@ -218,18 +251,22 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
-        values = {"model" if name == "subject" else name: value for name, value in vars(self).items()}
-        del values["average_maps"]
+        values = {"format": "biaslib-audit", "version": VERSION}
+        values |= {"model" if name == "subject" else name: value for name, value in vars(self).items()}
+        del values["average_maps"], values["answers"]
         return _plain(values)
 
-    def write(self, page: str, out: Path) -> None:
-        """Puts page and values into the folder, both whole before either takes its place."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    def write(self, texts: Mapping[str, str], out: Path, *, force: bool) -> None:
+        """Puts texts by name, answers and values into the folder, all whole before any takes its place."""
+        kept = [name for name in CARDS if (out / name).exists() and not force]  # they may hold somebody's answers
+        values = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        every = {**texts, ANSWERS: self.answers.to_csv(index=False), VALUES: values}
         try:
-            # the values, which name the audit, come first: an audit that is killed between the two is known again
-            with store.replacing(out / _PAGE) as page_file, store.replacing(out / VALUES) as values_file:
-                page_file.write_text(page, encoding="utf-8")
-                values_file.write_text(text + "\n", encoding="utf-8")
+            with contextlib.ExitStack() as files:
+                # last in, first out: the values name the audit, so that one that is killed after them is known again
+                for name, text in every.items():
+                    if name not in kept:
+                        files.enter_context(store.replacing(out / name)).write_text(text, encoding="utf-8")
         except OSError as error:
             raise BiaslibError(
                 f"The report cannot be written to {out}: {error.strerror}; make room and try again."
@@ -246,6 +283,8 @@ def _key(out: Path) -> str | None:
 def _name(source: Any) -> str:
     if source is None:
         return ""
+    if isinstance(source, nn.Module):
+        return type(source).__name__
     # a folder's name, not its place: a report is handed on
     return f"a table of {len(source):,} rows" if isinstance(source, pd.DataFrame) else Path(source).name
 

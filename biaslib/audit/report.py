@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 
 from biaslib import figures
-from biaslib.audit.measurements import GAP, POWER
-from biaslib.audit.records import VALUES, Audit, Shown
+from biaslib.audit.measurements import POWER
+from biaslib.audit.records import ANSWERS, CARDS, VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 
-_GAP = f"{100 * GAP:.0f} points"
 _SHIPPED = resources.files("biaslib.audit")
 
 
@@ -29,19 +28,21 @@ def page(audit: Audit) -> str:
         # names may hold signs that matplotlib's own font lacks; the browser's has them
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         shown = {name: piece.html for name, piece in pieces(audit).items()}
-    return _template().render(
-        audit=audit, figures=shown, palette=theme.report_css(), gap=GAP, power=POWER, values=VALUES
-    )
+    shipped = templates(autoescape=True)
+    shipped.filters["percent"] = lambda value: printed(value, ".1%")
+    return shipped.get_template("report.html.j2").render(
+        audit=audit, figures=shown, words=_words(audit), palette=theme.report_css(), power=POWER, values=VALUES,
+        answers=ANSWERS, cards=CARDS,
+    )  # fmt: skip
 
 
 def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     """The figures and tables of the page by name, as a notebook can show them."""
-    made = {"accuracies-figure": _dots(audit)}
-    words, images = _words(), int(_recorded()["images"].iloc[0])
-    known = {"correction": audit.settings["correction"], "power": POWER, "gap": _GAP, "images": images}
+    words = _words(audit)
+    captions, made = words["captions"], {"visible-figure": _outcomes(audit, words["captions"]["visible-figure"])}
     for name, table in audit.tables.items():
-        if name in words["captions"] and len(table):
-            made[name] = _table(table, name, words["captions"][name].format(**known), words["columns"])
+        if name in captions and len(table):
+            made[name] = _table(table, name, captions[name], words["columns"])
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name)
@@ -68,20 +69,22 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     return words
 
 
-def _dots(audit: Audit) -> figures.HtmlFigure:
-    accuracies = audit.tables["accuracies"].to_dict("records")
-    rows = [(_plain(row["cell"]), *astuple(row["accuracy"])[:4]) for row in accuracies]
-    frame = pd.DataFrame(rows, columns=["cell", "accuracy", "low", "high", "n"])
-    values = "; ".join(f"{cell} {accuracy:.2f}" for cell, accuracy, *_ in rows)
+def _outcomes(audit: Audit, caption: str) -> figures.HtmlFigure:
+    """Each gap and its interval, inside what was too small to be seen; dotted lines are the margin."""
+    table = audit.tables["visible"]
+    frame = pd.DataFrame([astuple(gap)[:4] for gap in table["gap"]], columns=["gap", "low", "high", "n"])
+    frame["images"] = [_plain(name) for name in table["group"] + ", among " + table["among"]]
     drawn = figures.dot_plot(
-        frame, label="cell", value="accuracy", low="low", high="high", n="n", sort=False, x_label="accuracy", digits=3
-    )
-    return figures.show(
-        drawn,
-        alt=f"Accuracy of each cell of target and group with its interval: {values}.",
-        caption="Share of right answers in each cell, with Wilson's 95 % interval.",
-        name="accuracies",
-    )
+        frame.assign(outcome=table["outcome"]), label="images", value="gap", low="low", high="high", n="n",
+        by="outcome", colours={"shown": "vermillion", "excluded": "blue", "cannot be told": "orange"}, reference=0.0,
+        sort=False, digits=3, x_label="accuracy in the group less that of the others",
+    )  # fmt: skip
+    unseen = table["smallest"].fillna(1.0)  # no gap could have been seen
+    drawn.axes[0].barh(range(len(table)), 2 * unseen, left=-unseen, height=0.7, color=theme.GRID, zorder=0)
+    for end in (-audit.margin, audit.margin):
+        drawn.axes[0].axvline(end, color=theme.MUTED, linewidth=0.8, linestyle=":")
+    values = "; ".join(f"{name} {gap:.2f}" for name, gap in zip(frame["images"], frame["gap"], strict=True))
+    return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name="outcomes")
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
@@ -92,7 +95,7 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
             labels=[_plain(cell) for cell in cells],
         ),
         alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
-        caption=f"Where Grad-CAM of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
+        caption=f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
         name=name,
     )
 
@@ -136,7 +139,7 @@ def _shares(maps: np.ndarray) -> np.ndarray:
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
     # a flag that is not set, and a value that is defined nowhere, are not worth a column
-    mute = frame.columns.intersection(["small", "in the training labels", "signed", "p corrected"])
+    mute = frame.columns.intersection(["small", "in the training labels", "signed", "p corrected", "calibration error"])
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
@@ -170,21 +173,18 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-@cache
-def _template() -> jinja2.Template:
-    loader = jinja2.PackageLoader("biaslib", "audit")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = lambda value: printed(value, ".1%")
-    return environment.get_template("report.html.j2")
+def templates(**options: Any) -> jinja2.Environment:
+    """What is beside this module; a name that an audit does not have is an error."""
+    loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
+    return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
 
 
-@cache
-def _words() -> dict[str, dict[str, str]]:
+def _words(audit: Audit) -> dict[str, dict[str, str]]:
+    """What the page says in its own words, with the numbers of this audit filled in."""
+    known = {"correction": audit.settings["correction"], "gap": audit.settings["margin"], "power": POWER}
+    known |= {"images": int(_recorded()["images"].iloc[0])}
     words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
-    words["columns"]["needed"] = words["columns"]["needed"].format(gap=_GAP)
-    return words
+    return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
 
 
 @cache

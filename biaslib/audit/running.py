@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import findings, measurements, report
+from biaslib.audit import findings, handover, measurements, report
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, listed, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
-from biaslib.audit.records import Audit, AuditOptions, Shown
+from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
@@ -38,6 +38,14 @@ class _Case:
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
 
+    @property
+    def asked(self) -> list[Any]:
+        """All that the answers depend on."""
+        inputs, model = self.inputs, self.model
+        tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
+        asked = [self.options.described(self.roles), list(inputs.files), *tables, inputs.scores, inputs.clusters]
+        return [*asked, "" if model is None else model.key, list(self.digests)]
+
 
 def run(**given: Any) -> Audit:
     """Audits one model, or its predictions, for one target and one or more groups.
@@ -48,18 +56,13 @@ def run(**given: Any) -> Audit:
     options = AuditOptions(**given)
     options.check_place()
     case = _checked(options)
-    inputs, model = case.inputs, case.model
-    tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
-    asked = [options.described(case.roles), list(inputs.files), *tables]
-    key = fingerprint.of_value([*asked, "" if model is None else model.key, list(case.digests)])
+    other = None if options.against is None else _checked(options.other())
+    key = fingerprint.of_value(case.asked if other is None else [case.asked, other.asked])
     options.check_folder(key)
-    predictions = None
-    if model is not None and options.data is not None:
-        batch = options.batch or 32
-        predictions = predict(model, options.data, inputs.files, case.masks, digests=case.digests, batch=batch)
-    audit = _audit(case, predictions, key)
+    predictions = _predicted(case)
+    audit = _audit(case, predictions, key, None if other is None else _answered(other, _predicted(other)))
     if options.out is not None:
-        audit.write(report.page(audit), options.out)
+        audit.write({PAGE: report.page(audit), **handover.cards(audit)}, options.out, force=options.force)
     return audit
 
 
@@ -75,31 +78,40 @@ def _checked(options: AuditOptions) -> _Case:
     note = check_pictures(folder, inputs.files)
     masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
     roles = options.roles(masks)
-    steps = {"size": options.size, "mean": options.mean, "std": options.std, "crop": options.crop}
+    steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
     model = model_under_audit(
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps,
+        preprocessing=steps, attribution=options.attribution,
     )  # fmt: skip
     digests = file_digests(folder, inputs.files, masks)
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
 
 
-def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
+def _predicted(case: _Case) -> Predictions | None:
+    model, data, files = case.model, case.options.data, case.inputs.files
+    if model is None or data is None:
+        return None
+    return predict(model, data, files, case.masks, digests=case.digests, batch=case.options.batch or 32)
+
+
+def _audit(case: _Case, predictions: Predictions | None, key: str, other: LabelledImages | None) -> Audit:
     """Measurements, tests and sentences."""
-    answered = case.inputs if predictions is None else _answered(case.inputs, predictions)
+    answered = _answered(case, predictions)
     target, groups, model, options = answered.target, answered.groups, case.model, case.options
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
+    if other is not None:
+        tables["against"] = measurements.against(answered, other, options.seed)
     at_once = 1
     if options.corrected:
-        at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "regions") if name in tables)
-        at_once += sum(len(measurements.directions(answered, group)) for group in groups)
+        at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
+        at_once += sum(len(measurements.directions(answered, group)) for group in groups if answered.clusters is None)
     permutations = options.permutations or _permutations(at_once, answered)
     tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
-    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha)
+    tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
     tables["trust"] = report.reliability(tables)
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
@@ -108,7 +120,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
     if maps is not None:
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
-    settings = options.described(case.roles) | {"deals": str(permutations)}
+    settings = {"title": options.title, "author": options.author} | options.described(case.roles)
+    settings |= {"deals": str(permutations), "confidence of outcomes": f"{1 - alpha:.2%}"}
     return Audit(
         key=key,
         target=target,
@@ -123,6 +136,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
         },
         warnings=tuple(findings.warnings(tables, answered)),
         findings=harms,
+        margin=options.margin,
         tables=tables,
         unmeasured=(
             *findings.without_labels(tables, answered),
@@ -132,19 +146,26 @@ def _audit(case: _Case, predictions: Predictions | None, key: str) -> Audit:
         notes=tuple(_notes(case, answered)),
         shown=tuple(_surest_mistakes(case, predictions, answered, tables["accuracies"])),
         average_maps=average_maps,
+        answers=answered.by_image(),
         about={"versions": results.versions(), "device": results.device(), "date": results.now()[:10]},
     )
 
 
-def _answered(inputs: LabelledImages, predictions: Predictions) -> LabelledImages:
-    """The images that can be read, and what the model answered about them."""
-    labels = inputs.labels[predictions.readable].reset_index(drop=True)
+def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
+    """The images that can be read, and what the model answered about them; all where there is no model."""
+    inputs = case.inputs
+    if predictions is None:
+        return inputs
+    keep = predictions.readable
+    labels = inputs.labels[keep].reset_index(drop=True)
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-    files = tuple(np.array(inputs.files)[predictions.readable].tolist())
-    return replace(inputs, files=files, labels=labels, predicted=predicted)
+    files = tuple(np.array(inputs.files)[keep].tolist())
+    scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
+    clusters = None if inputs.clusters is None else inputs.clusters[keep]
+    return replace(inputs, files=files, labels=labels, predicted=predicted, scores=scores, clusters=clusters)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
@@ -156,13 +177,12 @@ def _permutations(at_once: int, answered: LabelledImages) -> int:
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
     readable = set(answered.files)
     unreadable = [name for name in case.inputs.files if name not in readable]
-    if case.note:
-        yield case.note
+    yield from filter(None, (*case.inputs.notes, case.note))
     if unreadable:
         yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
     if case.unlabelled:
         yield (
-            f"Not looked at, as the table has no row for them: {len(case.unlabelled):,} of the images in the folder "
+            f"Not looked at, as no row that is used names them: {len(case.unlabelled):,} of the images in the folder "
             f"({listed(case.unlabelled)})."
         )
 

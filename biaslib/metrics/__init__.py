@@ -18,6 +18,7 @@ from biaslib.metrics.precision import (
     mean_average_precision,
     set_average_precision,
 )
+from biaslib.metrics.rates import disparities, group_rates
 from biaslib.metrics.sensitivity import (
     absolute_score_change,
     causal_effect,
@@ -39,8 +40,10 @@ __all__ = [
     "causal_effect",
     "classification_sensitivity",
     "dilate_to_area",
+    "disparities",
     "flip_rates",
     "group_accuracy",
+    "group_rates",
     "mask_score",
     "mean_average_precision",
     "normalized_average_precision",

@@ -11,10 +11,10 @@ from scipy.stats import binomtest
 from biaslib.errors import BiaslibError
 from biaslib.metrics._arrays import AnyArray, Array, checked_binary, is_tensor, like, to_numpy
 
-_GroupLabels = AnyArray | pd.Series | Sequence[object]
+GroupLabels = AnyArray | pd.Series | Sequence[object]
 
 
-def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
+def group_accuracy(correct: AnyArray, groups: GroupLabels) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's 95 % interval (Wilson 1927).
 
     `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind; others, no
@@ -31,7 +31,7 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
     right = to_numpy(correct)
     if right.dtype != np.bool_ or right.ndim != 1:
         raise BiaslibError(f"correct must be bool (N,), not {right.dtype} of shape {right.shape}.")
-    codes, labels = _codes(groups, len(right))
+    codes, labels = group_codes(groups, len(right))
     rows = []
     for code, label in enumerate(labels):
         hits, n = int(right[codes == code].sum()), int((codes == code).sum())
@@ -40,7 +40,7 @@ def group_accuracy(correct: AnyArray, groups: _GroupLabels) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "n", "accuracy", "low", "high"])
 
 
-def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: float = 0.01) -> Array:
+def worst_group_accuracy(correct: Array, groups: GroupLabels, *, min_share: float = 0.01) -> Array:
     """The lowest accuracy of any group that is large enough to tell (Serianni et al. 2025, Fig. 2).
 
     `correct` is (..., N) bool, or float shares in [0, 1] (means over models), and `groups` (N,) labels, in the paper
@@ -56,7 +56,7 @@ def worst_group_accuracy(correct: Array, groups: _GroupLabels, *, min_share: flo
     right = to_numpy(correct)
     if right.ndim < 1 or right.dtype.kind not in "bf" or ((right < 0) | (right > 1)).any():
         raise BiaslibError("correct must be bool, or float shares between 0 and 1, of shape (..., N).")
-    codes, labels = _codes(groups, right.shape[-1])
+    codes, labels = group_codes(groups, right.shape[-1])
     large = [inside for code in range(len(labels)) if (inside := codes == code).mean() >= min_share]
     if not large:
         return like(np.full(right.shape[:-1], np.nan)[()], correct)
@@ -73,8 +73,7 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
 
     Labels are (..., n) bool or 0/1, scores (..., n), larger for more likely; leading dimensions broadcast. For N the
     paper takes the mean number of positives of the evaluated attributes; it may be an array that broadcasts with them.
-    The result is (...) float64 in [0, 1]; NaN where the labels are of one class only (nothing is ranked) or a score is
-    NaN.
+    The result is (...) float64 in [0, 1]; NaN where all labels are of one class (nothing is ranked) or a score is NaN.
 
     Example:
         >>> float(normalized_average_precision(np.array([0, 1]), np.array([0.9, 0.2]), n_positive=3))
@@ -142,8 +141,7 @@ def predictability_amplification(given: Array, labels: Array, predicted: Array) 
 
     `given` (N,) are any whole numbers, one a group; `labels` and `predicted` (N,) are bool, or 0 and 1; others are a
     `BiaslibError`. Swap the roles, with the group as the label and as the answer, for the direction from attribute to
-    group. It has no noise of a training; it is of these images, and the best attacker of few images is better than
-    that of many.
+    group. It has no noise of a training; it is of these images, and of few images the best attacker is better.
 
     Example:
         >>> group, label = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 1, 0, 1, 0, 0])
@@ -181,7 +179,7 @@ def _one_average_precision(truth: np.ndarray, scores: np.ndarray, n_positive: fl
 _average_precision = np.vectorize(_one_average_precision, otypes=[np.float64], signature="(n),(n),()->()")
 
 
-def _codes(groups: _GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
+def group_codes(groups: GroupLabels, n: int) -> tuple[np.ndarray, pd.Index]:
     """The group of each image as 0, 1, ... and the sorted labels."""
     column = pd.Series(to_numpy(groups) if is_tensor(groups) else groups).reset_index(drop=True)
     if n == 0:

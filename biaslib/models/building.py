@@ -18,6 +18,7 @@ from biaslib.samples import MappedRows
 _IN_A_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as Hugging Face names them
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "model_ema", "ema")
 _PREFIXES = ("module.", "model.", "_orig_mod.")
+TORCHVISION = "torchvision/"  # before torchvision's names, of which some are timm's for other networks
 
 
 def build(
@@ -30,8 +31,8 @@ def build(
 
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" and
-            "lenet5_unpadded" for digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075") or any name that timm
-            knows (`pinned`).
+            "lenet5_unpadded" for digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075"), any name that timm
+            knows (`pinned`), or one of torchvision's, which lacks the split, after "torchvision/".
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary (`.safetensors`, or a
             torch file without code in it) or of a folder with one. A last layer that differs stays as initialised.
@@ -42,11 +43,11 @@ def build(
     """
     if outputs < 1:
         raise BiaslibError(f"A model needs at least one output, not {outputs}.")
-    if architecture in OURS and weights == "imagenet":
+    if (architecture in OURS or architecture.startswith(TORCHVISION)) and weights == "imagenet":
         raise BiaslibError(
             f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a local file."
         )
-    model = OURS[architecture](outputs) if architecture in OURS else _timm_model(architecture, outputs, weights)
+    model = OURS[architecture](outputs) if architecture in OURS else _public_model(architecture, outputs, weights)
     if hidden is not None:
         _add_hidden_layer(model, architecture, hidden, outputs)
     if weights is not None and weights != "imagenet":
@@ -76,8 +77,7 @@ def cached_batch(height: int, width: int) -> int:
 def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
 
-    They follow from the architecture's name with its tag, as timm names them in `pretrained_cfg`, and are ImageNet's
-    where nothing is named.
+    They follow from the architecture's name and tag, as timm's `pretrained_cfg` has them; else they are ImageNet's.
     """
     own = getattr(model, "pretrained_cfg", None) or {}
     return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
@@ -120,9 +120,18 @@ def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
     return layers[: places[convolutions]] if convolutions else []
 
 
-def _timm_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
+def _public_model(architecture: str, outputs: int, weights: str | Path | None) -> nn.Module:
     import timm  # takes as long to import as torch, and the small model does without
+    from torchvision import models as known
 
+    if architecture.startswith(TORCHVISION):
+        name = architecture.removeprefix(TORCHVISION)
+        nearest = difflib.get_close_matches(name, known.list_models(module=known), n=1, cutoff=0)
+        if name not in nearest:
+            raise BiaslibError(f"torchvision has no classifier {name!r}: did you mean {nearest[0]!r}?")
+        model: Any = known.get_model(name, num_classes=outputs)
+        model.pretrained_cfg = {"classifier": [key for key in model.state_dict() if key.endswith(".weight")][-1][:-7]}
+        return model
     if not timm.is_model(architecture):
         near = " or ".join(map(repr, difflib.get_close_matches(architecture, [*OURS, *timm.list_models()], n=3)))
         hint = f"did you mean {near}?" if near else "take 'small', 'lenet5' or a name that timm lists."
@@ -155,7 +164,7 @@ def _add_hidden_layer(model: nn.Module, architecture: str, hidden: int, outputs:
 
 
 def _load(model: nn.Module, path: Path) -> None:
-    found, wanted = read_state(path), model.state_dict()
+    found, wanted = read_state(path)[0], model.state_dict()
     # a counter that nothing but momentum-less batch normalisation reads; older files lack it
     missing = {key for key in wanted.keys() - found.keys() if not key.endswith("num_batches_tracked")}
     misfits = {key for key in wanted.keys() & found.keys() if wanted[key].shape != found[key].shape}
@@ -175,14 +184,14 @@ def _load(model: nn.Module, path: Path) -> None:
     )
 
 
-def read_state(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a weights file or folder by name, taken out of what they may be wrapped in."""
+def read_state(path: Path) -> tuple[dict[str, torch.Tensor], str]:
+    """The tensors of a weights file or folder by name, taken out of what they may be wrapped in; and that in words."""
     file = weights_file(path)
     if not file.is_file():
         raise BiaslibError(f"There is no weights file {file}: give a .safetensors or .pt file, or 'imagenet'.")
     try:
         if file.suffix == ".safetensors":
-            return _without_prefix(safetensors.torch.load_file(file))
+            return _without_prefix(safetensors.torch.load_file(file), "")
         found = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BiaslibError(
@@ -191,7 +200,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
         ) from error
     except Exception as error:  # the readers raise whatever a damaged file, or a text, leads them into
         raise BiaslibError(f"The weights file {file} cannot be read: it is damaged or of another kind.") from error
-    return _without_prefix(_unwrapped(found, file))
+    return _without_prefix(*_unwrapped(found, file))
 
 
 def weights_file(path: Path) -> Path:
@@ -209,19 +218,18 @@ def weights_file(path: Path) -> Path:
     raise BiaslibError(f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}: give the weights file itself.")
 
 
-def _unwrapped(found: Any, file: Path) -> dict[str, torch.Tensor]:
+def _unwrapped(found: Any, file: Path) -> tuple[dict[str, torch.Tensor], str]:
     """The state dictionary that a training framework keeps beside its epoch, its optimiser and so on."""
     if _is_state(found):
-        return found
+        return found, ""
     names = [name for name in _WRAPPERS if isinstance(found, dict) and _is_state(found.get(name))]
     if len(names) > 1:
         raise BiaslibError(
-            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one that you use "
-            "alone."
+            f"The weights file {file} holds several sets of weights ({', '.join(names)}): save the one you use alone."
         )
     if not names:
         raise BiaslibError(f"The weights file {file} is not a state dictionary: save `model.state_dict()` alone.")
-    return found[names[0]]
+    return found[names[0]], f", its entry {names[0]!r}"
 
 
 def _is_state(found: Any) -> bool:
@@ -229,8 +237,9 @@ def _is_state(found: Any) -> bool:
     return len(items) > 0 and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in items)
 
 
-def _without_prefix(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _without_prefix(state: dict[str, torch.Tensor], words: str) -> tuple[dict[str, torch.Tensor], str]:
     """Without what wrappers of a module put before every name."""
     while prefix := next((prefix for prefix in _PREFIXES if state and all(n.startswith(prefix) for n in state)), ""):
         state = {name.removeprefix(prefix): value for name, value in state.items()}
-    return state
+        words += f", {prefix!r} taken off every name"
+    return state, words

@@ -1,5 +1,6 @@
 """A share, the difference of two, such as the accuracies of two groups: interval, test, and what that test can see."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ _LARGEST = 100_000_000  # images in a group
 _EXACT_BELOW = 10  # expected images in a cell
 
 
-def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
+def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
     """The share of True in `a` less that in `b`, such as the accuracies of two groups.
 
-    The 95 % interval is Newcombe's (1998, method 10), made of the Wilson intervals of both shares; the test is
-    `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does not: two groups of which
-    one is always right and the other never have no variance at all. The sides are (N,) and (M,) bool, others are a
-    `BiaslibError`. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the statistic is the
-    difference. All of it is NaN where a side has no images.
+    The interval, of 95 % where nothing else is said, is Newcombe's (1998, method 10), made of the Wilson intervals of
+    both shares; the test is `share_p_values`. Both hold for few images and for shares near 0 and 1, where a t-test does
+    not: two groups of which one is always right and the other never have no variance at all. The sides are (N,) and
+    (M,) bool, others are a `BiaslibError`. The effect size is Cohen's h, 2 asin(sqrt(p_a)) - 2 asin(sqrt(p_b)); the
+    statistic is the difference. All of it is NaN where a side has no images.
     """
     first, second = np.asarray(a), np.asarray(b)
     if first.dtype != np.bool_ or second.dtype != np.bool_ or first.ndim != 1 or second.ndim != 1:
@@ -30,7 +31,7 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     if min(n) == 0:
         return Comparison(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, n)
     hits = int(first.sum()), int(second.sum())
-    share_a, share_b = (share_interval(*side) for side in zip(hits, n, strict=True))
+    share_a, share_b = (share_interval(*side, confidence=confidence) for side in zip(hits, n, strict=True))
     difference = float(share_a.estimate - share_b.estimate)
     down = np.hypot(share_a.estimate - share_a.low, share_b.high - share_b.estimate)
     up = np.hypot(share_a.high - share_a.estimate, share_b.estimate - share_b.low)
@@ -39,17 +40,60 @@ def compare_shares(a: np.ndarray, b: np.ndarray) -> Comparison:
     return Comparison(difference, float(difference - down), float(difference + up), effect, difference, p, n)
 
 
-def share_interval(hits: int, n: int) -> Interval:
-    """A share with Wilson's 95 % interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
+def as_independent(
+    sides: Sequence[np.ndarray], clusters: Sequence[np.ndarray], *, confidence: float = 0.95
+) -> list[np.ndarray]:
+    r"""As few independent images as tell as much of each side's share of True as its images do, which come in clusters.
+
+    Of n images count $n / (1 + \rho (m - 1))$, m being the mean size of an image's cluster (Rao and Scott 1992) and rho
+    in [0, 1] the correlation inside clusters by analysis of variance (Ridout, Demetrio and Firth 1999), apart from the
+    sides' shares: 1 where nothing varies, and too small where only one or two clusters are unlike the others. Two sides
+    of the same clusters count for more, as their difference varies less, but at most for n; few clusters for less, by
+    the squared ratio of the normal to Student's quantile at this confidence. Of no more clusters than sides, which are
+    both (n,), no images are left.
+    """
+    names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
+    n, free = np.array([len(side) for side in sides]), len(names) - len(sides)
+    if free < 1 or n.min() == 0:
+        return [side[:0] for side in sides]
+    # (sides, clusters) images; the images of each cluster; how far each answer is from its side's share
+    counts = np.array([np.bincount(np.searchsorted(names, of), minlength=len(names)) for of in clusters], float)
+    sizes, left = counts.sum(axis=0), np.concatenate([side - side.mean() for side in sides])
+    explained = (np.bincount(codes, left) ** 2 / sizes).sum()
+    between, within = explained / free, (left @ left - explained) / max(n.sum() - len(names), 1)
+    typical = (n - (counts**2).sum(axis=1) / n).sum() / free
+    rho = np.clip((between - within) / (between + (typical - 1) * within), 0, 1) if left.any() else 1.0
+    covariance = np.diag((1 - rho) / n) + rho * counts @ counts.T / np.outer(n, n)  # of the shares, over p (1 - p)
+    alone = np.diag(covariance)
+    together = max(2 * alone.sum() - covariance.sum(), 1e-12)  # the variance of the difference; of one side, its own
+    student = scipy.stats.norm.ppf((1 + confidence) / 2) / scipy.stats.t.ppf((1 + confidence) / 2, free)
+    worth = np.maximum(np.minimum(alone.sum() / together / alone, n) * student**2, 1).astype(int)
+    return [np.arange(size) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
+
+
+def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
 
     A `BiaslibError` is raised for more hits than n.
     """
     if not 0 <= hits <= n:
         raise BiaslibError(f"hits must lie in [0, n], not be {hits} of {n}.")
     if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0)
-    bounds = scipy.stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
-    return Interval(hits / n, bounds.low, bounds.high, n)
+        return Interval(np.nan, np.nan, np.nan, 0, confidence)
+    bounds = scipy.stats.binomtest(hits, n).proportion_ci(confidence, method="wilson")
+    return Interval(hits / n, bounds.low, bounds.high, n, confidence)
+
+
+def area_interval(area: float, positives: int, n: int) -> Interval:
+    """An area under the ROC curve of n images with its 95 % interval, good for few images and near 1; NaN where it is.
+
+    It is Newcombe's (2006, part 2, method 5), made as Wilson's is for a share.
+    """
+    areas = np.sort([*np.linspace(0, 1, 10_001), area])
+    spread = areas * (1 - areas) * (1 + (n / 2 - 1) * ((1 - areas) / (2 - areas) + areas / (1 + areas)))
+    near = abs(areas - area) * np.sqrt(positives * (n - positives)) <= scipy.stats.norm.ppf(0.975) * np.sqrt(spread)
+    low, high = areas[near][[0, -1]] if near.any() else (np.nan, np.nan)
+    return Interval(float(area), float(low), float(high), n)
 
 
 def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
@@ -62,8 +106,7 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     where every expected count is at least 10, and Fisher's exact test elsewhere. He recommends 1, which holds a level
     of .05; at the far smaller levels that corrected tests ask for, the approximation then rejects up to four times too
     often. The hits (...) are how many of each group's images, at least one, are hits; both are broadcast. It is 1 where
-    all are hits or none is: nothing differs. A `BiaslibError` is raised for a group without images, or more hits than
-    images.
+    all are hits or none is: nothing differs. No images in a group, or more hits than images, are a `BiaslibError`.
     """
     _check_sizes(n_a, n_b)
     a, b = np.broadcast_arrays(np.asarray(hits_a, dtype=np.int64), np.asarray(hits_b, dtype=np.int64))

@@ -1,8 +1,11 @@
+import json
 import sys
+from importlib import resources
 
+import jsonschema
 import pytest
 
-from biaslib import cli
+from biaslib import audit, cli
 from tests.audit.subjects import draw
 
 
@@ -12,6 +15,24 @@ def spots(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spots")
     draw(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def schema():
+    """What checks a document against the schema that travels with the package."""
+    shipped = json.loads(resources.files("biaslib.audit").joinpath("schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(shipped)
+    return jsonschema.Draft202012Validator(shipped)
+
+
+@pytest.fixture(autouse=True)
+def _every_audit_follows_the_schema(schema, monkeypatch):
+    def made(**parts):
+        found = audit.Audit(**parts)
+        schema.validate(json.loads(json.dumps(found.to_json(), allow_nan=False)))
+        return found
+
+    monkeypatch.setattr("biaslib.audit.running.Audit", made)
 
 
 @pytest.fixture

@@ -59,5 +59,9 @@ def test_it_prints(report):
         assert wide(report, 718) <= 718
         cut = "return [...document.querySelectorAll('.biaslib-scroll')].filter(b => b.scrollWidth > 719).length"
         assert report.execute_script(cut) == 0
+        # however long a column's name is
+        named = "document.querySelectorAll('.biaslib-table tbody th').forEach(each => each.textContent = arguments[0])"
+        report.execute_script(named, "perceived_as_annotated_" * 6)
+        assert wide(report, 718) <= 718
     finally:
         report.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -26,6 +26,8 @@ def told(table=TABLE, **given):
         (["no", "yes"], ("not x", "x")),
         ([False, True], ("not x", "x")),
         (["False", "True"], ("not x", "x")),
+        (["FALSE", 1], ("not x", "x")),
+        (["No", "YES"], ("not x", "x")),
         (["cat", "dog"], ("cat", "dog")),
         ([2, 10], ("x 2", "x 10")),
     ],
@@ -72,7 +74,23 @@ def test_predictions_come_from_a_column_or_from_a_table_in_any_order(tmp_path):
         (TABLE, {"file_column": "name"}, "no column 'name'"),
         (TABLE.assign(smile=1), {}, "'smile' is '1' in every row"),
         (TABLE.assign(smile=[1, 2, 3]), {}, "has 3 values \\(1, 2, 3\\), and an audit compares two"),
-        (TABLE.assign(old=["yes", None, "no"]), {}, "1 of 3 rows have no value in 'old'"),
+        (
+            TABLE.assign(old=["yes", None, "no"]),
+            {},
+            "1 of 3 rows have no value in 'old': .* leave them out with --drop-mis",
+        ),
+        (TABLE.assign(old=["yes", " ", "no"]), {}, "1 of 3 rows have no value in 'old'"),
+        (TABLE.assign(old=["yes", "NA", "no"]), {}, "1 of 3 rows have no value in 'old'"),
+        (TABLE.assign(old=[None] * 3), {"drop_missing": True}, "3 of 3 rows have no value in 'old'"),
+        (TABLE, {"groups": ["old", "old"]}, "must be different columns, not smile, old, old"),
+        (TABLE, {"cluster": "old"}, "must be different columns, not smile, old, old"),
+        (TABLE, {"cluster": "patient"}, "no column 'patient' in the table of labels"),
+        (TABLE, {"bins": {"age": [18]}}, r"edges that grow, such as age=18,40,65, not age=\[18\]"),
+        (TABLE, {"bins": {"old": [40, 18]}}, "edges that grow"),
+        (TABLE, {"bins": {"old": ["x"]}}, "edges that grow"),
+        (TABLE, {"bins": {"old": []}}, "edges that grow"),
+        (TABLE, {"bins": {"old": [18]}}, "labels of 'old' are not all numbers"),
+        (TABLE, {"intersections": True}, "There are 0 combinations, not 1 to 12: leave --intersections out"),
         (TABLE.assign(file=["a.png", "a.png", "c.png"]), {}, "1 names stand twice in column 'file' \\(a.png\\)"),
         (TABLE.assign(file=["a.png", "../b.png", "c.png"]), {}, "'../b.png' in column 'file' is not inside"),
         (TABLE.assign(file=["a.png", None, "c.png"]), {}, "1 rows have no name"),
@@ -188,3 +206,137 @@ def test_a_gzip_that_is_cut_off_is_one_sentence(tmp_path):
 def test_the_command_says_so_in_one_sentence(tmp_path, refusal, name, said):
     (tmp_path / name).write_text(TEXT.replace(",", ";"))
     assert said in refusal(tmp_path, labels=tmp_path / name, data=None, predictions="smile")
+
+
+SKIN = pd.DataFrame(
+    {
+        "file": [f"{row}.png" for row in range(12)],
+        "smile": [0, 1] * 6,
+        "old": ["yes"] * 5 + ["no"] * 7,
+        "skin": ["I", "II", "III", "IV"] * 3,
+        "age": [17, 18, 39, 40, 64, 65, 30, 30, 50, 50, 90, 10],
+        "patient": [3, 3, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3],
+    }
+)
+
+
+def test_each_of_many_values_is_a_group_against_all_others():
+    read = told(SKIN, groups=["old", "skin"])
+    assert [group.name for group in read.groups] == ["old", "skin I", "skin II", "skin III", "skin IV"]
+    assert read.groups[4].words == ("not skin IV", "skin IV")
+    assert read.labels["skin IV"].tolist() == [False, False, False, True] * 3
+    # two values stay what they are
+    assert told(SKIN).groups == (Binary("old", ("no", "yes"), ("not old", "old")),)
+
+
+def test_many_values_are_read_in_predictions_and_training_labels_too():
+    said = SKIN[["file", "smile"]].assign(skin=SKIN["skin"].replace("IV", "I"))
+    read = told(SKIN, groups="skin", predictions=said, train_labels=SKIN)
+    assert read.predicted["skin I"].tolist() == [True, False, False, True] * 3
+    assert not read.predicted["skin IV"].any()
+    pd.testing.assert_frame_equal(read.train, read.labels)
+    with pytest.raises(BiaslibError, match="predictions of 'skin' hold 'V', which the labels do not"):
+        told(SKIN, groups="skin", predictions=said.assign(skin="V"))
+    with pytest.raises(BiaslibError, match="'skin IV' has one value only in the training labels"):
+        told(SKIN, groups="skin", train_labels=SKIN[SKIN["skin"] != "IV"])
+
+
+def test_an_output_of_the_model_is_for_a_group_of_two_values():
+    with pytest.raises(BiaslibError, match="An output tells a group of two values"):
+        told(SKIN, groups=["skin"], output=0, group_outputs=[1])
+
+
+def test_too_many_values_are_refused_with_what_to_do():
+    table = pd.DataFrame({"file": range(26), "smile": [0, 1] * 13, "age": range(26), "site": list("abcdefghijklm") * 2})
+    with pytest.raises(BiaslibError, match="'age' has 26 values, more than 12: give --bins age=18,40,65"):
+        told(table, groups="age")
+    with pytest.raises(BiaslibError, match="'site' has 13 values, more than 12: put some of them together"):
+        told(table, groups="site")
+
+
+def test_bins_hold_their_lower_edge():
+    read = told(SKIN, groups="age", bins={"age": [18, 40, 65]})
+    assert [group.words[1] for group in read.groups] == [
+        "age below 18", "age 18 to 40", "age 40 to 65", "age 65 or more"
+    ]  # fmt: skip
+    by_hand = [0, 1, 1, 2, 2, 3, 1, 1, 2, 2, 3, 0]
+    np.testing.assert_array_equal(read.labels.to_numpy()[:, 1:].argmax(axis=1), by_hand)
+    assert (read.labels.to_numpy()[:, 1:].sum(axis=1) == 1).all()
+    # a bin without images is no group, and two bins are one group
+    assert len(told(SKIN, groups="age", bins={"age": [0, 18.5, 40, 65, 99]}).groups) == 4
+    (age,) = told(SKIN, groups="age", bins={"age": ["40"]}).groups
+    assert age == Binary("age", ("age 40 or more", "age below 40"), ("age 40 or more", "age below 40"))
+    with pytest.raises(BiaslibError, match="'age' is 'age below 99' in every row"):
+        told(SKIN, groups="age", bins={"age": [99]})
+
+
+def test_intersections_are_all_combinations_that_are_new():
+    read = told(SKIN, groups=["old", "skin"], intersections=True, train_labels=SKIN)
+    names = [group.name for group in read.groups[5:]]
+    assert names == [f"{old} x skin {skin}" for old in ("old", "not old") for skin in ("I", "II", "III", "IV")]
+    assert read.groups[5].words == ("not (old x skin I)", "old x skin I")
+    by_hand = (SKIN["old"] == "yes") & (SKIN["skin"] == "I")
+    assert read.labels["old x skin I"].tolist() == by_hand.tolist()
+    assert (read.labels[names].sum(axis=1) == 1).all()
+    pd.testing.assert_frame_equal(read.train, read.labels)
+    # nobody is old and not dark: who is old and dark is old, and who is not old and not dark is not dark
+    dark = SKIN.assign(dark=["yes"] * 8 + ["no"] * 4)
+    assert [group.name for group in told(dark, groups=["old", "dark"], intersections=True).groups] == [
+        "old", "dark", "not old x dark"
+    ]  # fmt: skip
+    with pytest.raises(BiaslibError, match="'old x skin IV' has one value only in the training labels"):
+        told(SKIN, groups=["old", "skin"], intersections=True, train_labels=SKIN.drop(index=3))
+    wide = SKIN.assign(site=list("abcdefghijkl"))
+    with pytest.raises(BiaslibError, match="There are 0 combinations"):  # each site is one image
+        told(wide, groups=["old", "site"], intersections=True)
+    many = pd.concat([wide.assign(other=other, file=wide["file"] + other) for other in "uv"])
+    with pytest.raises(BiaslibError, match="There are 24 combinations, not 1 to 12"):
+        told(many, groups=["other", "site"], intersections=True)
+
+
+def test_rows_without_a_value_are_left_out_and_counted():
+    table = SKIN.assign(old=SKIN["old"].where(SKIN.index != 4), smile=SKIN["smile"].where(SKIN.index > 1))
+    read = told(table, predictions=SKIN[["file", "smile"]], drop_missing=True, train_labels=table)
+    assert read.files == tuple(SKIN["file"][[2, 3, *range(5, 12)]])
+    assert len(read.labels) == len(read.predicted) == len(read.train) == 9
+    assert read.notes == (
+        "Left out, as they have no value in 'smile' or 'old': 3 of 12 rows of the labels.",
+        "Left out, as they have no value in 'smile' or 'old': 3 of 12 rows of the training labels.",
+    )
+    assert told(SKIN, drop_missing=True).notes == ()
+    # a value that is missing elsewhere is missed by nobody
+    assert len(told(SKIN.assign(skin=None)).files) == 12
+
+
+def test_clusters_are_numbers_of_the_images():
+    assert told(SKIN).clusters is None
+    read = told(SKIN.assign(patient=SKIN["patient"].map("p{}".format)), cluster="patient")
+    np.testing.assert_array_equal(read.clusters, [0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0])
+    assert read.notes == ("Images of a patient may be alike: intervals and tests are by patient (3).",)
+    gone = SKIN.assign(patient=SKIN["patient"].where(SKIN["patient"] > 1))
+    with pytest.raises(BiaslibError, match="3 of 12 rows have no value in 'patient'"):
+        told(gone, cluster="patient")
+    assert len(told(gone, cluster="patient", drop_missing=True).clusters) == 9
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"), [(["Yes", "No", "yes"], ["yes", "NO", "yes"]), (["TRUE", "FALSE", "true"], [1, 0, 1.0])]
+)
+def test_yes_and_no_are_the_same_in_any_spelling(labels, said):
+    read = told(TABLE.assign(smile=labels, said=said), predictions="said")
+    assert read.correct.all()
+    assert read.labels["smile"].tolist() == [True, False, True]
+    with pytest.raises(BiaslibError, match=r"'smile' is '(yes|1)' in every row"):
+        told(TABLE.assign(smile=[labels[0], labels[2], labels[0]]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bins": "age"}, "Bins are a group and edges that grow"),
+        ({"bins": "red=1,x"}, "Bins are a group and edges that grow, such as age=18,40,65, not red="),
+        ({"cluster": "who"}, "no column 'who' in the table of labels"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_compare(spots, refusal, given, said):
+    assert said in refusal(spots, data=None, predictions="red", **given)

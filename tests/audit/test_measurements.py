@@ -1,14 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from sklearn.metrics import matthews_corrcoef
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
 from biaslib.audit import measurements
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, bias_amplification
-from biaslib.statistics import Interval, holm
+from biaslib.statistics import Interval, holm, sign_flip
 
 TARGET = Binary("cat", ("0", "1"), ("not cat", "cat"))
 GROUP = Binary("ball", ("0", "1"), ("not ball", "ball"))
@@ -23,13 +26,15 @@ def drawn(n, *, tie=0.0, wrong=(0.1, 0.1), seed=0):
     return labels, pd.DataFrame({"cat": cat ^ (rng.random(n) < np.where(ball, *wrong))})
 
 
-def answered(labels, predicted=None, train=None, groups=(GROUP,)):
+def answered(labels, predicted=None, train=None, groups=(GROUP,), clusters=None):
     files = tuple(map(str, labels.index))
-    return LabelledImages(files, labels, labels if predicted is None else predicted, train, TARGET, groups)
+    told = labels if predicted is None else predicted
+    return LabelledImages(files, labels, told, train, TARGET, groups, clusters=clusters)
 
 
-def measured(labels, predicted=None, *, predictions=None, roles=None, groups=(GROUP,), seed=0):
-    return measurements.measure(answered(labels, predicted, groups=groups), predictions, roles=roles or {}, seed=seed)
+def measured(labels, predicted=None, *, predictions=None, roles=None, groups=(GROUP,), clusters=None, seed=0):
+    asked = answered(labels, predicted, groups=groups, clusters=clusters)
+    return measurements.measure(asked, predictions, roles=roles or {}, seed=seed)
 
 
 def test_cells_and_counts_by_hand():
@@ -94,8 +99,105 @@ def test_gaps_by_hand_and_undefined_without_images():
     assert with_cat[["n_in", "n_out", "right_in", "right_out"]].tolist() == [10, 10, 0.9, 0.5]
     assert np.isnan(without["gap"].estimate)
     assert np.isnan(without["p"])
-    detectable = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05)
+    detectable = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=0.05)
     assert detectable["smallest"].isna().tolist() == [False, True]
+    assert detectable["outcome"].tolist() == ["cannot be told", "cannot be told"]
+
+
+def outcomes(gap, *, n, margin=0.05, alpha=0.05 / 3, groups=10, seed=0):
+    """Of so many groups with n images inside and outside among the cats, and no image else; 90 % right outside."""
+    rng = np.random.default_rng(seed)
+    members = rng.permuted(np.tile(np.arange(2 * n) < n, (groups, 1)), axis=1)
+    found = []
+    for member in members:
+        labels = pd.DataFrame({"cat": True, "ball": member})
+        predicted = pd.DataFrame({"cat": rng.random(2 * n) < np.where(member, 0.9 - gap, 0.9)})
+        row = measurements.detectable_gaps(answered(labels, predicted), alpha=alpha, margin=margin).iloc[0]
+        assert row["gap"].confidence == pytest.approx(1 - alpha)
+        found.append(row["outcome"])
+    return found
+
+
+def test_the_three_outcomes_are_right_where_the_truth_is_off_the_margin(monkeypatch):
+    # what could have been seen takes most of the time, and is tested elsewhere
+    monkeypatch.setattr(measurements, "minimum_detectable_gap", lambda *_, **__: np.nan)
+    monkeypatch.setattr(measurements, "images_needed", lambda *_, **__: np.nan)
+    told = {}
+    cases = [(gap, n) for gap in (-0.1, -0.085, 0.0, 0.015, 0.085, 0.12) for n in (300, 1000, 3000)]
+    for seed, (gap, n) in enumerate(cases):
+        true = "shown" if abs(gap) > 0.05 else "excluded"
+        found = outcomes(gap, n=n, groups=40, seed=seed)
+        # silence is always allowed, and the opposite of the truth nearly never
+        assert sum(one not in (true, "cannot be told") for one in found) <= 2
+        told.setdefault(n, []).append(np.mean([one == true for one in found]))
+    assert np.mean(told[3000]) >= 0.9
+    # few images tell less and do not acquit
+    assert np.mean(told[300]) < np.mean(told[1000]) < np.mean(told[3000])
+
+
+def test_an_interval_that_only_touches_the_margin_tells_nothing():
+    labels = pd.DataFrame({"cat": True, "ball": [True] * 100 + [False] * 100})
+    predicted = pd.DataFrame({"cat": [True] * 80 + [False] * 20 + [True] * 95 + [False] * 5})
+    gap = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=0.05)["gap"][0]
+    by_margin = {
+        -gap.high - 1e-9: "shown",
+        -gap.high: "cannot be told",
+        -gap.low: "cannot be told",
+        -gap.low + 1e-9: "excluded",
+    }
+    for margin, outcome in by_margin.items():
+        (found, _) = measurements.detectable_gaps(answered(labels, predicted), alpha=0.05, margin=margin)["outcome"]
+        assert found == outcome
+
+
+def test_rates_are_those_of_each_group_and_of_the_others():
+    labels, predicted = drawn(400, wrong=(0.3, 0.1))
+    tables = measured(labels, predicted)
+    inside, outside = tables["rates"].to_dict("records")
+    assert (inside["of"], outside["of"]) == GROUP.words[::-1]
+    ball, cat = labels["ball"], labels["cat"]
+    assert inside["n"] == ball.sum()
+    assert inside["selection_rate"].estimate == pytest.approx(predicted["cat"][ball].mean())
+    assert inside["true_positive_rate"].estimate == pytest.approx(predicted["cat"][ball & cat].mean())
+    assert inside["true_positive_rate"].n == (ball & cat).sum()
+    assert outside["precision"].estimate == pytest.approx(cat[~ball & predicted["cat"]].mean())
+    apart = tables["disparities"].set_index("disparity")
+    rates = [row["selection_rate"].estimate for row in (inside, outside)]
+    assert apart.loc["demographic_parity", "difference"] == pytest.approx(max(rates) - min(rates))
+    assert apart.loc["demographic_parity", "ratio"] == pytest.approx(min(rates) / max(rates))
+    assert "scores" not in tables
+
+
+def test_areas_and_calibration_are_scikit_learns():
+    labels, predicted = drawn(500, wrong=(0.3, 0.1))
+    scores = np.clip(0.2 + 0.6 * predicted["cat"] + np.random.default_rng(1).normal(0, 0.15, 500), 0, 1).to_numpy()
+    tables = measurements.measure(replace(answered(labels, predicted), scores=scores), None, roles={}, seed=0)
+    for row, inside in zip(tables["scores"].to_dict("records"), (labels["ball"], ~labels["ball"]), strict=True):
+        truth, score = labels["cat"][inside], scores[inside]
+        assert row["AUC"].estimate == roc_auc_score(truth, score)
+        assert row["AUC"].low < row["AUC"].estimate < row["AUC"].high
+        shares, means = calibration_curve(truth, score, n_bins=10)
+        bins = tables["calibration"].query("of == @row['of']")
+        np.testing.assert_allclose(bins["score"], means, rtol=0, atol=1e-12)
+        np.testing.assert_allclose([one.estimate for one in bins["share labelled yes"]], shares, rtol=0, atol=1e-12)
+        assert bins["n"].sum() == row["n"] == inside.sum()
+        places = np.minimum((score * 10).astype(int), 9)
+        by_hand = sum(
+            abs((truth[places == at] - score[places == at]).mean()) * (places == at).sum() for at in set(places)
+        )
+        assert row["calibration error"] == pytest.approx(by_hand / row["n"])
+
+
+def test_scores_that_are_no_probabilities_have_an_area_and_no_calibration():
+    labels = pd.DataFrame({"cat": [True, True, False, False] * 5, "ball": [True, False, False, False] * 5})
+    scores = np.array([3.0, 2.0, 1.0, -1.0] * 5)
+    tables = measurements.measure(replace(answered(labels), scores=scores), None, roles={}, seed=0)
+    inside, outside = tables["scores"].to_dict("records")
+    assert np.isnan(inside["AUC"].estimate)  # all of them are cats
+    assert outside["AUC"].estimate == 1
+    assert outside["AUC"].low < 0.95
+    assert np.isnan([inside["calibration error"], outside["calibration error"]]).all()
+    assert len(tables["calibration"]) == 0
 
 
 @pytest.mark.slow
@@ -106,7 +208,7 @@ def test_with_corrected_tests_false_alarms_are_as_rare_as_they_are_meant_to_be()
         rng = np.random.default_rng(seed)
         labels = pd.DataFrame(rng.random((400, 5)) < 0.4, columns=["cat", "g0", "g1", "g2", "g3"])
         predicted = pd.DataFrame({"cat": labels["cat"] ^ ~(rng.random(400) < 0.85)})
-        gaps = measured(labels, predicted, groups=groups)["gaps"]
+        gaps = measurements._gaps(answered(labels, predicted, groups=groups))  # alone, as there are a hundred
         alarms += (holm(gaps["p"]) <= 0.05).any()
     # 5 % of 100 are 5, and 12 is three standard errors more
     assert alarms <= 12
@@ -178,3 +280,112 @@ def test_regions_compare_the_map_with_the_area():
     cells = found["regions_by_cell"].set_index("cell")
     assert cells["n"].to_dict() == {"cat, ball": 5, "not cat, ball": 5, "not cat, not ball": 5}
     assert isinstance(cells.loc["cat, ball", "mass"], Interval)
+
+
+def of_patients(seed, *, patients=100, images=6, mixed=False):
+    """Nine of ten images of a patient are answered as the patient is; the group is the patient's, or each image's."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(patients), images)
+    ball = rng.random(len(patient)) < 0.5 if mixed else (rng.random(patients) < 0.4)[patient]
+    right = np.where(
+        rng.random(len(patient)) < 0.9, (rng.random(patients) < 0.7)[patient], rng.random(len(patient)) < 0.7
+    )
+    return pd.DataFrame({"cat": right | True, "ball": ball}), pd.DataFrame({"cat": right}), patient
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be_independent(mixed):
+    alarms = np.zeros(2, int)
+    for seed in range(300):
+        labels, predicted, patient = of_patients(seed, mixed=mixed)
+        p = [measurements._gaps(answered(labels, predicted, clusters=of))["p"][0] for of in (patient, None)]
+        alarms += np.array(p) <= 0.05
+    level = binomtest(int(alarms[0]), 300).proportion_ci(method="wilson")
+    if mixed:  # nothing is gained where a patient's images fall on both sides
+        assert level.low <= 0.05
+    else:
+        assert level.low <= 0.05 <= level.high
+        assert alarms[1] > 100
+
+
+def test_rates_outcomes_and_calibration_count_a_patient_s_images_as_the_gaps_do():
+    labels, predicted, patient = of_patients(1)
+    labels["cat"] = np.random.default_rng(0).random(len(labels)) < 0.5
+    scores = np.where(predicted["cat"], 0.8, 0.3)
+    alone, of_all = (
+        measurements.measure(replace(answered(labels, predicted, clusters=of), scores=scores), None, roles={}, seed=0)
+        for of in (None, patient)
+    )
+    for one, other in zip(alone["rates"].itertuples(), of_all["rates"].itertuples(), strict=True):
+        assert (one.selection_rate.estimate, one.selection_rate.n) == (
+            other.selection_rate.estimate, other.selection_rate.n
+        )  # fmt: skip
+        assert other.selection_rate.low < one.selection_rate.low < one.selection_rate.high < other.selection_rate.high
+    pd.testing.assert_frame_equal(alone["disparities"], of_all["disparities"])
+    assert of_all["scores"]["calibration error"].tolist() == alone["scores"]["calibration error"].tolist()
+    for one, other in zip(alone["scores"]["AUC"], of_all["scores"]["AUC"], strict=True):
+        assert one.estimate == other.estimate
+        assert np.isfinite([one.low, one.high]).all()
+        assert np.isnan([other.low, other.high]).all()
+    outcome = [
+        measurements.detectable_gaps(answered(labels, predicted, clusters=of), alpha=0.001, margin=0.2).iloc[0]
+        for of in (None, patient)
+    ]
+    assert outcome[0]["gap"].estimate == outcome[1]["gap"].estimate
+    assert np.ptp([outcome[1]["gap"].low, outcome[1]["gap"].high]) > np.ptp(
+        [outcome[0]["gap"].low, outcome[0]["gap"].high]
+    )
+
+
+def test_a_gap_between_patients_is_found_and_its_estimate_is_that_of_the_images():
+    labels, predicted, patient = of_patients(0, patients=200)
+    predicted["cat"] &= ~(labels["ball"] & (patient % 2 == 0))
+    alone, of_all = (measured(labels, predicted, clusters=of) for of in (None, patient))
+    one, other = alone["gaps"].iloc[0], of_all["gaps"].iloc[0]
+    assert one["gap"].estimate == other["gap"].estimate
+    assert (
+        one[["n_in", "n_out", "right_in", "right_out"]].tolist()
+        == other[["n_in", "n_out", "right_in", "right_out"]].tolist()
+    )
+    assert other["gap"].low < one["gap"].low < one["gap"].high < other["gap"].high < 0
+    assert one["p"] < other["p"] < 0.001
+    for name, column in (("overall", "value"), ("accuracies", "accuracy"), ("correlations", "of the answers")):
+        for independent, clustered in zip(alone[name][column], of_all[name][column], strict=True):
+            assert clustered.estimate == independent.estimate or np.isnan(independent.estimate)
+            assert clustered.n == independent.n
+            if 0 < independent.estimate < 1:
+                assert clustered.low < independent.low < independent.high < clustered.high
+    visible = [
+        measurements.detectable_gaps(answered(labels, predicted, clusters=of), alpha=0.05, margin=0.05).iloc[0]
+        for of in (None, patient)
+    ]
+    assert visible[1]["smallest"] > 1.5 * visible[0]["smallest"]
+    assert visible[1]["needed"] > 3 * visible[0]["needed"]
+    assert visible[0]["images"] == visible[1]["images"] == 1200
+
+
+def test_amplification_of_images_in_clusters_is_described_and_not_tested():
+    labels, predicted, patient = of_patients(0)
+    labels["cat"] = np.random.default_rng(1).random(len(labels)) < 0.5
+    alone, of_all = (
+        measurements.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
+        for of in (None, patient)
+    )
+    assert alone["size"].estimate == of_all["size"].estimate
+    assert np.isfinite(alone["p"])
+    assert np.isnan([of_all["p"], of_all["size"].low, of_all["size"].high]).all()
+
+
+def test_attention_is_of_clusters_each_of_which_counts_once():
+    labels, predicted = drawn(40)
+    patient = np.repeat([0, 1, 2, 3, 4, 5, 6], [34, 1, 1, 1, 1, 1, 1])
+    mass = {"ball": np.where(patient == 0, 0.9, 0.1) + np.arange(40) / 1000}
+    area = {"ball": np.full(40, 0.3)}
+    predictions = Predictions(np.ones(40, bool), np.zeros((40, 1)), np.ones((40, 1, 2, 2)), mass, mass, area)
+    given = {"predictions": predictions, "roles": {"ball": "unwanted"}}
+    alone, of_all = (measured(labels, predicted, clusters=of, **given)["regions"].iloc[0] for of in (None, patient))
+    means = pd.Series(mass["ball"]).groupby(patient).mean()
+    assert of_all["mass"].estimate == pytest.approx(means.mean())
+    assert alone["p"] < 0.01
+    assert of_all["p"] == pytest.approx(sign_flip(means - 0.3).p)
+    assert of_all["p"] > 0.3

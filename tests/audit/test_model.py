@@ -6,10 +6,12 @@ import warnings
 import numpy as np
 import pytest
 import safetensors.torch
+import timm
 import torch
+from torch import nn
 
-from biaslib import models
-from biaslib.audit.model import _read_as, class_numbers, model_under_audit
+from biaslib import attribution, models
+from biaslib.audit.model import _read_as, class_numbers, draw, model_under_audit
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
 
@@ -60,7 +62,11 @@ def test_torchscript_and_export_answer_as_the_module_and_have_no_map(tmp_path):
     for name in ("scripted.pt", "exported.pt2"):
         found = asked(tmp_path / name)
         torch.testing.assert_close(found.outputs(PICTURES), expected)
-        assert "forward_features" in found.no_maps
+        assert found.no_maps.startswith("the model has no methods forward_features and forward_head")
+        # no map unless somebody asks for one
+        assert found.described["maps"] == "none"
+        for way in ("occlusion", "integrated-gradients"):
+            assert asked(tmp_path / name, attribution=way).described["maps"] == way
 
 
 def test_a_function_that_gives_a_module_is_called(monkeypatch):
@@ -112,17 +118,71 @@ class Tokens(Spots):
         return self.head(features.mean(2))
 
 
-def test_an_architecture_without_a_map_says_so():
-    assert "convolutional" in asked(Tokens(1.0, 1.0)).no_maps
-
-
 class Twice(Spots):
     def forward(self, x):
         return 2 * super().forward(x)
 
 
+class Undifferentiable(Tokens):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
+def test_maps_are_drawn_by_what_the_model_allows():
+    assert asked(honest()).described["maps"] == "grad-cam"
+    assert asked(Tokens(1.0, 1.0)).described["maps"] == "integrated-gradients"
+    assert asked(Plain(honest())).described["maps"] == "integrated-gradients"
+    none = asked(Undifferentiable(1.0, 1.0))
+    assert none.described["maps"] == "none"
+    # the reason names the user's model and no class of this package
+    assert none.no_maps == (
+        "The model has no map of channels x height x width (its features are (1, 2, 64)): a class activation map needs "
+        "a convolutional architecture; --attribution occlusion needs the model's answers alone"
+    )
+    for way in ("integrated-gradients", "occlusion"):
+        assert asked(honest(), attribution=way).described["maps"] == way
+    assert asked(Undifferentiable(1.0, 1.0), attribution="occlusion").no_maps == ""
+    assert asked(honest(), attribution="none").no_maps == "no maps were asked for"
+
+
+def test_rollout_is_taken_for_timms_transformers():
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=2, depth=1)
+    found = model_under_audit(model)
+    assert found.described["maps"] == "rollout"
+    assert found.key != model_under_audit(model, attribution="integrated-gradients").key
+
+
+@pytest.mark.parametrize(
+    ("model", "way", "said"),
+    [
+        (honest(), "lime", "There is no attribution 'lime': take one of grad-cam, rollout, integrated-gradients, occ"),
+        (honest(), "rollout", "Maps cannot be drawn by rollout: The attention of Spots cannot be rolled out"),
+        (Tokens(1.0, 1.0), "grad-cam", "Maps cannot be drawn by grad-cam: The model has no map of channels"),
+        (Plain(honest()), "grad-cam", "by grad-cam: the model has no methods forward_features and forward_head"),
+        (Undifferentiable(1.0, 1.0), "integrated-gradients", "by integrated-gradients: .*does not require grad"),
+    ],
+)
+def test_maps_that_cannot_be_drawn_as_was_asked_are_refused(model, way, said):
+    with pytest.raises(BiaslibError, match=said):
+        asked(model, attribution=way)
+
+
+def test_maps_explain_what_the_model_answers_and_are_its_attributions():
+    pixels, model = PICTURES, Twice(300.0, 1000.0)
+    whole = nn.Sequential(model)
+    by_gradients = asked(model)
+    assert by_gradients.described["maps"] == "integrated-gradients"
+    shares = attribution.integrated_gradients(whole, pixels, [0], steps=16, baseline=torch.zeros(3, 32, 32))
+    found = draw("integrated-gradients", by_gradients.outputs, pixels, [0])
+    torch.testing.assert_close(found, nn.functional.avg_pool2d(shares, 2))
+    covered = draw("occlusion", asked(model, attribution="occlusion").outputs, pixels, [0])
+    torch.testing.assert_close(covered, attribution.occlusion(whole, pixels, [0], absolute=True))
+
+
 def test_a_split_that_is_not_the_model_gives_no_map():
-    assert "is not what it answers" in asked(Twice(1.0, 1.0)).no_maps
+    with pytest.raises(BiaslibError, match="is not what it answers"):
+        asked(Twice(1.0, 1.0), attribution="grad-cam")
     assert asked(Twice(1.0, 1.0)).outputs(PICTURES)[0, 0] == 2 * asked(Spots(1.0, 1.0)).outputs(PICTURES)[0, 0]
 
 

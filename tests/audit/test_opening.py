@@ -1,12 +1,15 @@
 """Weights as people have them: timm's names, folders of Hugging Face, wrapped checkpoints, and what is beside them."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import safetensors.torch
 import torch
+import torchvision
 
 from biaslib import models
 from biaslib.audit.model import model_under_audit
@@ -178,9 +181,22 @@ def wrapped(kind, state):
 
 
 @pytest.mark.parametrize("kind", ["lightning", "model", "model_state_dict", "parallel", "compiled", "all"])
-def test_wrapped_checkpoints_answer_as_the_plain_one(tmp_path, network, kind):
+def test_wrapped_checkpoints_answer_as_the_plain_one_and_the_report_says_so(tmp_path, network, kind):
     torch.save(wrapped(kind, network.state_dict()), tmp_path / "w.ckpt")
-    same_answers(model_under_audit(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32}), network)
+    found = model_under_audit(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32})
+    same_answers(found, network)
+    assert (
+        found.described["weights"]
+        == {
+            "lightning": "w.ckpt, its entry 'state_dict', 'model.' taken off every name",
+            "model": "w.ckpt, its entry 'model'",
+            "model_state_dict": "w.ckpt, its entry 'model_state_dict'",
+            "parallel": "w.ckpt, 'module.' taken off every name",
+            "compiled": "w.ckpt, '_orig_mod.' taken off every name",
+            "all": "w.ckpt, its entry 'state_dict', 'module.' taken off every name, '_orig_mod.' taken off every name, "
+            "'model.' taken off every name",
+        }[kind]
+    )
 
 
 def test_a_prefix_in_safetensors_is_taken_off(tmp_path, network):
@@ -210,6 +226,69 @@ def test_two_sets_of_weights_in_one_file_are_not_chosen_between(tmp_path, networ
     assert "holds several sets of weights (state_dict, state_dict_ema)" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("torchvision/mobilenet_v3_small", "mobilenet_v3_small"),
+        ("mobilenet_v3_small", "mobilenet_v3_small"),  # timm has another name for it
+        ("torchvision/resnet18", "resnet18"),
+        ("torchvision/squeezenet1_1", "squeezenet1_1"),  # ends in a convolution
+    ],
+)
+def test_torchvisions_models_are_named_as_there(tmp_path, name, architecture):
+    torch.manual_seed(0)
+    built = torchvision.models.get_model(architecture, num_classes=2).eval()
+    torch.save({"model": built.state_dict()}, tmp_path / "w.pth")
+    found = model_under_audit(name, weights=tmp_path / "w.pth", preprocessing={"size": 64}, attribution="none")
+    pictures = torch.rand(2, 3, 64, 64)
+    with torch.inference_mode():
+        logits = built(pictures)
+        torch.testing.assert_close(found.outputs(pictures)[:, 0], logits[:, 1] - logits[:, 0])
+    assert found.described["model"] == f"torchvision/{architecture}"
+    assert found.described["weights"] == "w.pth, its entry 'model'"
+    assert found.preprocessing.mean == models.networks.IMAGENET_MEAN
+    assert "ImageNet's mean and deviation" in found.preprocessing.source
+
+
+@pytest.fixture
+def onnx_file(tmp_path):
+    """The means of red and of green, ten times as large and less 5, for any number of pictures."""
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    weights = np.array([[10, 0, 0], [0, 10, 0]], np.float32).T
+    graph = helper.make_graph(
+        [
+            helper.make_node("GlobalAveragePool", ["images"], ["means"]),
+            helper.make_node("Flatten", ["means"], ["colours"]),
+            helper.make_node("Gemm", ["colours", "weights", "bias"], ["logits"]),
+        ],
+        "colours",
+        [helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, ["n", 3, 32, 32])],
+        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", 2])],
+        [numpy_helper.from_array(weights, "weights"), numpy_helper.from_array(np.full(2, -5, np.float32), "bias")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def test_an_onnx_file_answers_and_has_maps_where_they_are_asked_for(onnx_file):
+    found = model_under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN)
+    expected = 10 * PICTURES.mean((2, 3))[:, 1:2] - 5
+    torch.testing.assert_close(found.outputs(PICTURES), expected)
+    assert (found.described["kind"], found.described["maps"]) == ("ONNX file", "none")
+    assert found.no_maps.endswith("; --attribution occlusion needs the model's answers alone")
+    covered = model_under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN, attribution="occlusion")
+    assert covered.no_maps == ""
+    with pytest.raises(BiaslibError, match=r"cannot be drawn by integrated-gradients: .*does not require grad"):
+        model_under_audit(onnx_file, preprocessing=PLAIN, attribution="integrated-gradients")
+
+
+def test_an_onnx_file_without_onnxruntime_names_the_extra(onnx_file, small_set, refusal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    said = refusal(small_set, model=onnx_file, size=32)
+    assert said.endswith("net.onnx cannot be opened: it takes onnxruntime, so run pip install 'biaslib[onnx]'.")
+
+
 @pytest.fixture
 def strange(tmp_path, monkeypatch):
     """Files of other kinds, in the current folder."""
@@ -232,7 +311,7 @@ def strange(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "weights", "said"),
     [
-        ("net.onnx", None, "ONNX is not read: ask the model yourself and give its answers as --predictions"),
+        ("net.onnx", None, "The model file net.onnx cannot be opened: "),
         ("net.h5", None, "Keras is not read: ask the model yourself"),
         ("net.keras", None, "Keras is not read: ask the model yourself"),
         ("net.tflite", None, "TensorFlow Lite is not read: ask the model yourself"),
@@ -251,11 +330,15 @@ def strange(tmp_path, monkeypatch):
         ("transformers", None, "The folder transformers is no model: it has no config.json that names an architecture"),
         ("transformers", "torchvision.pt", "brings its own"),
         (NAME, "empty", "The folder empty holds no model.safetensors"),
-        ("resnet18.nonsense", "torchvision.pt", "'resnet18.nonsense' is neither a file nor weights that timm knows"),
-        ("resnet18.pt", None, "'resnet18.pt' is neither a file nor"),
+        ("resnet18.nonsense", "torchvision.pt", "There is no model file resnet18.nonsense: mend its path, or name the"),
+        ("resnet18.pt", None, "There is no model file resnet18.pt: mend its path, or name the architecture without an"),
         ("other.pt", None, "There is no model file other.pt"),
-        ("mobilenet_v3_small", "torchvision.pt", "'mobilenet_v3_small' is torchvision's name"),
-        ("mobilenetv3_small_100", "torchvision.pt", "module:function"),
+        ("mobilenet_v3_small", None, "'torchvision/mobilenet_v3_small' is an architecture, and with random weights"),
+        ("mobilenet_v3_small", "torchvision.pt", "do not fit 'torchvision/mobilenet_v3_small'"),
+        ("mobilenet_v3_large", "imagenet", "There are no ImageNet weights for 'torchvision/mobilenet_v3_large'"),
+        ("torchvision/mobilenet_v3_smal", "torchvision.pt", "did you mean 'mobilenet_v3_small'?"),
+        ("torchvision/fcn_resnet50", "torchvision.pt", "torchvision has no classifier 'fcn_resnet50': did you mean"),
+        ("mobilenetv3_small_100", "torchvision.pt", "torchvision's are torchvision/NAME; for one of your own give mod"),
         ("resnet18", "torchvision.pt", "module:function"),
     ],
 )

@@ -105,7 +105,7 @@ def test_masks_that_fit_no_image_are_refused(tmp_path):
     saved(tmp_path / "masks" / "a.png", 12, 10)
     with pytest.raises(BiaslibError, match=r"1 of the masks are not as large .* \(a.png 10 x 12 for 12 x 10\)"):
         find_masks(tmp_path / "masks", tmp_path / "images", ["a.png"])
-    with pytest.raises(BiaslibError, match="no folder of masks"):
+    with pytest.raises(BiaslibError, match=r"no folder of masks .*COCO's JSON: tools/coco_to_masks\.py"):
         find_masks(tmp_path / "none", tmp_path / "images", ["a.png"])
 
 
@@ -341,6 +341,26 @@ def test_a_mask_of_16_bits_has_two_values_too(tmp_path):
     np.testing.assert_array_equal(Preprocessing(size=20).mask(tmp_path / "m.png"), inside > 0)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("mode", ["L", "P", "I;16"])
+def test_the_named_value_of_a_label_map_is_the_region(tmp_path, mode):
+    values = np.array([[1, 2], [3, 300 if mode == "I;16" else 4]])
+    for value in (1, 3, values[1, 1]):
+        file = masked(tmp_path, values, mode="L" if mode == "I;16" else mode, palette=list(range(15)))
+        if mode == "I;16":
+            Image.fromarray(values.astype(np.uint16).repeat(10, 0).repeat(10, 1)).save(file)
+        found = Preprocessing(size=20, mask_value=int(value)).mask(file)
+        np.testing.assert_array_equal(found, (values == value).repeat(10, 0).repeat(10, 1))
+    # 0 is a value as any other, and one that is nowhere is no region
+    assert not Preprocessing(size=20, mask_value=0).mask(file).any()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_value_of_a_coloured_mask_is_refused(tmp_path):
+    with pytest.raises(BiaslibError, match=r"has 2 values .*where it holds one number a pixel.*--mask-value"):
+        Preprocessing(size=20, mask_value=255).mask(masked(tmp_path, [[0, 255], [0, 0]], mode="RGB"))
+
+
 def test_a_mask_in_the_transparency_is_not_taken_for_the_whole_picture(tmp_path):
     pixels = np.full((20, 20, 4), 255, np.uint8)
     pixels[:10, :, 3] = 0
@@ -361,6 +381,27 @@ def test_label_maps_as_masks_are_refused_by_the_command(small_set, refusal):
         Image.fromarray(np.random.default_rng(number).integers(1, 4, (32, 32), np.uint8)).save(file)
     said = refusal(small_set, model=MODEL, size=32, masks=small_set / "masks")
     assert "000.png has 3 values (1, 2, 3)" in said
+    assert "name the region's with --mask-value" in said
+
+
+def test_label_maps_with_a_value_are_the_same_masks(small_set, tmp_path):
+    given = {"data": small_set / "images", "labels": small_set / "labels.csv", "target": "green", "groups": "red"}
+    given |= {"model": honest(), "permutations": 19, **PLAIN}
+    plain = audit.run(masks=small_set / "masks", **given)
+    for file in (small_set / "masks" / "spot").iterdir():
+        label_map = np.where(np.asarray(Image.open(file)), 7, np.indices((32, 32))[0] % 2 + 1)
+        (tmp_path / "maps" / "spot").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(label_map.astype(np.uint8)).save(tmp_path / "maps" / "spot" / file.name)
+    found = audit.run(masks=tmp_path / "maps", mask_value=7, **given)
+    pd.testing.assert_frame_equal(found.tables["regions"], plain.tables["regions"])
+    assert found.settings["mask value"] == "7"
+    assert found.key != plain.key
+
+
+def test_a_mask_value_goes_with_masks(small_set, refusal):
+    assert refusal(small_set, model=MODEL, size=32, mask_value=1) == (
+        "1 is to be a region, but there are no masks: name their folder."
+    )
 
 
 @pytest.fixture

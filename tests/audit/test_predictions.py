@@ -96,8 +96,9 @@ def test_nothing_readable_is_refused(asked, tmp_path):
         answers(asked, tmp_path, ["a.png"], {})
 
 
-def test_a_model_without_a_split_is_asked_without_maps(spots):
-    predicted = answers(model_under_audit(Plain(biased()), preprocessing=PLAIN), spots / "images", FILES[:8], {})
+def test_a_model_without_maps_is_asked_for_its_answers_alone(spots):
+    asked_plainly = model_under_audit(Plain(biased()), preprocessing=PLAIN, attribution="none")
+    predicted = answers(asked_plainly, spots / "images", FILES[:8], {})
     assert predicted.maps is None
     assert predicted.outputs.shape == (8, 1)
 

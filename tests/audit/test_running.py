@@ -1,5 +1,6 @@
 """Whole audits: the planted spot is found, its honest twin is quiet, page and JSON agree."""
 
+import csv
 import html.parser
 import json
 import os
@@ -11,11 +12,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import timm
+import torch
 from PIL import Image
 
 from biaslib import audit, cli
+from biaslib.audit import report
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, biased, both, draw, honest
+from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
 
 # fewer permutations than in a real audit
 QUICK = {"permutations": 19}
@@ -166,7 +170,11 @@ def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     )
     for name in answered.tables:
         pd.testing.assert_frame_equal(cut.tables[name], answered.tables[name])
+    assert set(cut.tables) - set(answered.tables) == {"scores", "calibration"}
     assert cut.settings["threshold"] == "0.5"
+    page = audit.page(cut)
+    assert ["area under the ROC curve" in one for one in (page, audit.page(answered))] == [True, False]
+    assert "Calibration, score by score" in page
     with pytest.raises(BiaslibError, match="or give the threshold"):
         from_labels(columns | {"said": scores})
     with pytest.raises(BiaslibError, match="threshold must be a finite number, not nan"):
@@ -259,6 +267,164 @@ def test_a_report_without_pictures_names_the_files_alone(spots, tmp_path):
     assert without.count("<image ") < with_pictures.count("<image ") - len(found.shown[0].files)
 
 
+def many(n=4000, seed=0):
+    """Scores that are wrong about old cats more often than about others, by far more than the margin."""
+    rng = np.random.default_rng(seed)
+    cat, old = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    wrong = rng.random(n) < 0.05 + 0.3 * (cat & old)
+    return {"cat": cat, "old": old, "said": np.where(cat ^ wrong, 0.75, 0.25) + rng.uniform(-0.2, 0.2, n)}
+
+
+def test_three_outcomes_by_the_margin():
+    columns = many()
+    found = from_labels(columns, threshold=0.5)
+    rows = found.tables["visible"].set_index("among")
+    assert rows["outcome"].to_dict() == {"cat": "shown", "not cat": "excluded"}
+    assert found.to_json()["tables"]["visible"][0]["outcome"] == "shown"
+    assert found.settings["confidence of outcomes"] == f"{1 - 0.05 / found.numbers['tests']:.2%}"
+    # corrected for as many tests as were made, and so wider than the gap's own interval
+    assert rows.loc["cat", "gap"].confidence == pytest.approx(1 - 0.05 / found.numbers["tests"])
+    own = found.tables["gaps"].set_index("among").loc["cat", "gap"]
+    assert rows.loc["cat", "gap"].estimate == own.estimate
+    assert rows.loc["cat", "gap"].low < own.low < own.high < rows.loc["cat", "gap"].high
+    alone = from_labels(columns, threshold=0.5, corrected=False).tables["visible"].set_index("among")
+    assert (alone.loc["cat", "gap"].low, alone.loc["cat", "gap"].high) == (own.low, own.high)
+    wide = from_labels(columns, threshold=0.5, margin=0.3).tables["visible"].set_index("among")
+    assert wide["outcome"].to_dict() == {"cat": "cannot be told", "not cat": "excluded"}
+    few = from_labels({name: values[:200] for name, values in columns.items()}, threshold=0.5)
+    assert few.tables["visible"]["outcome"].tolist()[1] == "cannot be told"
+
+
+def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected():
+    columns = many(n=400)
+    found = from_labels(columns, threshold=0.5, margin=0.1)
+    page = audit.page(found)
+    first = page[page.index("What was found") : page.index("The data")]
+    assert 'id="outcomes"' in first
+    assert "What cannot be told is no acquittal" in first
+    assert "larger than the margin of 10 points" in first
+    assert "intervals of the gaps in this section are corrected" in first
+    assert "needed for 10 points" in first
+    assert "one wrong answer more in every 10 images" in page
+    plain = audit.page(from_labels(columns, threshold=0.5, corrected=False))
+    assert "No interval of this report is corrected" in plain
+    assert "in this section are corrected" not in plain
+    assert "1 point " in audit.page(from_labels(columns, threshold=0.5, margin=0.01))
+
+
+def test_captions_can_be_read():
+    captions = report._words(from_labels(many(n=40), threshold=0.5))["captions"]
+    new = ("visible", "visible-figure", "against", "rates", "disparities", "scores", "calibration")
+    assert [name for name in new if len(captions[name].split()) > 45] == []
+
+
+@pytest.mark.parametrize("margin", [0, 1, 5, -0.1, np.nan])
+def test_a_margin_is_a_share(margin):
+    with pytest.raises(BiaslibError, match=f"margin must lie between 0 and 1, such as 0.05 .*, not be {margin}"):
+        from_labels(many(n=40), threshold=0.5, margin=margin)
+
+
+def test_answers_stand_a_row_an_image_beside_the_report(tmp_path):
+    columns = many(n=200) | {"right": ["left", "right"] * 100}
+    columns["cat"] = np.where(columns["cat"], "yes", "no")
+    labels = pd.DataFrame({"file": [f"{row}.png" for row in range(200)], **columns})
+    out = tmp_path / "out"
+    asked = {"labels": labels, "target": "cat", "groups": ["old", "right"], "predictions": "said", "threshold": 0.5}
+    audit.run(**asked, **QUICK, out=out)
+    with (out / "answers.csv").open() as file:
+        head, *rows = csv.reader(file)
+    # a group's own column is kept, whatever it is called
+    assert head == ["file", "cat", "old", "right", "score", "answer about cat", "right"]
+    for row, label in zip(rows, labels.itertuples(), strict=True):
+        assert row[:4] == [label.file, label.cat, str(label.old), label.right]
+        assert float(row[4]) == label.said
+        answer = "yes" if label.said > 0.5 else "no"
+        assert row[5:] == [answer, str(int(answer == label.cat))]
+    assert "answers.csv has the label and the answer of each image" in (out / "report.html").read_text()
+    # without scores there are answers alone
+    audit.run(**(asked | {"predictions": "answer", "threshold": None, "labels": labels.assign(answer="yes")}), **QUICK,
+              out=out, force=True)  # fmt: skip
+    table = pd.read_csv(out / "answers.csv")
+    assert "score" not in table
+    assert set(table["answer about cat"]) == {"yes"}
+
+
+def test_answers_of_a_model_are_its_outputs(spots, tmp_path):
+    found = audited(spots, both(), output=0, group_outputs=[1], out=tmp_path / "out")
+    table = pd.read_csv(tmp_path / "out" / "answers.csv")
+    labels = pd.read_csv(spots / "labels.csv")
+    assert list(table) == ["file", "green", "red", "score", "answer about green", "answer about red", "right"]
+    pd.testing.assert_frame_equal(table[["file", "green", "red"]], labels[["file", "green", "red"]])
+    assert ((table["score"] > 0) == table["answer about green"]).all()
+    assert table["right"].mean() == found.tables["overall"].set_index("measure").loc["accuracy", "value"].estimate
+    assert found.tables["scores"]["AUC"].map(lambda area: area.n).sum() == len(labels)
+    # outputs with a threshold stand as the model gave them
+    higher = audited(spots, both(), output=0, threshold=3.0)
+    np.testing.assert_allclose(higher.answers["score"], table["score"], rtol=1e-5)
+    assert ((higher.answers["score"] > 3) == higher.answers["answer about green"].astype(int)).all()
+
+
+def test_files_of_a_report_are_written_together_or_not_at_all(told, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    audit.run(**told)
+    kept = {path.name: path.read_bytes() for path in told["out"].iterdir()}
+    monkeypatch.setattr(audit.Audit, "to_json", lambda self: {"key": "another"})
+    monkeypatch.setattr("biaslib.audit.records.Path.write_text", full)
+    with pytest.raises(BiaslibError, match=r"cannot write .*: the disk is full; free the space"):
+        audit.run(**told, force=True)
+    assert {path.name: path.read_bytes() for path in told["out"].iterdir()} == kept
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    """A vision transformer of random weights with two outputs, in one block."""
+    torch.manual_seed(0)
+    return timm.create_model("vit_tiny_patch16_224", num_classes=2, depth=1).eval()
+
+
+def test_a_vision_transformer_has_maps_by_rollout(spots, transformer):
+    plain = {"size": None, "labels": pd.read_csv(spots / "labels.csv")[:24]}
+    found = audited(spots, transformer, output=0, group_outputs=[1], threshold=0.0, **plain)
+    assert found.subject["maps"] == "rollout"
+    assert found.average_maps["red"]["green, red"].shape == (14, 14)
+    mass = found.tables["regions"].set_index("region").loc["spot", "mass"]
+    assert 0 < mass.estimate < 0.1
+    page = audit.page(found)
+    assert "attention rollout" in page
+    assert "It is the same for every answer of the model" in page
+    assert "Grad-CAM" not in page
+    # one map for both: that they agree would say nothing
+    assert "attention" not in found.tables
+    assert "Whether green and the group share their attention: there is no map of an answer about the group." in (
+        found.unmeasured
+    )
+
+
+@pytest.mark.parametrize("way", ["integrated-gradients", "occlusion"])
+def test_maps_without_a_split_find_the_planted_spot(spots, way):
+    found = audited(spots, Plain(biased()), attribution=way, labels=pd.read_csv(spots / "labels.csv")[:80])
+    assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
+    assert ("integrated gradients" in audit.page(found)) == (way == "integrated-gradients")
+    assert ("The maps are occlusion" in audit.page(found)) == (way == "occlusion")
+
+
+def test_no_maps_are_drawn_where_none_are_asked_for(spots):
+    found = audited(spots, biased(), attribution="none")
+    assert "Where the model looks: no maps were asked for." in found.unmeasured
+    assert "Where it looks" not in audit.page(found)
+    assert found.average_maps == {}
+
+
+def test_the_command_takes_an_attribution(spots, refusal):
+    said = refusal(spots, model="tests.audit.subjects:both", output=0, threshold=0, attribution="lime", size=32)
+    assert said.startswith("There is no attribution 'lime': take one of grad-cam, rollout")
+    assert "attribution has no effect beside predictions" in refusal(
+        spots, predictions="red", attribution="occlusion", data=None
+    )
+
+
 def test_the_page_says_that_intervals_are_not_corrected(spots):
     found = audited(spots, honest(), groups=["red", "random"])
     gaps = next(caption for caption in read(audit.page(found)).tables if caption.startswith("Accuracy in the group"))
@@ -306,6 +472,8 @@ def read(page: str) -> Page:
 
 
 def shown(value, digits):
+    if value is None or (isinstance(value, dict) and value["estimate"] is None):
+        return "n/a"
     if isinstance(value, dict):
         ends = " [" + ", ".join(shown(value[end], digits) for end in ("low", "high")) + "]"
         return shown(value["estimate"], digits) + ends
@@ -330,9 +498,17 @@ def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
     for row, value in zip(gaps[1:], values["gaps"], strict=True):
         assert row[2:4] == [str(value["n_in"]), str(value["n_out"])]
         assert row[4:7] == [shown(value[name], 3) for name in ("right_in", "right_out", "gap")]
-    seen = next(rows for caption, rows in tables.items() if caption.startswith("The smallest gap"))
+    seen = next(rows for caption, rows in tables.items() if caption.startswith("Shown: larger than"))
     for row, value in zip(seen[1:], values["visible"], strict=True):
-        assert row[3:] == [shown(value["smallest"], 3), f"{value['needed']:,.0f}"]
+        assert row[2:4] == [shown(value["gap"], 3), value["outcome"]]
+        assert row[5:] == [shown(value["smallest"], 3), f"{value['needed']:,.0f}"]
+    rates = next(rows for caption, rows in tables.items() if caption.startswith("Answers by group"))
+    names = ("selection_rate", "true_positive_rate", "false_positive_rate", "false_negative_rate", "precision")
+    for row, value in zip(rates[1:], values["rates"], strict=True):
+        assert row[1:8] == [value["of"], f"{value['n']:,}", *(shown(value[name], 3) for name in names)]
+    apart = next(rows for caption, rows in tables.items() if caption.startswith("How far groups are apart"))
+    for row, value in zip(apart[1:], values["disparities"], strict=True):
+        assert row[1:] == [value["disparity"], shown(value["difference"], 3), shown(value["ratio"], 3)]
     amplified = next(rows for caption, rows in tables.items() if caption.startswith("How often the model says it"))
     assert amplified[0][:5] == ["group", "direction", "said (labelled), in group", "said (labelled), others", "apart"]
     for row, value in zip(amplified[1:], values["amplification"], strict=True):
@@ -398,7 +574,9 @@ def test_other_files_are_never_touched(told):
     with pytest.raises(BiaslibError, match=r"holds other files \(diary\.txt\)"):
         audit.run(**told)
     audit.run(**told, force=True)
-    assert sorted(path.name for path in out.iterdir()) == [".partial-left", "audit.json", "diary.txt", "report.html"]
+    assert {path.name for path in out.iterdir()} == {
+        ".partial-left", "annex.md", "answers.csv", "audit.json", "diary.txt", "model_card.md", "report.html"
+    }  # fmt: skip
     audit.run(**told)
     assert (out / "diary.txt").read_text() == "mine"
 
@@ -504,7 +682,7 @@ def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path,
         "--out": tmp_path / "out",
     }  # fmt: skip
     command = ["biaslib", "audit", *(str(word) for pair in arguments.items() for word in pair)]
-    command += ["--mean", "0", "0", "0", "--std", "1", "1", "1"]
+    command += ["--mean", "0", "0", "0", "--std", "1", "1", "1", "--margin", "0.2"]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as stopped:
         cli.main()
@@ -513,11 +691,67 @@ def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path,
     assert "not measured: What the model amplifies of its training data" in beside
     assert "green: 100.0% of the answers are right for red" in said
     assert said.splitlines()[-1] == f"the report is at {tmp_path / 'out' / 'report.html'}"
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["margin"] == 0.2
     monkeypatch.setattr(sys, "argv", [*command, "--seed", "1"])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2
     assert capsys.readouterr().err.startswith("biaslib: ")
+
+
+def test_the_command_takes_groups_of_many_values_bins_intersections_gaps_and_clusters(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"file": [f"{row}.png" for row in range(402)], "cat": [0, 1] * 201})
+    table["skin"], table["age"] = rng.choice(["I", "II", "III"], 402), rng.integers(10, 90, 402)
+    table["patient"] = rng.integers(0, 90, 402)
+    table["said"] = np.where((table["skin"] == "III") & (rng.random(402) < 0.8), 0, table["cat"])
+    table.loc[[0, 1], "skin"] = ""
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    command = "biaslib audit --predictions said --labels labels.csv --target cat --group skin --group age --out out"
+    command += " --bins age=50 --intersections --drop-missing --cluster patient --permutations 19"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", command.split())
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code
+    said, beside = capsys.readouterr()
+    assert "for skin III and 100.0% for not skin III" in said
+    assert "Left out, as they have no value in 'skin': 2 of 402 rows of the labels." in beside
+    assert "intervals and tests are by patient (" in beside
+    assert (
+        "not measured: Whether amplification is more than unrelated errors give: images that come in clusters" in beside
+    )
+    values = json.loads((tmp_path / "out" / "audit.json").read_text())
+    names = [group["column"] for group in values["groups"]]
+    assert names[:4] == ["skin I", "skin II", "skin III", "age"]
+    assert len(names) == 10
+    assert values["numbers"]["tests"] == 20  # gaps alone
+    assert values["settings"]["bins"] == "age at 50"
+    assert values["settings"]["clusters"] == "patient"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<title>Audit: cat by skin, age</title>" in page
+    assert "20 tests" in page
+
+
+def test_other_clusters_are_another_audit(told):
+    labels = told["labels"].assign(patient=np.arange(len(told["labels"])) // 4)
+    audit.run(**(told | {"labels": labels}), cluster="patient")
+    with pytest.raises(BiaslibError, match="on other data"):
+        audit.run(**(told | {"labels": labels.assign(patient=labels["patient"] // 2)}), cluster="patient")
+
+
+def test_clusters_follow_the_images_that_can_be_read_and_attention_is_by_cluster(tmp_path):
+    draw(tmp_path, n=60)
+    (tmp_path / "images" / "005.png").write_bytes(b"no picture")
+    labels = pd.read_csv(tmp_path / "labels.csv").assign(patient=np.arange(60) // 3)
+    labels["red"] = labels["red"].astype(object).where(labels.index > 3)
+    found = audited(tmp_path, biased(), labels=labels, cluster="patient", drop_missing=True)
+    assert found.numbers["images"] == 55
+    (gap, _) = found.tables["gaps"]["gap"]
+    assert gap.high - gap.low < 1
+    assert found.tables["regions"]["p"].notna().all()
+    # the four that were left out are in the folder, too
+    assert any("no row that is used names them: 4 of the images" in note for note in found.notes)
 
 
 def test_help_loads_nothing_heavy():

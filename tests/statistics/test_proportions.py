@@ -7,10 +7,13 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslib import statistics
 from biaslib.errors import BiaslibError
 from biaslib.statistics.proportions import (
+    area_interval,
+    as_independent,
     compare_shares,
     gap_power,
     images_needed,
     minimum_detectable_gap,
+    share_interval,
     share_p_values,
 )
 
@@ -166,3 +169,112 @@ def test_no_images_is_undefined_and_other_values_are_refused():
     assert np.isnan(compare_shares(bools(0, 0), bools(1, 2)).difference)
     with pytest.raises(BiaslibError, match="must be bool"):
         compare_shares(np.array([0.5]), bools(1, 2))
+
+
+def test_the_interval_of_an_area_solves_newcombes_equation():
+    found = area_interval(0.8, 30, 80)
+    for end in (found.low, found.high):
+        spread = end * (1 - end) * (1 + 39 * ((1 - end) / (2 - end) + end / (1 + end))) / (30 * 50)
+        assert abs(end - 0.8) / np.sqrt(spread) == pytest.approx(1.96, abs=0.01)
+    assert found.n == 80
+    mirrored = area_interval(0.2, 50, 80)
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - found.high, 1 - found.low), abs=2e-4)
+
+
+@pytest.mark.parametrize(("apart", "positives", "n"), [(0.0, 20, 60), (1.0, 15, 45), (2.5, 20, 40), (1.0, 500, 1500)])
+def test_the_interval_of_an_area_covers(apart, positives, n):
+    rng = np.random.default_rng(n)
+    true = scipy.stats.norm.cdf(apart / np.sqrt(2))
+    covered = 0
+    for _ in range(300):
+        yes, no = rng.normal(apart, 1, positives), rng.normal(0, 1, n - positives)
+        found = area_interval(scipy.stats.mannwhitneyu(yes, no).statistic / (len(yes) * len(no)), positives, n)
+        covered += found.low <= true <= found.high
+    assert covered >= 273  # 285 are expected
+
+
+def test_the_interval_of_an_area_at_its_ends_and_where_it_is_undefined():
+    whole = area_interval(1.0, 10, 30)
+    assert whole.high == 1
+    assert 0.7 < whole.low < 0.9
+    nothing = area_interval(np.nan, 30, 30)
+    assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
+
+
+def test_another_confidence_gives_another_interval_and_the_same_p():
+    a, b = np.arange(200) < 170, np.arange(150) < 140
+    usual, wider = compare_shares(a, b), compare_shares(a, b, confidence=0.99)
+    assert (usual.difference, usual.p) == (wider.difference, wider.p)
+    assert wider.low < usual.low < usual.high < wider.high
+    low, high = confint_proportions_2indep(170, 200, 140, 150, method="newcomb", alpha=0.01)
+    assert (wider.low, wider.high) == pytest.approx((low, high))
+
+
+def in_clusters(count, size, *, alike, share, seed):
+    """Answers of clusters of so many images, of which each repeats its cluster's with a probability sqrt(alike)."""
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(count), size)
+    common, own = rng.random(count) < share, rng.random(len(clusters)) < share
+    return np.where(rng.random(len(clusters)) < np.sqrt(alike), common[clusters], own), clusters
+
+
+def few_clusters(free, at=0.975):
+    return (scipy.stats.norm.ppf(at) / scipy.stats.t.ppf(at, free)) ** 2
+
+
+def test_images_that_repeat_each_other_count_as_their_clusters():
+    values, clusters = np.repeat([True, False, True, True] * 10, 25), np.repeat(np.arange(40), 25)
+    (side,) = as_independent([values], [clusters])
+    assert len(side) == int(40 * few_clusters(39))
+    assert side.mean() == pytest.approx(0.75, abs=0.5 / len(side))
+    # of what never varies the correlation is not known
+    assert len(as_independent([values | True], [clusters])[0]) == len(side)
+
+
+def test_images_of_their_own_count_as_they_are():
+    values = np.random.default_rng(0).random(300) < 0.3
+    (side,) = as_independent([values], [np.arange(300)])
+    assert len(side) == int(300 * few_clusters(299))
+    (side,) = as_independent([values[:30]], [np.arange(30)], confidence=0.998)
+    assert len(side) == int(30 * few_clusters(29, at=0.999)) < int(30 * few_clusters(29))
+
+
+def test_the_correlation_in_clusters_is_that_of_the_analysis_of_variance():
+    values, clusters = in_clusters(50, 8, alike=0.4, share=0.6, seed=1)
+    f = scipy.stats.f_oneway(*values.reshape(50, 8).astype(float)).statistic
+    correlation = (f - 1) / (f - 1 + 8)
+    (side,) = as_independent([values], [clusters])
+    assert len(side) == int(400 / (1 + correlation * 7) * few_clusters(49))
+
+
+def test_sides_of_the_same_clusters_count_for_more_than_sides_of_others_but_not_for_more_than_there_are():
+    first, clusters = in_clusters(60, 4, alike=0.6, share=0.7, seed=2)
+    second, _ = in_clusters(60, 4, alike=0.6, share=0.7, seed=3)
+    apart = as_independent([first, second], [clusters, clusters + 60])
+    whole, of = np.concatenate([first, second]), np.concatenate([clusters, clusters + 60])
+    even = np.arange(len(whole)) % 2 == 0
+    together = as_independent([whole[even], whole[~even]], [of[even], of[~even]])
+    assert max(map(len, apart)) < 130
+    assert [len(side) for side in together] == [int(240 * few_clusters(118))] * 2
+    # neither names nor the order of images matter
+    order = np.random.default_rng(0).permutation(240)
+    again = as_independent([first[order], second], [clusters[order] * 1000 + 7, clusters - 1000])
+    assert [side.tolist() for side in again] == [side.tolist() for side in apart]
+
+
+def test_no_more_clusters_than_sides_say_nothing():
+    values = np.array([True, False] * 5)
+    assert len(as_independent([values], [np.zeros(10)])[0]) == 0
+    assert list(map(len, as_independent([values, values], [np.zeros(10), np.ones(10)]))) == [0, 0]
+    assert list(map(len, as_independent([values, values[:0]], [np.arange(10), np.arange(0)]))) == [0, 0]
+    assert np.isnan(compare_shares(*as_independent([values, values], [np.zeros(10), np.ones(10)])).p)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.9])
+def test_intervals_of_clustered_shares_cover(share):
+    covered = 0
+    for seed in range(300):
+        (side,) = as_independent(*([part] for part in in_clusters(40, 10, alike=0.5, share=share, seed=seed)))
+        found = share_interval(int(side.sum()), len(side))
+        covered += found.low <= share <= found.high
+    assert covered >= 274  # 285 are expected, less three standard errors
