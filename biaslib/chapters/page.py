@@ -136,8 +136,8 @@ def claims_table(
     more: str = "",
 ) -> figures.HtmlFigure:
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
-    words = "Holds: the range under the claim contains the interval. Does not hold: none of it. "
-    words += "Too small to tell: only a part. "
+    words = "Holds: the interval lies in the range under the claim. Does not hold: outside. "
+    words += "Too small to tell: part inside, part outside. "
     return figures.table(
         claims.table(listed, record=record, this_run=this_run),
         note="measured",

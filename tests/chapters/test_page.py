@@ -29,7 +29,7 @@ def test_claims_stand_with_their_marks_and_where_each_number_must_lie():
         "It is so.",
         "x: above 0",
         "holds: 2.00",
-        "Does not hold: none of it. Too small to tell: only a part.",
+        "Does not hold: outside. Too small to tell: part inside, part outside.",
         "Of one world.",
     ):
         assert words in shown
