@@ -145,9 +145,9 @@ def _rates(answered: LabelledImages) -> Tables:
     for group, of, inside in _members(answered):
         shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
         rates.append({"group": group, "of": of, "n": int(inside.sum()), **shares})
-    for group in answered.groups:
-        measured = group_rates(truth, said, answered.labels[group.name])
-        apart += [(group.name, *row) for row in disparities(measured).itertuples()]
+    for column in answered.groups:
+        measured = group_rates(truth, said, answered.labels[column.name])
+        apart += [(column.name, *row) for row in disparities(measured).itertuples()]
     heads = ["group", "disparity", "difference", "ratio"]
     return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
 
@@ -209,7 +209,7 @@ def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.Da
         changes.append(Interval(change.difference, low, high, sum(change.n)))
         p.append(of_change)
     table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
-    return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
+    return table.assign(gap_other=_gaps(other)["gap"], change=pd.Series(changes, dtype=object), p=p)
 
 
 def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:

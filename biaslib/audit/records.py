@@ -118,7 +118,14 @@ class AuditOptions:
         """The same of what is compared with, of which no maps are drawn."""
         if self.predictions is not None and not isinstance(self.against, nn.Module):
             return replace(self, predictions=self.against, against=None)
-        alone = {"predictions": None, "masks": None, "mask_value": None, "wanted": (), "unwanted": (), "against": None}
+        alone: dict[str, Any] = {
+            "predictions": None,
+            "masks": None,
+            "mask_value": None,
+            "wanted": (),
+            "unwanted": (),
+            "against": None,
+        }
         if self.weights is not None and not isinstance(self.against, nn.Module):
             return replace(self, weights=self.against, attribution="none", **alone)
         return replace(self, model=self.against, weights=None, attribution="none", **alone)
