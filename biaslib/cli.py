@@ -196,10 +196,10 @@ def _audit(
     model: Annotated[
         str | None,
         _option(
-            "An architecture's name (with --weights), a folder with config.json and model.safetensors, a "
+            "An architecture's name (with --weights), a folder with config.json and model.safetensors, an ONNX, "
             "TorchScript or torch.export file, or module:function that returns a torch module. The last three run "
-            "their maker's code when they are opened: give only what you made, or whose maker you trust. A name with "
-            "weights and a folder run none; a pickle is refused."
+            "their maker's code when they are opened: give only what you made, or whose maker you trust. The others "
+            "run none; a pickle is refused."
         ),
     ] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,

@@ -168,8 +168,8 @@ def model_under_audit(
 
     The model is a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
     returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's name for
-    the hub (`timm/resnet18.a1_in1k`); or a folder with timm's config.json and model.safetensors. **The first three run
-    their maker's code as soon as they are opened**; an architecture with its weights, and a folder, run none. The
+    the hub (`timm/resnet18.a1_in1k`); a folder with timm's config.json and model.safetensors; or an ONNX file. **The
+    first three run their maker's code as soon as they are opened**, the others, with weights, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
     config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
     not the model's own; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.

@@ -278,5 +278,5 @@ def test_a_model_without_a_map_is_refused() -> None:
     images = torch.zeros(1, 3, 64, 64)
     with pytest.raises(BiaslibError, match="Linear cannot be split into a map and a head"):
         grad_cam(nn.Linear(2, 2), images, [0])
-    with pytest.raises(BiaslibError, match=r"VisionTransformer has no map .*needs a convolutional"):
+    with pytest.raises(BiaslibError, match=r"The model has no map .*needs a convolutional"):
         grad_cam(models.build("test_vit", 2), torch.zeros(1, 3, 160, 160), [0])

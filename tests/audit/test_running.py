@@ -392,7 +392,8 @@ def test_a_vision_transformer_has_maps_by_rollout(spots, transformer):
     page = audit.page(found)
     assert "attention rollout" in page
     assert "It is the same for every answer of the model" in page
-    assert "Grad-CAM" not in page
+    assert "those of the table further down were made with Grad-CAM" in page
+    assert "are Grad-CAM" not in page
     # one map for both: that they agree would say nothing
     assert "attention" not in found.tables
     assert "Whether green and the group share their attention: there is no map of an answer about the group." in (
