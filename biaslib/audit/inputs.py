@@ -132,12 +132,12 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         raise BiaslibError("An output tells a group of two values: leave the outputs for groups out.")
     by_column = [list(levels[name]) or [name] for name in options.groups]
     of_columns = [target, *itertools.chain(*by_column)]
-    if len({*of_columns, cluster}) <= len(of_columns):
+    if len({*of_columns, cluster}) <= len(of_columns):  # where there is no cluster, None is one more
         raise BiaslibError(f"Target, groups and cluster must be different columns, not {listed(asked, 12)}.")
     wide = _widened(binned, levels, "labels")
     columns = {name: Binary.of(name, wide[name]) for name in of_columns}
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
-    predicted, scores = {}, None
+    predicted, scores = pd.DataFrame(), None
     if options.predictions is not None:
         given = _predictions(table, names, options.predictions, wanted, options.file_column)
         given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
@@ -162,9 +162,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
         raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
     of_target, *of_groups = columns.values()
-    return LabelledImages(
-        tuple(names), labels, pd.DataFrame(predicted), train, of_target, tuple(of_groups), scores, clusters, notes
-    )
+    return LabelledImages(tuple(names), labels, predicted, train, of_target, tuple(of_groups), scores, clusters, notes)
 
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -220,6 +218,7 @@ def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what:
 
 def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> dict[str, Any]:
     """Name -> value in each group, of each combination with images that neither is a group already nor all but one."""
+    # of a column of two values both are a part of combinations, of one of more values each value is
     sides = [[(name, yes) for yes in (True, False) for name in some if yes or len(some) == 1] for some in by_column]
     known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
     for parts in map(dict, itertools.product(*sides)):

@@ -116,19 +116,13 @@ class AuditOptions:
 
     def other(self) -> "AuditOptions":
         """The same of what is compared with, of which no maps are drawn."""
-        if self.predictions is not None and not isinstance(self.against, nn.Module):
-            return replace(self, predictions=self.against, against=None)
-        alone: dict[str, Any] = {
-            "predictions": None,
-            "masks": None,
-            "mask_value": None,
-            "wanted": (),
-            "unwanted": (),
-            "against": None,
-        }
-        if self.weights is not None and not isinstance(self.against, nn.Module):
-            return replace(self, weights=self.against, attribution="none", **alone)
-        return replace(self, model=self.against, weights=None, attribution="none", **alone)
+        other: Any = self.against
+        if self.predictions is not None and not isinstance(other, nn.Module):
+            return replace(self, predictions=other, against=None)
+        alone: Any = {**dict.fromkeys(("predictions", "masks", "mask_value", "against")), "wanted": (), "unwanted": ()}
+        if self.weights is not None and not isinstance(other, nn.Module):
+            return replace(self, weights=other, attribution="none", **alone)
+        return replace(self, model=other, weights=None, attribution="none", **alone)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
