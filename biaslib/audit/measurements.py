@@ -139,9 +139,9 @@ def _rates(answered: LabelledImages) -> Tables:
     for group, of, inside in _members(answered):
         shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
         rates.append({"group": group, "of": of, "n": int(inside.sum()), **shares})
-    for group in answered.groups:
-        measured = group_rates(truth, said, answered.labels[group.name])
-        apart += [(group.name, *row) for row in disparities(measured).itertuples()]
+    for column in answered.groups:
+        measured = group_rates(truth, said, answered.labels[column.name])
+        apart += [(column.name, *row) for row in disparities(measured).itertuples()]
     heads = ["group", "disparity", "difference", "ratio"]
     return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
 
@@ -208,7 +208,7 @@ def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.Da
         flipped = sign_flip(units[units != 0] if units.any() else units[:1], seed=seed).p
         p.append(flipped if min(change.n) else np.nan)
     table = _gaps(answered)[["group", "among", "n_in", "n_out", "gap"]]
-    return table.assign(gap_other=_gaps(other)["gap"], change=changes, p=p)
+    return table.assign(gap_other=_gaps(other)["gap"], change=pd.Series(changes, dtype=object), p=p)
 
 
 def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:

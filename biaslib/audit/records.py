@@ -118,10 +118,10 @@ class AuditOptions:
         """The same of what is compared with, of which no maps are drawn."""
         if self.predictions is not None and not isinstance(self.against, nn.Module):
             return replace(self, predictions=self.against, against=None)
-        alone = {"predictions": None, "masks": None, "mask_value": None, "wanted": (), "unwanted": (), "against": None}
-        if self.weights is not None and not isinstance(self.against, nn.Module):
-            return replace(self, weights=self.against, attribution="none", **alone)
-        return replace(self, model=self.against, weights=None, attribution="none", **alone)
+        whole = self.weights is None or isinstance(self.against, nn.Module)
+        changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
+        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "against"))
+        return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""

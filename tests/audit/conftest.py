@@ -27,9 +27,11 @@ def schema():
 
 @pytest.fixture(autouse=True)
 def _every_audit_follows_the_schema(schema, monkeypatch):
+    as_json = audit.Audit.to_json  # a test may put another in its place
+
     def made(**parts):
         found = audit.Audit(**parts)
-        schema.validate(json.loads(json.dumps(found.to_json(), allow_nan=False)))
+        schema.validate(json.loads(json.dumps(as_json(found), allow_nan=False)))
         return found
 
     monkeypatch.setattr("biaslib.audit.running.Audit", made)

@@ -74,6 +74,8 @@ def spoiled(document, change):
         lambda it: it["tables"]["gaps"][0].update(gap=-0.1),
         lambda it: it["tables"]["gaps"][0].update(p=1.5),
         lambda it: it["tables"]["counts"][0].update(n=-1),
+        lambda it: it["tables"]["visible"][0].update(outcome="none"),
+        lambda it: it.update(margin=5),
         lambda it: it["tables"].update(more={"no": "rows"}),
         lambda it: it["findings"][0].pop("p"),
         lambda it: it["findings"][0].update(p="small"),
@@ -90,9 +92,9 @@ def test_a_wrong_document_is_refused_by_the_schema(schema, document, change):
 
 def test_what_a_later_minor_version_adds_is_passed_over(schema, document):
     def add(it):
-        it.update(version="1.7", margin=0.05)
+        it.update(version="1.7", purpose="a clinic's")
         it["tables"]["more"] = [{"of": "old", "value": {"estimate": None, "low": None, "high": None, "n": 0}}]
-        it["tables"]["gaps"][0]["outcome"] = "shown"
+        it["tables"]["gaps"][0]["seen"] = True
 
     schema.validate(spoiled(document, add))
 
@@ -386,3 +388,25 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys):
     with predictions.progress(10, "asking the model", "image") as bar:
         bar.update(10)
     assert "asking the model: 100%" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "against", "expected"),
+    [
+        ({"predictions": "said"}, "before", {"predictions": "before"}),
+        ({"model": "resnet18", "weights": "a.pt"}, "b.pt", {"model": "resnet18", "weights": "b.pt"}),
+        ({"model": "folder"}, "other", {"model": "other"}),
+    ],
+)
+def test_what_is_compared_with_takes_the_place_of_what_is_audited(given, against, expected):
+    data = {} if "predictions" in given else {"data": "."}
+    options = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", against=against, **given, **data)
+    assert {name: getattr(options.other(), name) for name in expected} == expected
+    assert options.other().against is None
+
+
+def test_a_module_takes_the_place_of_a_model_and_its_weights():
+    model = honest()
+    named = {"model": "resnet18", "weights": "a.pt", "data": ".", "against": model}
+    other = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", **named).other()
+    assert (other.model, other.weights) == (model, None)
