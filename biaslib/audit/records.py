@@ -116,13 +116,12 @@ class AuditOptions:
 
     def other(self) -> "AuditOptions":
         """The same of what is compared with, of which no maps are drawn."""
-        other: Any = self.against
-        if self.predictions is not None and not isinstance(other, nn.Module):
-            return replace(self, predictions=other, against=None)
-        alone: Any = {**dict.fromkeys(("predictions", "masks", "mask_value", "against")), "wanted": (), "unwanted": ()}
-        if self.weights is not None and not isinstance(other, nn.Module):
-            return replace(self, weights=other, attribution="none", **alone)
-        return replace(self, model=other, weights=None, attribution="none", **alone)
+        if self.predictions is not None and not isinstance(self.against, nn.Module):
+            return replace(self, predictions=self.against, against=None)
+        whole = self.weights is None or isinstance(self.against, nn.Module)
+        changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
+        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "against"))
+        return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
