@@ -333,7 +333,7 @@ def strange(tmp_path, monkeypatch):
         ("resnet18.nonsense", "torchvision.pt", "There is no model file resnet18.nonsense: mend its path, or name the"),
         ("resnet18.pt", None, "There is no model file resnet18.pt: mend its path, or name the architecture without an"),
         ("other.pt", None, "There is no model file other.pt"),
-        ("mobilenet_v3_small", None, "'torchvision/mobilenet_v3_small' is an architecture, and with random weights"),
+        ("mobilenet_v3_small", None, "'torchvision/mobilenet_v3_small' is an architecture, and random weights"),
         ("mobilenet_v3_small", "torchvision.pt", "do not fit 'torchvision/mobilenet_v3_small'"),
         ("mobilenet_v3_large", "imagenet", "There are no ImageNet weights for 'torchvision/mobilenet_v3_large'"),
         ("torchvision/mobilenet_v3_smal", "torchvision.pt", "did you mean 'mobilenet_v3_small'?"),
