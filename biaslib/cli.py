@@ -45,10 +45,12 @@ def _option(text: str, *names: str, default: str | bool = False, least: int | No
 
 
 _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
-_Scheduler = Annotated[
-    str | None, _option("Address of a Dask scheduler for independent trainings. Whoever reaches it can run code here.")
-]
+_Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever reaches it can run code here.")]
 _Colour = tuple[float, float, float]
+_MODEL = (
+    "An architecture's name (with --weights), a folder with config.json and model.safetensors, an ONNX file; or, only "
+    "if you trust its maker whose code then runs, a TorchScript or torch.export file or module:function. No pickle."
+)
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 
 
@@ -176,8 +178,7 @@ def _grow(
 @app.command(
     "audit",
     epilog=_examples(
-        "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
-        "              --target smiling --group older --group glasses --out report",
+        "biaslib audit --model resnet18 --weights w.pt --data photos --labels t.csv --target cat --group red --out rep",
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
     ),
 )
@@ -193,15 +194,7 @@ def _audit(
     train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
     file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
-    model: Annotated[
-        str | None,
-        _option(
-            "An architecture's name (with --weights), a folder with config.json and model.safetensors, an ONNX, "
-            "TorchScript or torch.export file, or module:function that returns a torch module. The last three run "
-            "their maker's code when they are opened: give only what you made, or whose maker you trust. The others "
-            "run none; a pickle is refused."
-        ),
-    ] = None,
+    model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
     predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
@@ -209,9 +202,7 @@ def _audit(
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
-    threshold: Annotated[
-        float | None, _option("An output or a score above it is a yes; 0.5 for probabilities.", default="0 for outputs")
-    ] = None,
+    threshold: Annotated[float | None, _option("What a yes is above; 0.5 for probabilities.", default="0")] = None,
     attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
     mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
@@ -235,8 +226,8 @@ def _audit(
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
 
-    Writes a page, its numbers as JSON, the answers as CSV, and a model card and an annex with questions for a person,
-    which stay as they are once they are there. An audit that was stopped goes on where it was.
+    Writes a page, its numbers, the answers, and a model card and an annex, which stay once they are there. A stopped
+    audit goes on where it was.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
@@ -253,8 +244,7 @@ def _audit(
         batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
         images=not no_images, title=title, author=author, force=force,
     )  # fmt: skip
-    for remark in result.remarks():
-        print(remark, file=sys.stderr)
+    sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
     if fail_on is not None and (why := audits.handover.failure(result, limit)):
         _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
@@ -350,8 +340,8 @@ def _version() -> None:
 def _need_book(command: str) -> None:
     if missing := [name for name in _BOOK if importlib.util.find_spec(name) is None]:
         raise BiaslibError(
-            f"`biaslib {command}` needs a checkout of the book and its libraries: get the repository and run "
-            f"`pip install '.[book]'` in its folder (missing here: {', '.join(missing)})."
+            f"`biaslib {command}` needs a checkout of the book and its libraries: in its folder, run "
+            f"`pip install '.[book]'` (missing here: {', '.join(missing)})."
         )
 
 

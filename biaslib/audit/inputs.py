@@ -1,7 +1,6 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
 import itertools
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError, reason
+from biaslib.audit.tables import Table, check_columns, listed, read
+from biaslib.errors import BiaslibError
 
 if TYPE_CHECKING:
     from biaslib.audit.records import AuditOptions
-
-Table = str | Path | pd.DataFrame
 
 _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"no", "yes"})
 _SPELLED = {"true": "1", "false": "0", "yes": "yes", "no": "no"}  # in any case
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 _MOST = 12  # of one column, or of all combinations: each has tests of its own
-_SHOWN = 3
-_SEPARATORS = {"TSV": "\t", "CSV": ","}
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
     asked = [*wanted, *filter(None, [cluster])]
-    table, notes = _complete(_read(options.labels), asked, "labels", options.drop_missing)
+    table, notes = _complete(read(options.labels), asked, "labels", options.drop_missing)
     names, binned = _names(table, options.file_column), _binned(table, bins, "labels")
     levels = {name: _levels(binned[name]) for name in options.groups}
     if options.group_outputs and any(levels.values()):
@@ -148,7 +144,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     train = None
     if options.train_labels is not None:
         what = "training labels"
-        given, more = _complete(_read(options.train_labels), wanted, what, options.drop_missing)
+        given, more = _complete(read(options.train_labels), wanted, what, options.drop_missing)
         given, notes = _widened(_binned(given, bins, what), levels, what), notes + more
         train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
     clusters = None if cluster is None else pd.factorize(np.array(_texts(table[cluster])))[0]
@@ -156,9 +152,9 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
     crossed = _crossed(columns, labels, by_column) if options.intersections else {}
     columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
-    for read in (labels,) if train is None else (labels, train):
+    for of_images in (labels,) if train is None else (labels, train):
         for name, parts in crossed.items():
-            read[name] = (read[list(parts)] == list(parts.values())).all(axis=1)
+            of_images[name] = (of_images[list(parts)] == list(parts.values())).all(axis=1)
     if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
         raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
     of_target, *of_groups = columns.values()
@@ -167,7 +163,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The rows that have a value in each column, and a note on the others, which are an error unless they may drop."""
-    _check_columns(table, columns, f"the table of {what}")
+    check_columns(table, columns, f"the table of {what}")
     empty = pd.DataFrame({name: table[name].isna() | table[name].map(_text).isin(_MISSING) for name in columns})
     lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
     if lacking and (without.all() or not drop):
@@ -231,43 +227,9 @@ def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[l
     return crossed
 
 
-def _read(source: Table) -> pd.DataFrame:
-    """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq)."""
-    if isinstance(source, pd.DataFrame):
-        return source.reset_index(drop=True)
-    path = Path(source)
-    if not path.is_file():
-        raise BiaslibError(f"There is no table {path}: give a CSV or parquet file.")
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith((".csv", ".tsv")):
-        kind = name[-3:].upper()
-    elif path.suffix.lower() in (".parquet", ".pq"):
-        kind = "parquet"
-    else:
-        raise BiaslibError(
-            f"The table {path} is not read: a table ends in .csv, .tsv (or these with .gz) or .parquet; save it as CSV "
-            "in UTF-8, with commas."
-        )
-    try:
-        table = pd.read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise BiaslibError(
-            f"The table {path} cannot be read as {kind} ({reason(error)}): save it anew as CSV in UTF-8, "
-            "with the ending .csv, or as parquet."
-        ) from error
-    if table.empty:
-        raise BiaslibError(f"The table {path} has no rows: give one for each image.")
-    return table
-
-
-def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
-    """The first few of some names."""
-    return ", ".join(map(str, names[:shown])) + (", ..." if len(names) > shown else "")
-
-
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     if file_column is not None:
-        _check_columns(table, [file_column], "the table")
+        check_columns(table, [file_column], "the table")
     column = file_column or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
@@ -296,8 +258,8 @@ def _predictions(
             f"There is neither a column nor a file {predictions!r}: the table of labels has "
             f"{listed(list(table.columns), shown=12)}."
         )
-    given = _read(predictions)
-    _check_columns(given, [target], "the table of predictions")
+    given = read(predictions)
+    check_columns(given, [target], "the table of predictions")
     given = given.set_index(pd.Index(_names(given, file_column)))
     missing = [name for name in names if name not in given.index]
     if missing:
@@ -314,13 +276,6 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
     if threshold is None or as_labels:
         return column.read(values, what="predictions")
     return column.scores(values) > threshold
-
-
-def _check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
-    unknown = [name for name in names if name not in table]
-    if unknown:
-        columns = listed(list(table.columns), shown=12)
-        raise BiaslibError(f"There is no column {unknown[0]!r} in {what}: it has {columns}.")
 
 
 def _texts(column: pd.Series) -> list[str]:
@@ -347,21 +302,3 @@ def _is_number(text: str) -> bool:
 
 def _order(text: str) -> tuple[bool, float, str]:
     return (False, float(text), "") if _is_number(text) else (True, 0.0, text)
-
-
-def _read_text(path: Path, separator: str) -> pd.DataFrame:
-    # before the rows: those of another separator may not even have one length
-    names = [str(name) for name in pd.read_csv(path, sep=separator, dtype=str, nrows=0, index_col=False)]
-    words = {"\t": "tabs", ";": "semicolons", ",": "commas"}
-    endings = {"\t": ", or with the ending .tsv", ",": ", or with the ending .csv"}
-    for other, word in words.items():
-        if other != separator and "".join(names).count(other) >= len(names):
-            instead = f"{words[separator]}{endings.get(other, '')}"
-            raise BiaslibError(f"The table {path} is separated by {word}: save it with {instead}.")
-    # as text: the name 000001 is no number
-    table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
-    if not isinstance(table.index, pd.RangeIndex):
-        raise BiaslibError(
-            f"Rows of the table {path} have more values than its first line has names: name every column."
-        )
-    return table

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from biaslib import models
-from biaslib.audit.inputs import listed
 from biaslib.audit.pictures import FILTERS
+from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError, reason
 from biaslib.models import building
 from biaslib.models.networks import OURS

@@ -13,7 +13,8 @@ import pandas as pd
 from torch import nn
 
 from biaslib import store
-from biaslib.audit.inputs import Binary, Table, listed
+from biaslib.audit.inputs import Binary
+from biaslib.audit.tables import Table, listed
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 

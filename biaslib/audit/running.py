@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import findings, handover, measurements, report
+from biaslib.audit import amplifying, findings, handover, measurements, report
 from biaslib.audit.findings import ALPHA, permutations_needed
-from biaslib.audit.inputs import LabelledImages, listed, read_labels
+from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown
+from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
@@ -105,9 +106,9 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
     at_once = 1
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
-        at_once += sum(len(measurements.directions(answered, group)) for group in groups if answered.clusters is None)
+        at_once += sum(len(amplifying.directions(answered, group)) for group in groups if answered.clusters is None)
     permutations = options.permutations or _permutations(at_once, answered)
-    tables["amplification"] = measurements.amplification(answered, permutations=permutations, seed=options.seed)
+    tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA

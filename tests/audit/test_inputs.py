@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.audit.inputs import Binary, _read, read_labels
+from biaslib.audit.inputs import Binary, read_labels
 from biaslib.audit.pictures import check_files
 from biaslib.audit.records import AuditOptions
+from biaslib.audit.tables import read
 from biaslib.errors import BiaslibError
 
 TABLE = pd.DataFrame({"file": ["a.png", "b.png", "c.png"], "smile": [1, 0, 1], "old": ["yes", "no", "no"]})
@@ -126,16 +127,16 @@ def test_a_score_that_is_no_number_is_refused(wrong):
 
 def test_files_that_are_no_tables_are_refused(tmp_path):
     with pytest.raises(BiaslibError, match="There is no table"):
-        _read(tmp_path / "none.csv")
+        read(tmp_path / "none.csv")
     (tmp_path / "bad.parquet").write_text("no")
     with pytest.raises(BiaslibError, match="cannot be read as parquet"):
-        _read(tmp_path / "bad.parquet")
+        read(tmp_path / "bad.parquet")
     (tmp_path / "empty.csv").write_text("file,smile\n")
     with pytest.raises(BiaslibError, match="has no rows"):
-        _read(tmp_path / "empty.csv")
+        read(tmp_path / "empty.csv")
     (tmp_path / "nothing.csv").write_text("")
     with pytest.raises(BiaslibError, match="cannot be read as CSV"):
-        _read(tmp_path / "nothing.csv")
+        read(tmp_path / "nothing.csv")
 
 
 def test_missing_images_are_counted_and_others_are_named(tmp_path):
@@ -161,8 +162,8 @@ def test_tables_with_tabs_and_compressed_ones_say_the_same(tmp_path, name, separ
     content = TEXT.replace(",", separator).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
     (tmp_path / "plain.csv").write_text(TEXT)
-    pd.testing.assert_frame_equal(_read(tmp_path / name), _read(tmp_path / "plain.csv"))
-    assert _read(tmp_path / name)["file"].tolist() == ["001", "002", "003"]
+    pd.testing.assert_frame_equal(read(tmp_path / name), read(tmp_path / "plain.csv"))
+    assert read(tmp_path / name)["file"].tolist() == ["001", "002", "003"]
 
 
 @pytest.mark.parametrize(
@@ -188,18 +189,18 @@ def test_tables_with_tabs_and_compressed_ones_say_the_same(tmp_path, name, separ
 def test_a_table_of_another_kind_is_refused_for_the_right_reason(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
     with pytest.raises(BiaslibError, match=said):
-        _read(tmp_path / name)
+        read(tmp_path / name)
 
 
 def test_a_semicolon_in_the_name_of_a_column_is_allowed(tmp_path):
     (tmp_path / "t.csv").write_text("file,smile;laugh\n001,1\n")
-    assert list(_read(tmp_path / "t.csv")) == ["file", "smile;laugh"]
+    assert list(read(tmp_path / "t.csv")) == ["file", "smile;laugh"]
 
 
 def test_a_gzip_that_is_cut_off_is_one_sentence(tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(TEXT.encode() * 99)[:-20])
     with pytest.raises(BiaslibError, match="cannot be read as CSV"):
-        _read(tmp_path / "t.csv.gz")
+        read(tmp_path / "t.csv.gz")
 
 
 @pytest.mark.parametrize(("name", "said"), [("t.xlsx", "save it as CSV"), ("t.csv", "separated by semicolons")])

@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
-from biaslib.audit import measurements
+from biaslib.audit import amplifying, measurements
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import Labels, bias_amplification
@@ -218,10 +218,10 @@ def test_amplification_is_the_metrics_own():
     labels, predicted = drawn(400, tie=0.5, wrong=(0.3, 0.05))
     predicted["ball"] = labels["ball"] ^ (np.random.default_rng(1).random(400) < 0.2)
     train, _ = drawn(300, tie=0.6, seed=2)
-    rows = measurements.amplification(answered(labels, predicted, train), permutations=20, seed=0)
+    rows = amplifying.amplification(answered(labels, predicted, train), permutations=20, seed=0)
     sides = [Labels(frame[["cat"]].to_numpy(), frame["ball"].to_numpy(int)) for frame in (train, labels, predicted)]
-    assert rows["direction"].tolist() == list(measurements._KINDS.values())
-    for kind, row in zip(measurements._KINDS, rows.itertuples(), strict=True):
+    assert rows["direction"].tolist() == list(amplifying._KINDS.values())
+    for kind, row in zip(amplifying._KINDS, rows.itertuples(), strict=True):
         assert row.size.estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
         signed = bias_amplification(*sides, kind=kind, absolute=False).mean
         assert row.signed.estimate == pytest.approx(signed)
@@ -230,7 +230,7 @@ def test_amplification_is_the_metrics_own():
 
 def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_group():
     labels, predicted = drawn(400)
-    (row,) = measurements.amplification(answered(labels, predicted), permutations=20, seed=0).itertuples()
+    (row,) = amplifying.amplification(answered(labels, predicted), permutations=20, seed=0).itertuples()
     assert row.direction == "group → target"
     assert np.isnan(row.signed)
 
@@ -239,11 +239,11 @@ def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_
 def test_amplification_tests_find_an_effect_and_no_other():
     labels, predicted = drawn(300, wrong=(0.4, 0.0))
     predicted = predicted.assign(cat=predicted["cat"] | labels["ball"])
-    assert measurements.amplification(answered(labels, predicted), permutations=99, seed=0)["p"][0] == 0.01
+    assert amplifying.amplification(answered(labels, predicted), permutations=99, seed=0)["p"][0] == 0.01
     p = []
     for seed in range(30):
         labels, predicted = drawn(200, tie=0.3, wrong=(0.15, 0.15), seed=seed)
-        p.append(measurements.amplification(answered(labels, predicted), permutations=19, seed=seed)["p"][0])
+        p.append(amplifying.amplification(answered(labels, predicted), permutations=19, seed=seed)["p"][0])
     # 10 % of 30 are 3, and 8 is three standard errors more
     assert (np.array(p) <= 0.1).sum() <= 8
 
@@ -368,7 +368,7 @@ def test_amplification_of_images_in_clusters_is_described_and_not_tested():
     labels, predicted, patient = of_patients(0)
     labels["cat"] = np.random.default_rng(1).random(len(labels)) < 0.5
     alone, of_all = (
-        measurements.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
+        amplifying.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
         for of in (None, patient)
     )
     assert alone["size"].estimate == of_all["size"].estimate
