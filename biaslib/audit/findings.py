@@ -104,9 +104,7 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             "undefined for that reason, and say nothing about whom it serves."
         )
     elif accuracy < common:
-        yield (
-            f"The model is right for {accuracy:.1%} of the images, and always answering {majority} for {common:.1%}."
-        )
+        yield f"The model is right for {accuracy:.1%} of the images, always answering {majority} for {common:.1%}."
     if accuracy < 0.5:
         yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
     words = {group.name: group.words for group in answered.groups}

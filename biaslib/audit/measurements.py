@@ -11,15 +11,8 @@ from biaslib.audit.predictions import Predictions
 from biaslib.metrics import attention_iou
 from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.metrics.rates import disparities, group_rates, rate_images
-from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, sign_flip
+from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, proportions, sign_flip
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.statistics.proportions import (
-    area_interval,
-    as_independent,
-    compare_changes,
-    compare_shares,
-    share_interval,
-)
 
 POWER = 0.8
 SMALL = 30  # images in a cell below which it is flagged
@@ -72,13 +65,13 @@ def _independent(
     of_sides = [values[side] for side in sides]
     if answered.clusters is None:
         return of_sides
-    return as_independent(of_sides, [answered.clusters[side] for side in sides], confidence=confidence)
+    return proportions.as_independent(of_sides, [answered.clusters[side] for side in sides], confidence=confidence)
 
 
 def _share(answered: LabelledImages, values: np.ndarray, among: np.ndarray) -> Interval:
     """The share of True of the images among (N,) bool, with Wilson's interval."""
     (counted,) = _independent(answered, values, among)
-    found = share_interval(int(counted.sum()), len(counted))
+    found = proportions.share_interval(int(counted.sum()), len(counted))
     return Interval(_mean(values[among]), found.low, found.high, int(among.sum()))
 
 
@@ -150,7 +143,7 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
     for group, of, inside in _members(answered):
         yes, score, error = truth[inside], scores[inside], np.nan
         area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
-        own = area_interval(area, int(yes.sum()), len(yes))
+        own = proportions.area_interval(area, int(yes.sum()), len(yes))
         if answered.clusters is not None:  # it takes images to be independent
             own = Interval(area, np.nan, np.nan, len(yes))
         if probable:
@@ -180,7 +173,7 @@ def _compared(
     """The accuracy of each side, the first less the second, its p, and the answers of each that are independent."""
     counted = _independent(answered, answered.correct, *sides, confidence=confidence)
     right = [_mean(answered.correct[side]) for side in sides]
-    apart = compare_shares(*counted, confidence=confidence)
+    apart = proportions.compare_shares(*counted, confidence=confidence)
     gap = Interval(right[0] - right[1], apart.low, apart.high, int(np.sum(sides)), confidence)
     return right, gap, apart.p, counted
 
@@ -192,7 +185,7 @@ def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.Da
     """
     changes, p, gains = [], [], answered.correct.astype(int) - other.correct
     for *_, sides in answered.image_sides():
-        change = compare_changes(*(gains[side] for side in sides), seed=seed)
+        change = proportions.compare_changes(*(gains[side] for side in sides), seed=seed)
         low, high, of_change = (change.low, change.high, change.p) if answered.clusters is None else [np.nan] * 3
         changes.append(Interval(change.difference, low, high, sum(change.n)))
         p.append(of_change)
@@ -285,7 +278,7 @@ def correlation(labels: pd.DataFrame, clusters: np.ndarray | None, seed: int) ->
     if np.isnan(value):
         return Interval(np.nan, np.nan, np.nan, n)
     shares = np.array([(a & b).sum(), (a & ~b).sum(), (~a & b).sum(), (~a & ~b).sum()]) / n
-    worth = n if clusters is None else len(as_independent([a == b], [clusters])[0])
+    worth = n if clusters is None else len(proportions.as_independent([a == b], [clusters])[0])
     both, only_a, only_b, _ = np.random.default_rng(seed).multinomial(worth, shares, 2000).T
     drawn = matthews_from_counts(both=both, a=both + only_a, b=both + only_b, n=worth)
     return Interval(value, *percentile_ends(drawn), n)

@@ -126,15 +126,13 @@ def _outputs_and_maps(model: ModelUnderAudit, pixels: torch.Tensor) -> tuple[np.
     if model.described["maps"] != "grad-cam":
         outputs = training.predict(model.outputs, pixels, batch=len(pixels))
         return outputs, draw(model.described["maps"], model.outputs, pixels, range(outputs.shape[1])).numpy()
+    asked = model.outputs
     with torch.no_grad():
         # convolutions read this memory order faster
-        features = model.outputs.forward_features(
-            pixels.to(model.outputs.anchor.device, memory_format=torch.channels_last)
-        )
+        features = asked.forward_features(pixels.to(asked.anchor.device, memory_format=torch.channels_last))
         # a head may begin with an activation in place
-        outputs = model.outputs.forward_head(features.clone()).float().cpu().numpy()
-    targets = np.arange(outputs.shape[1])
-    known = model.outputs.knowing(features)
+        outputs = asked.forward_head(features.clone()).float().cpu().numpy()
+    known, targets = asked.knowing(features), np.arange(outputs.shape[1])
     return outputs, attribution.grad_cam(known, pixels, targets, absolute=True, batch=len(pixels)).numpy()
 
 

@@ -152,7 +152,8 @@ class AuditOptions:
         if others:
             raise BiaslibError(f"{self.out} holds other files ({others[0]}): name another folder, or add --force.")
         raise BiaslibError(
-            f"{self.out} holds another report, or one with other settings: name another folder, or add --force."
+            f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
+            "or replace it with --force."
         )
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:

@@ -69,7 +69,5 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
     # as text: the name 000001 is no number
     table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
     if not isinstance(table.index, pd.RangeIndex):
-        raise BiaslibError(
-            f"Rows of the table {path} have more values than its first line has names: name every column."
-        )
+        raise BiaslibError(f"Rows of {path} have more values than its first line has names: name every column.")
     return table

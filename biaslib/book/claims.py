@@ -47,11 +47,8 @@ class Claim:
 
     def mark(self, numbers: Numbers) -> str:
         """`HOLDS`, `FAILS` or `UNCERTAIN`; a BiaslibError where a number is missing."""
-        missing = [name for name in self.condition.names if name not in numbers]
-        if missing:
-            raise BiaslibError(
-                f"the claim {self.words!r} needs the number {missing[0]!r}: record it, or mend the name."
-            )
+        if missing := [name for name in self.condition.names if name not in numbers]:
+            raise BiaslibError(f"the claim {self.words!r} needs the number {missing[0]!r}: record it or mend the name.")
         return self.condition.mark(numbers)
 
 
@@ -92,8 +89,7 @@ def all_of(*conditions: Condition) -> Condition:
 def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers | None) -> pd.DataFrame:
     """A row a claim: its words, what was measured for it, the paper's value, its marks with the numbers behind them.
 
-    With what was measured stands where its interval must lie. Without a record, a run, or a claim that a paper
-    makes too, there is no such column.
+    With what was measured stands where its interval must lie. What there is none of (record, run, paper) has no column.
     """
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
     columns["measured"] = ["; ".join(claim.condition.asks) for claim in claims]

@@ -33,8 +33,7 @@ def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.nd
 def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
 
-    The lines are already drawn, within their final limits. `ends` are (name, x, y, colour) of each, the colour by its
-    name in `COLOURS` or as it is.
+    The lines are already drawn, within their final limits. `ends` are (name, x, y, colour or its name in `COLOURS`).
     """
     if not ends:
         return

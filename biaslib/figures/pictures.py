@@ -107,8 +107,7 @@ def image_strip_with_axes(
 ) -> tuple[Figure, Axes]:
     """An `image_strip`, with its options, over empty axes, given too, whose x = 0 ... K-1 are its columns' centres.
 
-    `plot` is the height of the axes as a share of the figure's width, `margins` are the points left and right, for the
-    axis' numbers and for the lines' names.
+    `plot` is the height of the axes as a share of the figure's width, `margins` the points left (numbers) and right.
     """
     left, right = margins
     figure = image_strip(rows, labels=labels, margins=margins, foot=plot * _WIDTH + 48, **strip)

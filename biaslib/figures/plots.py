@@ -215,8 +215,7 @@ def matrix(
     A line has one row of the frame; NaN leaves its square empty. A number of size `limit`, by default the largest, is
     shown at full strength, and so is everything beyond it. With `numbers` each is also written in its square, with
     `digits` decimals, as in the tooltips. `x_label` stands over the columns. Without `ax` it is drawn on a new
-    page-wide figure, as high as it needs. A `BiaslibError` is raised for no rows or columns, or values that are no
-    numbers.
+    page-wide figure, as high as it needs. No rows or columns, or values that are no numbers, are a `BiaslibError`.
     """
     values = theme.as_float(frame.to_numpy(), "the matrix")
     if values.size == 0:

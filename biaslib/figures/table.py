@@ -142,9 +142,8 @@ def _scales(shown: pd.DataFrame) -> list[tuple[float, float] | None]:
 
 def _numbers(value: Interval) -> tuple[float, float, float]:
     """Estimate and ends of an interval, in which a record's missing end is NaN."""
-    estimate, low, high = (
-        math.nan if _is_missing(end) else float(end) for end in (value.estimate, value.low, value.high)
-    )
+    ends = (value.estimate, value.low, value.high)
+    estimate, low, high = (math.nan if _is_missing(end) else float(end) for end in ends)
     return estimate, low, high
 
 

@@ -153,7 +153,7 @@ def test_a_model_worse_than_the_majority_is_said_to_be():
     cat, old = [1] * 30 + [0] * 70, [0, 1] * 50
     said = [1] * 30 + [1] * 40 + [0] * 30
     found = from_labels({"cat": cat, "old": old, "said": said})
-    assert found.warnings == ("The model is right for 60.0% of the images, and always answering not cat for 70.0%.",)
+    assert found.warnings == ("The model is right for 60.0% of the images, always answering not cat for 70.0%.",)
     good = from_labels({"cat": cat, "old": old, "said": [1] * 30 + [1] * 20 + [0] * 50})
     assert good.warnings == ()
 
