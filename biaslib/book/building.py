@@ -17,7 +17,7 @@ import yaml
 from tqdm import tqdm
 
 from biaslib import store
-from biaslib.book import Project, execution, parameters, recorded, site
+from biaslib.book import Project, execution, forking, parameters, recorded, site
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import fingerprint, parallel, results
@@ -128,14 +128,16 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
     threads = max(1, parallel.cores() // jobs)
     # where their trainings go; notebooks that do not follow one another have no workers to share
     alone = scheduler or os.environ.get("BIASLIB_SCHEDULER") or len(todo) <= jobs
-    workers = contextlib.nullcontext(scheduler) if alone else parallel.shared_workers()
-    with workers as address, _Progress(project, list(todo)) as bar, contextlib.ExitStack() as end:
+    with contextlib.ExitStack() as end:
+        address = scheduler if alone else end.enter_context(parallel.shared_workers())
+        fork = None if alone else end.enter_context(forking.kernels(execution.environment(threads, address)))
+        bar = end.enter_context(_Progress(project, list(todo)))
         pool = ThreadPoolExecutor(jobs)
         # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
         end.callback(pool.shutdown, wait=False, cancel_futures=True)
 
         def run(name: str) -> None:
-            _run(project, name, bar, threads=threads, scheduler=address, **todo[name])
+            _run(project, name, bar, threads=threads, scheduler=address, fork=fork, **todo[name])
 
         # a long page that is begun last would keep one core busy while the others wait
         running = {pool.submit(run, name): name for name in bar.pages}

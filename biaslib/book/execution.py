@@ -15,7 +15,7 @@ import nbformat
 from tqdm import tqdm
 
 from biaslib import store
-from biaslib.book import Project, recorded
+from biaslib.book import Project, forking, recorded
 from biaslib.book import parameters as params
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
@@ -60,6 +60,7 @@ def run(
     scheduler: str | None = None,
     on_cell: Callable[[], Any] | None = None,
     bars: Path | None = None,
+    fork: forking.Fork | None = None,
 ) -> dict[str, Any]:
     """Executes a notebook and writes it to `out` (.ipynb), replaced in one step, once its last cell has run.
 
@@ -67,7 +68,8 @@ def run(
     "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
     was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
     leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
-    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
+    every code cell, `bars` a file into which the notebook writes the progress of its longer computations, `fork` what
+    starts its kernel (`forking.kernels`; None: a new process).
 
     Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
     versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
@@ -86,7 +88,7 @@ def run(
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
+            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json"), fork),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -168,7 +170,7 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
     return variables | {name: str(value) for name, value in asked.items() if value}
 
 
-def _kernel(environment: dict[str, str], connection: Path) -> type:
+def _kernel(environment: dict[str, str], connection: Path, fork: forking.Fork | None) -> type:
     """A kernel of this very interpreter, whatever kernels the user has registered under the name python3.
 
     Its connection file lies where a killed run leaves nothing behind.
@@ -178,7 +180,17 @@ def _kernel(environment: dict[str, str], connection: Path) -> type:
 
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
     spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
-    return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec, "connection_file": str(connection)})
+
+    class ThisInterpreter(AsyncKernelManager):
+        kernel_spec, connection_file = spec, str(connection)
+
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            if fork is None:
+                return await super()._async_launch_kernel(kernel_cmd, **options)
+            self.provisioner.process = fork(kernel_cmd, **options)
+            self.provisioner.pid = self.provisioner.pgid = self.provisioner.process.pid
+
+    return ThisInterpreter
 
 
 def _explained(notebook: str, error: Any) -> Exception:
