@@ -72,7 +72,7 @@ def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
 
 
 def test_a_number_that_is_not_there_is_one_sentence():
-    with pytest.raises(BiaslibError, match="needs the number 'x': record it, or mend the name"):
+    with pytest.raises(BiaslibError, match="needs the number 'x': record it or mend the name"):
         Claim("It is so.", above("x", 0)).mark({})
 
 
