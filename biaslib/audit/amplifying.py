@@ -58,11 +58,12 @@ def _amplification(answered: LabelledImages, group: Binary, permutations: int, s
             errors = permutation_baseline(test, answers, rng=rng)
             row[:] = _changes(trained, test, errors, kinds, sizes=[True])[:, 0]
             bar.update(1)
-    draws = min(permutations, _BOOTSTRAP) if answered.clusters is None else 0
+    independent = answered.clusters is None  # else neither permutations nor draws of images say what chance does
+    draws = min(permutations, _BOOTSTRAP) if independent else 0
     drawn = _bootstrap(trained, test, answers, kinds, draws=draws, rng=rng)
     # on both sides: errors that lean on the other label may change an association less than those that do not
     far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
-    p = np.where(draws * np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
+    p = np.where(independent & np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
     for at, kind in enumerate(kinds):
         size, signed = (Interval(changes[at, part], *percentile_ends(drawn[:, at, part]), len(test)) for part in (0, 1))
         table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
