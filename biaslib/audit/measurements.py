@@ -120,15 +120,21 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
 
 
 def _rates(answered: LabelledImages) -> Tables:
-    """Rates of each group and of the others, and their disparities."""
+    """Rates of each group and of the others, the first less the second, and their disparities."""
     truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     rates, apart, counted = [], [], rate_images(truth, said)
-    for group, of, inside in _members(answered):
-        shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
-        rates.append({"group": group, "of": of, "n": int(inside.sum()), **shares})
-    for column in answered.groups:
-        measured = group_rates(truth, said, answered.labels[column.name])
-        apart += [(column.name, *row) for row in disparities(measured).itertuples()]
+    for group in answered.groups:
+        member = answered.labels[group.name].to_numpy(bool)
+        for of, inside in zip(group.words[::-1], (member, ~member), strict=True):
+            shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
+            rates.append({"group": group.name, "of": of, "n": int(inside.sum()), **shares})
+        less = {
+            rate: _compared(answered, hits, [among & member, among & ~member])[1]
+            for rate, (among, hits) in counted.items()
+        }
+        rates.append({"group": group.name, "of": "the difference", "n": len(truth), **less})
+        found = disparities(group_rates(truth, said, member))
+        apart += [(group.name, *row) for row in found.itertuples()]
     heads = ["group", "disparity", "difference", "ratio"]
     return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
 
@@ -161,21 +167,21 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
     """The accuracy inside a group less that outside it, among images with one value of the target; NaN without any."""
     rows = []
     for group, among, sides in answered.image_sides():
-        right, gap, p, _ = _compared(answered, sides)
+        right, gap, p, _ = _compared(answered, answered.correct, sides)
         rows.append((group, among, *(int(side.sum()) for side in sides), *right, gap, p))
     columns = ["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _compared(
-    answered: LabelledImages, sides: Sequence[np.ndarray], *, confidence: float = 0.95
+    answered: LabelledImages, values: np.ndarray, sides: Sequence[np.ndarray], *, confidence: float = 0.95
 ) -> tuple[list[float], Interval, float, list[np.ndarray]]:
-    """The accuracy of each side, the first less the second, its p, and the answers of each that are independent."""
-    counted = _independent(answered, answered.correct, *sides, confidence=confidence)
-    right = [_mean(answered.correct[side]) for side in sides]
+    """The share of True on each side, the first less the second, its p, and the values that are independent."""
+    counted = _independent(answered, values, *sides, confidence=confidence)
+    shares = [_mean(values[side]) for side in sides]
     apart = proportions.compare_shares(*counted, confidence=confidence)
-    gap = Interval(right[0] - right[1], apart.low, apart.high, int(np.sum(sides)), confidence)
-    return right, gap, apart.p, counted
+    gap = Interval(shares[0] - shares[1], apart.low, apart.high, int(np.sum(sides)), confidence)
+    return shares, gap, apart.p, counted
 
 
 def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
@@ -201,7 +207,7 @@ def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) ->
     """
     rows = []
     for group, among, sides in answered.image_sides():
-        _, gap, _, counted = _compared(answered, sides, confidence=1 - alpha)
+        _, gap, _, counted = _compared(answered, answered.correct, sides, confidence=1 - alpha)
         beyond, inside = max(gap.low, -gap.high) > margin, max(-gap.low, gap.high) < margin
         outcome = "shown" if beyond else "excluded" if inside else "cannot be told"
         smallest = needed = np.nan

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from biaslib.audit import amplifying, measurements
 from biaslib.audit.inputs import Binary, LabelledImages
@@ -153,7 +154,7 @@ def test_an_interval_that_only_touches_the_margin_tells_nothing():
 def test_rates_are_those_of_each_group_and_of_the_others():
     labels, predicted = drawn(400, wrong=(0.3, 0.1))
     tables = measured(labels, predicted)
-    inside, outside = tables["rates"].to_dict("records")
+    inside, outside, less = tables["rates"].to_dict("records")
     assert (inside["of"], outside["of"]) == GROUP.words[::-1]
     ball, cat = labels["ball"], labels["cat"]
     assert inside["n"] == ball.sum()
@@ -161,6 +162,12 @@ def test_rates_are_those_of_each_group_and_of_the_others():
     assert inside["true_positive_rate"].estimate == pytest.approx(predicted["cat"][ball & cat].mean())
     assert inside["true_positive_rate"].n == (ball & cat).sum()
     assert outside["precision"].estimate == pytest.approx(cat[~ball & predicted["cat"]].mean())
+    gap = less["selection_rate"]
+    low, high = confint_proportions_2indep(
+        predicted["cat"][ball].sum(), ball.sum(), predicted["cat"][~ball].sum(), (~ball).sum(), method="newcomb"
+    )
+    assert (gap.low, gap.high) == pytest.approx((low, high))
+    assert gap.estimate == pytest.approx(inside["selection_rate"].estimate - outside["selection_rate"].estimate)
     apart = tables["disparities"].set_index("disparity")
     rates = [row["selection_rate"].estimate for row in (inside, outside)]
     assert apart.loc["demographic_parity", "difference"] == pytest.approx(max(rates) - min(rates))
