@@ -1,4 +1,4 @@
-"""Codes of generated faces, directions along which attributes come, and what says which attributes a face has."""
+"""Codes of faces, directions along which attributes come, and what says which attributes a generated face has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,7 @@ from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError
-from biaslib.gan.counterfactuals import draw
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
-from biaslib.recipes import load, train
 from biaslib.store import Calls, fingerprint, stored
 from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces
 
@@ -35,8 +33,8 @@ _UNLABELLED_FACTORS: Final = (
     "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
 )  # fmt: skip
 # rendered faces of the regression, of attribute classifiers and of codes are others than those of the models under
-# audit, and codes are others than those of the audits; there are no other photographs
-_REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED, _CODES_SEED = 5_000_000, 6_000_000, 7_000_000, 8_000_000
+# audit; there are no other photographs
+_REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED = 5_000_000, 6_000_000, 7_000_000
 
 
 def attribute_classifiers(
@@ -108,22 +106,15 @@ def with_attribute(table: pd.DataFrame, attribute: str, value: bool) -> pd.DataF
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """All that codes and their labels depend on."""
+    """All that codes of rendered faces, as the encoder sees them, depend on (Denton et al. 2019, section 4.2)."""
 
     generator: str | GeneratorSetup  # as `face_generators.load` takes it
-    classifiers: Sequence[Experiment]  # that label generated faces; encoded ones have labels of their own
-    # "encoded": rendered faces as the encoder sees them, with their true labels (Denton et al. 2019, 4.2);
-    # "generated": faces of random codes with the classifiers' labels
-    way: str
     count: int
-    seed: int = 0  # of the faces or codes
+    seed: int = 0  # of the faces
 
     def __post_init__(self) -> None:
-        if self.way not in ("encoded", "generated"):
-            raise BiaslibError(f"way must be encoded or generated, not {self.way!r}.")
         if self.count < 1:
             raise BiaslibError(f"count must be at least 1, not {self.count}.")
-        object.__setattr__(self, "classifiers", tuple(self.classifiers) if self.way == "generated" else ())
 
     def fingerprint(self) -> str:
         """Of the generator's weights and its encoder's: another training under the same name is another generator."""
@@ -144,25 +135,8 @@ def planned(requests: Sequence[CodeRequest]) -> list[Calls]:
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
     """(count, latent) codes, and bool columns: attributes, and whether unlabelled factors are above their mean."""
-    train.many([classifier.recipe for classifier in request.classifiers])
     arrays = dict(_labelled(request))
     return arrays.pop("codes"), pd.DataFrame(arrays)
-
-
-def directions(
-    codes: np.ndarray,
-    labels: pd.DataFrame,
-    attributes: Sequence[str],
-    *,
-    balanced_on: tuple[str, ...] = BALANCED_ON,
-    each: int = 800,
-    seed: int = 0,
-) -> dict[str, Direction]:
-    """The direction of each attribute, see `gan.directions.attribute_direction`, which also says what is refused."""
-    return {
-        attribute: attribute_direction(codes, labels, attribute, balanced_on=balanced_on, each=each, seed=seed)
-        for attribute in attributes
-    }
 
 
 @dataclass(frozen=True)
@@ -178,7 +152,10 @@ def audit_directions(request: CodeRequest, attributes: Sequence[str], *, orthogo
     names = (*BALANCED_ON, *(str(name) for name in labels if name in _UNLABELLED_FACTORS)) if orthogonal else ()
     # a factor that is the same on all faces has no direction
     others = [name for name in names if 0 < labels[name].mean() < 1 and name not in attributes]
-    fitted = directions(codes, labels, [*attributes, *others], seed=request.seed)
+    fitted = {
+        name: attribute_direction(codes, labels, name, balanced_on=BALANCED_ON, seed=request.seed)
+        for name in [*attributes, *others]
+    }
     own, named = {name: fitted[name] for name in attributes}, as_matrix(fitted)
     vectors, projected = (orthogonalised(named)[: len(own)], named) if orthogonal else (named, named[:0])
     return _AuditDirections(own, vectors, projected)
@@ -200,20 +177,14 @@ def _regression(size: int, count: int) -> dict[str, np.ndarray]:
     return {"r2": 1 - missed, "weights": model.coef_.astype(np.float32), "offset": model.intercept_.astype(np.float32)}
 
 
-@stored("face-codes", passes=lambda request: (request.count, 1 + len(request.classifiers)))
+@stored("face-codes", passes=lambda request: (request.count, 1))
 def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
     networks = face_generators.load(request.generator)
-    if request.way == "encoded":
-        table = Faces().factors(request.count, strength=STRENGTH, seed=_FACES_SEED + request.seed, detail=1.0)
-        images = Faces().render(table, size=networks.size, regions=()).images
-        codes, labels = networks.encode(images), table[list(Faces.attributes)].astype(bool)
-    else:
-        codes = networks.sample(request.count, _CODES_SEED + request.seed)
-        images = draw(networks, codes)
-        classifiers = [load(classifier.recipe) for classifier in request.classifiers]
-        labels = attribute_probabilities(classifiers, images) >= 0.5
-    labels = pd.concat([labels, NuisanceRegressor(networks.size)(images) > 0], axis=1)
-    return {"codes": codes, **{str(name): labels[name].to_numpy() for name in labels}}
+    table = Faces().factors(request.count, strength=STRENGTH, seed=_FACES_SEED + request.seed, detail=1.0)
+    images = Faces().render(table, size=networks.size, regions=()).images
+    attributes, factors = table[list(Faces.attributes)].astype(bool), NuisanceRegressor(networks.size)(images) > 0
+    labels = pd.concat([attributes, factors], axis=1)
+    return {"codes": networks.encode(images), **{str(name): labels[name].to_numpy() for name in labels}}
 
 
 def _flat(images: np.ndarray) -> np.ndarray:

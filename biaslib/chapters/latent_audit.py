@@ -101,7 +101,6 @@ class DirectionAudit:
 
     generator: str | GeneratorSetup  # the name of one that comes with the book, or one to be trained
     target_classifiers: tuple[Experiment, ...]  # under audit, of one output each
-    attribute_classifiers: tuple[Experiment, ...]  # models of all attributes, which say what else a direction changes
     attributes: tuple[str, ...]  # along whose directions faces are moved
     orthogonal: bool = True  # see `latent.audit_directions`; random directions are treated alike
     fitted: int = 4000  # codes that directions are fitted on
@@ -113,17 +112,17 @@ class DirectionAudit:
         if wrong := [model for model in self.target_classifiers if len(model.outputs) != 1]:
             raise BiaslibError(f"A classifier under audit has one output, not {len(wrong[0].outputs)}.")
         setup = face_generators.SETUPS.get(self.generator) if isinstance(self.generator, str) else self.generator
-        sizes = {model.size for model in (*self.target_classifiers, *self.attribute_classifiers)}
+        sizes = {model.size for model in self.target_classifiers}
         if setup and sizes - {setup.gan.size}:  # an unknown name is refused where it is looked for
             raise BiaslibError(
-                f"The generator draws faces of {setup.gan.size} px, but classifiers or judges read "
+                f"The generator draws faces of {setup.gan.size} px, but classifiers read "
                 f"{', '.join(str(size) for size in sorted(sizes - {setup.gan.size}))} px: train them at its size."
             )
 
     @property
     def request(self) -> CodeRequest:
         """For the codes that directions are fitted on."""
-        return CodeRequest(self.generator, (), "encoded", self.fitted, self.seed)
+        return CodeRequest(self.generator, self.fitted, self.seed)
 
     def fingerprint(self) -> str:
         """Of the generator's weights, which its name does not say."""
@@ -148,10 +147,6 @@ class _DirectionAuditResult:
     along: np.ndarray  # (M, A, S, N) the same along each attribute's direction
     random: np.ndarray  # (M, R, S, N) along each random direction
     matched: np.ndarray  # (M, R, S, N) the same, each so long that it changes pictures as much as the attributes' do
-    # attribute -> (A, N) change of its probability from `-STEP` to `STEP` along each attribute's direction
-    judged: dict[str, np.ndarray]
-    # of the linear classifier behind each direction, on other codes: a row an attribute, with `low`, `high` and `n`
-    accuracy: pd.DataFrame
     vectors: np.ndarray  # (A, latent), of length 1
     controls: np.ndarray  # (R, latent), the random directions, of length 1
     # mean absolute change of a pixel from `-STEP` to `STEP`, in [0, 255], of all three sets of directions
@@ -175,9 +170,12 @@ def planned(audits: Sequence[DirectionAudit]) -> list[Calls]:
 
 def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditResult]:
     """The audits' results, in their order; generators and models are trained where the store lacks them."""
-    everyone = [(*audit.attribute_classifiers, *audit.target_classifiers) for audit in audits]
-    train.many([model.recipe for models in everyone for model in models])
-    return [_result(audit, arrays) for audit, arrays in zip(audits, planned(audits)[0].results(), strict=True)]
+    train.many([model.recipe for audit in audits for model in audit.target_classifiers])
+    results = []
+    for audit, arrays in zip(audits, planned(audits)[0].results(), strict=True):
+        pixels = {name: arrays.pop(f"pixels {name}") for name in ("along", "random", "matched")}
+        results.append(_DirectionAuditResult(audit, pixels=pixels, **arrays))
+    return results
 
 
 class Verdicts(NamedTuple):
@@ -231,42 +229,33 @@ def generated_verdicts(
     "face-sensitivity",
     passes=lambda audit: (
         audit.codes * (len(audit.attributes) + 2 * audit.random) * len(STEPS),
-        len(audit.target_classifiers) + len(audit.attribute_classifiers) / len(STEPS),
+        len(audit.target_classifiers),
     ),
 )
 def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
     generator = face_generators.load(audit.generator).generator
-    judges = [load(model.recipe) for model in audit.attribute_classifiers]
     predict = smiles(audit)
     directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)
     drawn = random_directions(audit.random, generator.latent, seed=_RANDOM_SEED + audit.seed)
     controls = project_out(drawn, directions.named)
     start = latent_codes(audit.codes, generator.latent, seed=_CODES_SEED + audit.seed)
-    judged: list[pd.DataFrame] = []
 
-    def walked(several: np.ndarray, *, judging: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def walked(several: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(models, directions, steps, codes) scores; (directions,) changes of a pixel."""
         along, pixels = [], []
         for direction in several:
             images = traversal(generator, start, direction, STEPS)
             along.append(np.stack([predict(faces) for faces in images], axis=1))
-            ends = images[[STEPS.index(STEP), STEPS.index(-STEP)]]
-            pixels.append(pixels_apart(*ends))
-            if judging:
-                high, low = (latent.attribute_probabilities(judges, faces) for faces in ends)
-                judged.append((high - low).astype(np.float32))
+            pixels.append(pixels_apart(images[STEPS.index(STEP)], images[STEPS.index(-STEP)]))
         return np.stack(along, axis=1), np.array(pixels)
 
-    scores, pixels = walked(directions.vectors, judging=True)
+    scores, pixels = walked(directions.vectors)
     random, random_pixels = walked(controls)
     matched, matched_pixels = walked(controls * (pixels.mean() / random_pixels)[:, None])
-    accuracy = [direction.accuracy for direction in directions.fitted.values()]
     return {
         "before": predict(draw(generator, start)), "along": scores, "random": random, "matched": matched,
-        "accuracy": np.array([[value.estimate, value.low, value.high, value.n] for value in accuracy]),
         "vectors": directions.vectors, "controls": controls,
         "pixels along": pixels, "pixels random": random_pixels, "pixels matched": matched_pixels,
-        **{f"judged {name}": np.stack([change[name] for change in judged]) for name in judged[0].columns},
     }  # fmt: skip
 
 
@@ -336,13 +325,3 @@ def _maps(model: nn.Module, images: np.ndarray) -> torch.Tensor:
     place = next(model.parameters()).device
     parts = [to_tensor(images[start : start + 256], place, model=model) for start in range(0, len(images), 256)]
     return torch.cat([cast(Any, model).features[:_LAYER](part) for part in parts]).float()
-
-
-def _result(audit: DirectionAudit, arrays: dict[str, np.ndarray]) -> _DirectionAuditResult:
-    judged, pixels = (
-        {name.removeprefix(part): values for name, values in arrays.items() if name.startswith(part)}
-        for part in ("judged ", "pixels ")
-    )
-    accuracy = pd.DataFrame(arrays["accuracy"], columns=["estimate", "low", "high", "n"], index=list(audit.attributes))
-    same = {name: values for name, values in arrays.items() if " " not in name and name != "accuracy"}
-    return _DirectionAuditResult(audit, judged=judged, pixels=pixels, accuracy=accuracy, **same)

@@ -9,7 +9,6 @@ from scipy.special import expit
 
 from biaslib import training
 from biaslib.chapters import latent
-from biaslib.chapters.attribute_models import trained
 from biaslib.chapters.face_generators import load
 from biaslib.chapters.latent import (
     _UNLABELLED_FACTORS,
@@ -17,15 +16,16 @@ from biaslib.chapters.latent import (
     NuisanceRegressor,
     attribute_classifiers,
     attribute_probabilities,
-    directions,
+    audit_directions,
     labelled_codes,
 )
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.directions import attribute_direction
 from biaslib.gan.encoder import encoded
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests.chapters.judges import Judge
-from tests.chapters.test_latent_audit import JUDGE, TINY
+from tests.chapters.test_latent_audit import TINY
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -59,16 +59,15 @@ def test_answers_refuse_no_judges_and_other_outputs(generator):
 
 
 def test_directions_are_balanced_on_smiles_and_the_clan():
-    rng = np.random.default_rng(0)
-    codes = rng.normal(size=(3000, 6))
-    labels = pd.DataFrame({"Bangs": codes[:, 0] > 0, "Smiling": codes[:, 1] > 0, "Clan": codes[:, 2] > 0})
-    found = directions(codes, labels, ["Bangs", "Smiling"], each=400)
-    assert list(found) == ["Bangs", "Smiling"]
-    assert found["Bangs"].vector[0] > 0.9
-    assert found["Smiling"].vector[1] > 0.9
-    assert found["Bangs"].n == 400
+    request = CodeRequest(TINY, count=800, seed=2)
+    codes, labels = labelled_codes(request)
+    found = audit_directions(request, ["Bangs", "Smiling"], orthogonal=False)
+    assert list(found.fitted) == ["Bangs", "Smiling"]
+    wanted = attribute_direction(codes, labels, "Bangs", balanced_on=("Smiling", "Clan"), seed=2)
+    np.testing.assert_array_equal(found.vectors[0], wanted.vector)
+    assert np.abs(attribute_direction(codes, labels, "Bangs", seed=2).vector - wanted.vector).max() > 1e-3
     with pytest.raises(BiaslibError, match="Male is not manipulated"):
-        directions(codes, labels.assign(Male=labels["Clan"]), ["Male"])
+        audit_directions(request, ["Male"])
 
 
 def test_factors_are_read_from_faces_they_were_not_fitted_on():
@@ -118,55 +117,32 @@ def test_what_is_asked_about_is_parted_judged_and_drawn_with_every_generator():
     assert not latent.testable_attributes(accuracy, judged, drawn, 0 * rendered).any()
 
 
-def test_unlabelled_factors_are_columns_beside_the_labels():
-    regressor = NuisanceRegressor(size=16)
+def test_codes_come_from_the_store_with_unlabelled_factors_beside_the_labels(monkeypatch):
+    generator, regressor = load(TINY), NuisanceRegressor(size=16)
     assert regressor.factors
-    codes, labels = labelled_codes(CodeRequest(TINY, [JUDGE], way="generated", count=20))
-    assert list(labels.columns) == [*Faces.attributes, *regressor.factors]
-    images = draw(load(TINY).generator, codes)
+    request = CodeRequest(TINY, count=40, seed=3)
+    first = labelled_codes(request)
+    monkeypatch.setattr(latent, "NuisanceRegressor", None)
+    codes, labels = labelled_codes(request)
+    np.testing.assert_array_equal(codes, first[0])
+    pd.testing.assert_frame_equal(labels, first[1])
+    assert list(labels) == [*Faces.attributes, *regressor.factors]
+    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)
+    attributes = list(Faces.attributes)
+    pd.testing.assert_frame_equal(labels[attributes], table[attributes].astype(bool))
+    images = Faces().render(table, size=generator.size).images
+    np.testing.assert_array_equal(codes, encoded(generator.encoder, images))
     np.testing.assert_array_equal(labels[regressor.factors], regressor(images) > 0)
 
 
-def test_codes_of_both_ways_come_from_the_store(monkeypatch):
-    generator = load(TINY)
-    ways = {way: CodeRequest(TINY, [JUDGE], way=way, count=40, seed=3) for way in ("encoded", "generated")}
-    found = {way: labelled_codes(asked) for way, asked in ways.items()}
-    monkeypatch.setattr(latent, "NuisanceRegressor", None)
-    for way, asked in ways.items():
-        codes, labels = labelled_codes(asked)
-        np.testing.assert_array_equal(codes, found[way][0])
-        pd.testing.assert_frame_equal(labels, found[way][1])
-        assert list(labels)[: len(Faces.attributes)] == list(Faces.attributes)
-        unlabelled = list(labels)[len(Faces.attributes) :]
-        assert unlabelled
-        assert set(unlabelled) <= set(_UNLABELLED_FACTORS)
-    np.testing.assert_array_equal(found["generated"][0], latent_codes(40, 32, seed=8_000_003))
-    table = Faces().factors(40, strength=STRENGTH, seed=7_000_003, detail=1.0)
-    attributes = list(Faces.attributes)
-    pd.testing.assert_frame_equal(found["encoded"][1][attributes], table[attributes].astype(bool))
-    images = Faces().render(table, size=generator.size).images
-    np.testing.assert_array_equal(found["encoded"][0], encoded(generator.encoder, images))
-    said = smiles(generator, found["generated"][0])
-    np.testing.assert_array_equal(found["generated"][1]["Smiling"], said)
-
-
-def smiles(generator, codes):
-    (judge,) = trained([JUDGE])
-    return training.predict(judge, draw(generator.generator, codes))[:, Faces.attributes.index("Smiling")] >= 0
-
-
-def test_classifiers_do_not_count_where_faces_have_labels_of_their_own():
-    assert CodeRequest(TINY, [JUDGE], way="encoded", count=4) == CodeRequest(TINY, [], way="encoded", count=4)
-    assert CodeRequest(TINY, [JUDGE], way="generated", count=4) != CodeRequest(TINY, [], way="generated", count=4)
+def test_no_codes_are_refused():
     with pytest.raises(BiaslibError, match="count must be at least 1, not 0"):
-        CodeRequest(TINY, [JUDGE], way="encoded", count=0)
-    with pytest.raises(BiaslibError, match="way must be encoded or generated, not 'drawn'"):
-        CodeRequest(TINY, [JUDGE], way="drawn", count=4)
+        CodeRequest(TINY, count=0)
 
 
 def test_codes_of_another_training_of_a_generator_are_others():
     other = dataclasses.replace(TINY, gan=dataclasses.replace(TINY.gan, seed=1))
-    asked = [CodeRequest(one, [], way="encoded", count=4) for one in (TINY, other)]
+    asked = [CodeRequest(one, count=4) for one in (TINY, other)]
     assert asked[0].fingerprint() != asked[1].fingerprint()
 
 
@@ -190,11 +166,9 @@ own = Stripes()
 
 def test_codes_come_from_somebodys_own_generator_too():
     name = f"{__name__}:own"
-    for way in ("encoded", "generated"):
-        codes, labels = labelled_codes(CodeRequest(name, [JUDGE], way=way, count=20, seed=3))
-        assert codes.shape == (20, 32)
-        assert len(labels) == 20
-    np.testing.assert_array_equal(codes, own.sample(20, 8_000_003))
-    requests = [CodeRequest(each, [], way="encoded", count=4) for each in (name, f"{__name__}:Stripes", TINY)]
+    codes, labels = labelled_codes(CodeRequest(name, count=20, seed=3))
+    assert codes.shape == (20, 32)
+    assert len(labels) == 20
+    requests = [CodeRequest(each, count=4) for each in (name, f"{__name__}:Stripes", TINY)]
     first, again, ours = (request.fingerprint() for request in requests)
     assert first == again != ours
