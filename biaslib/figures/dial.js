@@ -4,14 +4,13 @@
   begin("dial", async (figure, data) => {
     const [height, width] = data.size;
     const sheets = await Promise.all(data.sheets.map(picture));
-    const tiles = data.titles.map((text) =>
-      make("div", {}, make("canvas", { width: 2 * width, height: 2 * height, "aria-hidden": "true" }),
-        text ? make("p", {}, text) : ""));
+    const tiles = Array.from({ length: data.pictures }, () =>
+      make("div", {}, make("canvas", { width: 2 * width, height: 2 * height, "aria-hidden": "true" })));
     const board = make("div", { class: "biaslib-tiles", role: "img" }, ...tiles);
     board.style.setProperty("--biaslib-columns", data.columns);
     const chosen = make("output", {});
     const note = make("p", { class: "biaslib-note", "aria-live": "polite" });
-    const slider = make("input", { type: "range", min: 0, max: data.settings.length - 1, step: 1, value: data.start,
+    const slider = make("input", { type: "range", min: 0, max: data.settings.length - 1, step: 1, value: 0,
       oninput: () => set(Number(slider.value)) });
     const set = (setting) => {
       const name = data.settings[setting];
@@ -29,6 +28,6 @@
     replace(figure, make("div", { class: "biaslib-dial" },
       make("label", { class: "biaslib-slide" }, make("span", {}, `${data.setting_name}: `, chosen), slider),
       data.notes.length ? note : "", board));
-    set(data.start);
+    set(0);
   });
 })();

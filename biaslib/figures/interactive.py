@@ -11,11 +11,12 @@ import numpy as np
 
 from biaslib.errors import BiaslibError
 from biaslib.figures import theme
-from biaslib.figures.pictures import check_columns, check_images, check_maps, check_masks, check_titles, overlay
+from biaslib.figures.pictures import check_images, check_maps, check_masks, check_titles, overlay
 from biaslib.figures.pieces import HtmlFigure, asset, data_uri, frame
 
 _SCRIPTS = {"explorer": ["page", "explorer"], "dial": ["page", "dial"]}
 _SCRIPTS["map-editor"] = ["page", "attention_iou", "map_editor"]
+_COLUMNS = 6  # pictures of a dial in a row; a phone shows four at most
 
 
 def explorer(
@@ -79,9 +80,6 @@ def dial(
     settings: Sequence[str],
     *,
     setting_name: str = "bias",
-    start: int = 0,
-    columns: int = 6,
-    titles: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
     alt: str,
     caption: str | None = None,
@@ -90,33 +88,28 @@ def dial(
     """A contact sheet whose pictures change with a slider: the same rows at another strength, or on another ground.
 
     `images_by_setting` is (S, N, H, W, 3) uint8, embedded as one JPEG a setting, for looking at. `settings` are S words
-    for the slider's stops, of which it opens on number `start` (-1 is the last); `setting_name` says what it sets.
-    There are `columns` >= 1 pictures in a row (four at most on a phone), with one of N `titles` under each; of S
-    `notes` one stands under the slider. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is raised for
-    shapes that do not fit or an empty alt text.
+    for the slider's stops, of which it opens on the first; `setting_name` says what it sets. Of S `notes` one stands
+    under the slider. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is raised for shapes that do not
+    fit or an empty alt text.
     """
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
         raise BiaslibError(f"images_by_setting must have shape ({len(settings)}, N, H, W, 3), not {frames.shape}.")
-    check_columns(columns)
-    if not -len(settings) <= start < len(settings):
-        raise BiaslibError(f"start must be one of the {len(settings)} settings, not {start}.")
     if notes is not None and len(notes) != len(settings):
         raise BiaslibError(f"{len(settings)} settings but {len(notes)} notes: give one for each.")
-    columns = min(columns, frames.shape[1])
+    columns = min(_COLUMNS, frames.shape[1])
     sheets = [data_uri(_sheet(check_images(images), columns), lossless=False) for images in frames]
     data = {
         "sheets": sheets,
         "size": frames.shape[2:4],
         "columns": columns,
+        "pictures": frames.shape[1],
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
-        "start": start % len(settings),
-        "titles": check_titles(titles, [""] * frames.shape[1]),
         "notes": list(notes or []),
     }
-    shown = f"{alt} {setting_name}: {settings[start]}."
-    return _piece("dial", data, sheets[start], shown, alt=alt, caption=caption, name=name)
+    shown = f"{alt} {setting_name}: {settings[0]}."
+    return _piece("dial", data, sheets[0], shown, alt=alt, caption=caption, name=name)
 
 
 def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:

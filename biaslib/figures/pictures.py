@@ -175,12 +175,6 @@ def check_titles(titles: Sequence[str] | None, default: Sequence[str]) -> list[s
     return list(map(str, titles))
 
 
-def check_columns(columns: int) -> None:
-    """A BiaslibError where there is not even one picture in a row."""
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
-
-
 @mpl.rc_context(theme.STYLE)
 def _canvas(height: float) -> tuple[Figure, Axes]:
     """A figure `height` points high, and axes over all of it whose unit is the point and whose y runs down."""
@@ -205,7 +199,8 @@ def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
 def _sheet(
     pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
-    check_columns(columns)
+    if columns < 1:
+        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
     words = check_titles(titles, [""] * len(pictures))
     head = _LINE + 2 if titles is not None else 0.0
     w = (_WIDTH - _GAP * (columns - 1)) / columns

@@ -106,19 +106,14 @@ def test_the_size_stays_below_600_kb_for_24_images_and_7_settings():
 
 
 def test_the_dial_embeds_one_sheet_a_setting():
-    data = data_of(figures.dial(FRAMES, SETTINGS, columns=3, notes=list("abc"), titles=list("wxyz"), alt="birds"))
-    assert [picture_of(sheet).shape for sheet in data["sheets"]] == [(32, 48, 3)] * S
-    assert data["notes"] == ["a", "b", "c"]
-    assert data["titles"] == ["w", "x", "y", "z"]
-    assert data["start"] == 0
-
-
-def test_the_dial_opens_where_it_is_told_to():
-    piece = figures.dial(np.stack([IMAGES, IMAGES[::-1]]), ["none", "all"], start=-1, alt="birds")
+    eight = np.concatenate([FRAMES, FRAMES], axis=1)
+    piece = figures.dial(eight, SETTINGS, notes=list("abc"), alt="birds")
     data = data_of(piece)
-    assert data["start"] == 1
-    # without scripts the same picture is shown
-    assert f'src="{data["sheets"][1]}" alt="birds bias: all."' in piece.html
+    assert [picture_of(sheet).shape for sheet in data["sheets"]] == [(32, 96, 3)] * S  # six in a row
+    assert (data["columns"], data["pictures"]) == (6, 8)
+    assert data["notes"] == ["a", "b", "c"]
+    # without scripts the first picture is shown
+    assert f'src="{data["sheets"][0]}" alt="birds bias: {SETTINGS[0]}."' in piece.html
 
 
 def test_the_editor_starts_with_a_blob_and_the_same_one_cell_beside_it():
@@ -145,9 +140,7 @@ def test_the_editor_starts_with_a_blob_and_the_same_one_cell_beside_it():
         ),
         (lambda: figures.explorer(IMAGES, {}, settings=SETTINGS, alt="a"), "of at least one kind"),
         (lambda: figures.dial(FRAMES, ["a"], alt="a"), "images_by_setting"),
-        (lambda: figures.dial(FRAMES, SETTINGS, columns=0, alt="a"), "columns"),
         (lambda: figures.dial(FRAMES, SETTINGS, notes=["a"], alt="a"), "notes"),
-        (lambda: figures.dial(FRAMES, SETTINGS, start=S, alt="a"), "start"),
         (lambda: figures.dial(FRAMES / 255, SETTINGS, alt="a"), "uint8"),
         (lambda: figures.dial(FRAMES, SETTINGS, alt=" "), "alt"),
     ],
