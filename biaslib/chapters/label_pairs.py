@@ -12,37 +12,33 @@ from biaslib.metrics import Labels
 from biaslib.mitigation import resampling
 from biaslib.statistics import holm
 from biaslib.statistics.intervals import percentile_ends
-from biaslib.statistics.proportions import share_interval
 
 _UNEVEN = 0.1  # a pair's share of group 1 is further than this from one half
 
 
 class _Balanced(NamedTuple):
-    """Shares of group 1 before and after the rows are drawn again."""
+    """What rows that are drawn again leave."""
 
-    rows: int
-    largest: float  # distance of a single attribute from one half, after
-    singles: np.ndarray  # (A,) before
-    before: np.ndarray  # (P,) of the images with both
-    after: np.ndarray  # (P,)
-    sign_change: np.ndarray  # (P,) bool
+    largest: float  # distance of a single attribute from one half
+    pairs: np.ndarray  # (P,) shares of group 1 among the images with both attributes
+    sign_change: np.ndarray  # (P,) bool: before, both attributes lie on one side of one half and the pair on the other
 
 
 def compute(
     labels: Labels, *, eps: float = 0.025, at_least: int = 40, draws: int = 200, seed: int = 0
 ) -> dict[str, pd.DataFrame]:
-    """How uneven pairs of attributes are, before and after `resampling.oversample` has made every single one even.
+    """How uneven pairs of attributes are when `resampling.oversample` has made every single one even.
 
     The pairs are those that `at_least` images have. Every source is drawn again `draws` times; of the labels
     themselves only the duplicates are. Shares are of group 1 of two groups, in [0, 1]. Other groups, or no such pair,
     are a `BiaslibError`.
 
-    * `counts`: source ("labels", "singles alone" or "groups permuted"), what ("rows", "largest single", "uneven pairs":
-      further than 0.1 from one half after balancing, "sign changes": before it both attributes lie on one side of one
-      half and the pair on the other), value (mean over draws), low and high (95 % of the draws);
-    * `pairs`: first, second, images, first_share, second_share, then before and after with their ends (Wilson's, and a
-      bootstrap over images, which are balanced each time), sign_change, expected (mean of "singles alone" after
-      balancing) and p of the difference from it (normal approximation, Holm-corrected over all pairs).
+    * `counts`: source ("labels", or "singles alone": groups drawn from single attributes by a model without pairs),
+      what ("largest single", "uneven pairs": further than 0.1 from one half, "sign changes": before balancing both
+      attributes lie on one side of one half and the pair on the other), value (mean over draws), low and high (95 % of
+      the draws);
+    * `pairs`: first, second, images, share, expected (mean of "singles alone") and p of the difference of the two
+      (normal approximation, Holm-corrected over all pairs).
     """
     if set(np.unique(labels.groups)) != {0, 1}:
         raise BiaslibError("pairs are measured between two groups, 0 and 1: leave the others out.")
@@ -51,42 +47,27 @@ def compute(
     first, second, images = (part[images >= at_least] for part in (first, second, images))
     if not len(images):
         raise BiaslibError(f"no pair of attributes has {at_least} images: ask for fewer.")
-    rng, n = np.random.default_rng(seed), len(labels)
+    rng = np.random.default_rng(seed)
     model = LogisticRegression(C=1e6, max_iter=2000).fit(labels.attributes, labels.groups)
     probability = model.predict_proba(labels.attributes)[:, 1]
-    # the labels as they are; groups drawn from single attributes alone, by a model without pairs; groups permuted
     redrawn = {
         "labels": lambda: labels.groups,
-        "singles alone": lambda: (rng.random(n) < probability).astype(int),
-        "groups permuted": lambda: rng.permutation(labels.groups),
+        "singles alone": lambda: (rng.random(len(labels)) < probability).astype(int),
     }
     every = {
         source: [_balanced(labels.attributes, groups(), first, second, eps, number) for number in range(draws)]
         for source, groups in redrawn.items()
     }
     counts = [{"source": source, **row} for source, balanced in every.items() for row in _counted(balanced)]
-    samples = (rng.integers(0, n, n) for _ in range(draws))
-    again = [_balanced(labels.attributes[i], labels.groups[i], first, second, eps, k) for k, i in enumerate(samples)]
-    low, high = np.nanquantile([each.after for each in again], (0.025, 0.975), axis=0)
-    own = every["labels"][0]
-    after = np.mean([each.after for each in every["labels"]], axis=0)
-    expected = np.array([each.after for each in every["singles alone"]])
-    z = (after - expected.mean(axis=0)) / expected.std(axis=0, ddof=1)
-    wilson = [share_interval(round(share * k), int(k)) for share, k in zip(own.before, images, strict=True)]
+    share = np.mean([each.pairs for each in every["labels"]], axis=0)
+    expected = np.array([each.pairs for each in every["singles alone"]])
+    z = (share - expected.mean(axis=0)) / expected.std(axis=0, ddof=1)
     pairs = pd.DataFrame(
         {
             "first": [labels.names[i] for i in first],
             "second": [labels.names[i] for i in second],
             "images": images,
-            "first_share": own.singles[first],
-            "second_share": own.singles[second],
-            "before": own.before,
-            "before_low": [span.low for span in wilson],
-            "before_high": [span.high for span in wilson],
-            "after": after,
-            "after_low": low,
-            "after_high": high,
-            "sign_change": own.sign_change,
+            "share": share,
             "expected": expected.mean(axis=0),
             "p": holm(2 * stats.norm.sf(np.abs(z))),
         }
@@ -101,8 +82,7 @@ def _balanced(
     before, after = _shares(attributes, groups), _shares(attributes[rows], groups[rows])
     largest, singles = float(np.abs(after.diagonal() - 0.5).max()), before.diagonal()
     sides = np.sign(np.array([singles[first], singles[second], before[first, second]]) - 0.5)
-    changes = (sides[0] == sides[1]) & (sides[0] * sides[2] < 0)
-    return _Balanced(len(rows), largest, singles, before[first, second], after[first, second], changes)
+    return _Balanced(largest, after[first, second], (sides[0] == sides[1]) & (sides[0] * sides[2] < 0))
 
 
 def _shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -114,9 +94,8 @@ def _shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 def _counted(every: list[_Balanced]) -> list[dict[str, Any]]:
     drawn: dict[str, list[float]] = {
-        "rows": [each.rows for each in every],
         "largest single": [each.largest for each in every],
-        "uneven pairs": [(np.abs(each.after - 0.5) > _UNEVEN).sum() for each in every],
+        "uneven pairs": [(np.abs(each.pairs - 0.5) > _UNEVEN).sum() for each in every],
         "sign changes": [each.sign_change.sum() for each in every],
     }
     ends = {what: percentile_ends(np.array(values)) for what, values in drawn.items()}
