@@ -17,7 +17,7 @@ from biaslib.datasets import coco_imsitu, published, registry
 from biaslib.metrics import group_accuracy
 from biaslib.metrics.amplification import Kind, bias_amplification
 from biaslib.metrics.labels import Labels, permutation_baseline
-from biaslib.statistics import Interval, holm, interval
+from biaslib.statistics import Interval, interval
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import parallel
 
@@ -41,7 +41,6 @@ _CAPTION_MEASURES: dict[str, dict[str, Any]] = {
     "up to two": {"max_size": 2},
     "all": {},
 }
-_PLAIN: Final = "baseline_ft"  # the captioner that the others are compared with
 _MARGIN: Final = 0.05  # of RBA's constraints
 
 
@@ -63,19 +62,15 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
       over models), low, high, models; perfect and baseline, the means of the values that predictions without an error
       and permuted predictions have on each model's own images; beyond, with its ends (value less baseline, model by
       model); n_sets and n_never_predicted (means over models);
-    * `faces_single`: the undirected change of each single attribute and each group it goes with in training: grouping,
-      attribute, group, train_bias, predicted, d, low, high, p (against 0, Holm-corrected within the grouping);
     * `faces_images`: grouping, train, test (images with one group annotated) and kept (of them those with one group
       predicted, mean over models);
-    * `wording`, `captioners`, `ratios` and `constraints`: see the functions of these names.
+    * `wording`, `captioners` and `constraints`: see the functions of these names.
     """
-    ratios = _ratios()
     tables = {
         **_faces(models, seed),
         "wording": _wording(seed),
         "captioners": _captioners(folds, seed),
-        "ratios": ratios,
-        "constraints": _constraints(ratios, seed),
+        "constraints": _constraints(_ratios(), seed),
     }
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
@@ -106,8 +101,8 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 
 def _of_one_model(
     train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping, seed: list[int]
-) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """What one model amplifies where labels and predictions have one group: `_measured`, single attributes, images.
+) -> tuple[pd.DataFrame, int]:
+    """What one model amplifies where labels and predictions have one group: `_measured`, and how many images.
 
     Beside its values stand, on the same images, those of predictions without an error, and of one permutation.
     """
@@ -116,34 +111,25 @@ def _of_one_model(
     shown, true, said = (
         _labels(table, grouping, each) for table, each in zip((train, test, predicted), rows, strict=True)
     )
-    cells = bias_amplification(shown, true, said, kind="undirected", max_size=1).table(None)
-    cells = cells[cells["positive"]].assign(attribute=lambda t: [names[0] for names in t["attributes"]])
     permuted = permutation_baseline(true, said, rng=np.random.default_rng(seed), together=False)
     perfect, baseline = (_measured(shown, true, each)["value"] for each in (true, permuted))
-    values = _measured(shown, true, said).assign(perfect=perfect, baseline=baseline)
-    return values, cells[["attribute", "group", "train_bias", "predicted", "d"]], int(keep.sum())
+    return _measured(shown, true, said).assign(perfect=perfect, baseline=baseline), int(keep.sum())
 
 
 def _faces(models: int, seed: int) -> dict[str, pd.DataFrame]:
     """Amplification of the released ResNet-50s for both groupings, with intervals over models; see `compute`."""
     train, test = published.annotated_labels("training"), published.annotated_labels()
     predictions = [pd.DataFrame(answers, columns=test.columns) for answers in published.predictions("resnet")[:models]]
-    values, single, images = [], [], []
+    values, images = [], []
     for grouping in get_args(_Grouping):
         jobs = [(train, test, model, grouping, [seed, number]) for number, model in enumerate(predictions)]
         with parallel.workers() as (executor, _):
             futures = [executor.submit(_of_one_model, *job) for job in jobs]
-            rows, cells, n_kept = zip(*(future.result() for future in futures), strict=True)
+            rows, n_kept = zip(*(future.result() for future in futures), strict=True)
         values.append(_over_models(rows, seed).assign(grouping=grouping))
-        by_cell = pd.concat(cells).groupby(["attribute", "group"])
-        changes: list[Any] = [interval(part, seed=seed) for _, part in by_cell["d"]]
-        table = page.unpacked(by_cell[["train_bias", "predicted"]].mean().assign(d=changes), "d").drop(columns="n")
-        table["p"] = holm([float(scipy.stats.ttest_1samp(part, 0.0).pvalue) for _, part in by_cell["d"]])
-        single.append(table.reset_index().assign(grouping=grouping))
         n_train, n_test = (int((_group_of(each, grouping) >= 0).sum()) for each in (train, test))
         images.append({"grouping": grouping, "train": n_train, "test": n_test, "kept": float(np.mean(n_kept))})
-    faces, by_attribute = (pd.concat(parts, ignore_index=True) for parts in (values, single))
-    return {"faces": faces, "faces_single": by_attribute, "faces_images": pd.DataFrame(images)}
+    return {"faces": pd.concat(values, ignore_index=True), "faces_images": pd.DataFrame(images)}
 
 
 def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:
@@ -159,10 +145,10 @@ def _over_models(rows: Sequence[pd.DataFrame], seed: int) -> pd.DataFrame:
 
 
 def _wording(seed: int) -> pd.DataFrame:
-    """For each captioner and labelled gender (0 man, 1 woman) how often captions name one, and how often the other one.
+    """For each captioner and labelled gender (0 man, 1 woman) how often captions that name one name the other one.
 
-    `other` is a share of those that name one; `mentioned` the mean share of annotated objects that captions mention.
-    Intervals are Wilson's, of the last one from a bootstrap over images.
+    Beside this share, `other`, stands the mean share of annotated objects that captions mention. Intervals are
+    Wilson's, of the last one from a bootstrap over images.
     """
     truth, captioned = _labels_and_words()
     names, group = _objects(truth), truth["group"].to_numpy()
@@ -171,32 +157,27 @@ def _wording(seed: int) -> pd.DataFrame:
     rows = []
     for captioner, words in captioned.items():
         named = (words["group"] >= 0).to_numpy()
-        shares = group_accuracy(named, group)
         others = group_accuracy((words["group"] != truth["group"]).to_numpy()[named], group[named])
         share = (there & words[names].to_numpy())[some].sum(axis=1) / there[some].sum(axis=1)
         mentioned = interval(share, seed=seed, resamples=500, bounds=(0, 1))
-        for a, b in zip(shares.to_dict("records"), others.to_dict("records"), strict=True):
-            any_gender, other = (Interval(each["accuracy"], each["low"], each["high"], each["n"]) for each in (a, b))
-            rows.append((captioner, a["group"], a["n"], any_gender, b["n"], other, mentioned))
-    columns = ["captioner", "group", "n", "named", "n_named", "other", "mentioned"]
-    return page.ends(pd.DataFrame(rows, columns=columns))
+        for each in others.to_dict("records"):
+            other = Interval(each["accuracy"], each["low"], each["high"], each["n"])
+            rows.append((captioner, each["group"], other.n, other, mentioned))
+    return page.ends(pd.DataFrame(rows, columns=["captioner", "group", "n_named", "other", "mentioned"]))
 
 
 def _captioners(folds: int, seed: int) -> pd.DataFrame:
-    """Amplification of the captioners, on the images of which all six name exactly one gender, and `less` than plain's.
+    """Amplification of the captioners, on the images of which all six name exactly one gender.
 
     The labels of these images stand for the training labels too, which were not released: a captioner that says what
     is annotated then has 0 of every kind. Intervals speak of new images for these captioners (delete-a-group jackknife
-    with so many folds, Student's t; the sets are those of all images in every fold); p is Holm-corrected over all rows
-    but the plain captioner's.
+    with so many folds, Student's t; the sets are those of all images in every fold).
     """
     truth, captioned = _labels_and_words()
     common = np.all([words["group"] >= 0 for words in captioned.values()], axis=0)
     names = _objects(truth[common])
     labels = _object_labels(truth[common], names)
     fold = np.random.default_rng(seed).permutation(len(labels)) % folds
-    # of each kind and measure: the whole value and those with a part left out, of the captioner that comes first
-    plain: dict[tuple[str, str], np.ndarray] = {}
     rows = []
     for captioner, words in captioned.items():
         predicted = _object_labels(words[common], names)
@@ -206,20 +187,16 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
                 parts = [(labels.take(fold != k), predicted.take(fold != k)) for k in range(folds)]
                 left_out = [bias_amplification(part, part, words, kind=kind, **options) for part, words in parts]
                 # a set that the part lacks has no change there, and stays in the divisor
-                values = np.array([each.mean * each.n_sets / whole.n_sets for each in (whole, *left_out)])
-                gain = plain.setdefault((kind, measure), values) - values
-                own, _ = _jackknife(values[0], values[1:], len(labels))
-                less, p = _jackknife(gain[0], gain[1:], len(labels))
-                if captioner == _PLAIN:
-                    less, p = Interval(np.nan, np.nan, np.nan, 0), np.nan
-                rows.append((captioner, kind, measure, own, own.n, whole.n_sets, whole.n_never_predicted, less, p))
-    columns = ["captioner", "kind", "measure", "value", "n", "n_sets", "n_never_predicted", "less", "p"]
+                values = np.array([each.mean * each.n_sets / whole.n_sets for each in left_out])
+                own = _jackknife(whole.mean, values, len(labels))
+                rows.append((captioner, kind, measure, own, own.n, whole.n_sets, whole.n_never_predicted))
+    columns = ["captioner", "kind", "measure", "value", "n", "n_sets", "n_never_predicted"]
     table = page.ends(pd.DataFrame(rows, columns=columns))
-    return table.rename(columns={"value_low": "low", "value_high": "high"}).assign(p=holm(table["p"]))
+    return table.rename(columns={"value_low": "low", "value_high": "high"})
 
 
-def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, float]:
-    """95 % interval of a statistic from its values with one of K parts left out each, and p of its being 0.
+def _jackknife(value: float, left_out: np.ndarray, n: int) -> Interval:
+    """95 % interval of a statistic from its values with one of K parts left out each.
 
     The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
     degrees of freedom (Shao and Tu 1995, section 2.3).
@@ -227,8 +204,7 @@ def _jackknife(value: float, left_out: np.ndarray, n: int) -> tuple[Interval, fl
     k = len(left_out)
     error = np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2))
     reach = error * scipy.stats.t.ppf(0.975, k - 1)
-    p = 2 * float(scipy.stats.t.sf(abs(value) / error, k - 1)) if error > 0 else np.nan
-    return Interval(value, value - reach, value + reach, n), p
+    return Interval(value, value - reach, value + reach, n)
 
 
 def _ratios() -> pd.DataFrame:

@@ -49,26 +49,24 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
     """
     resnet, efficientnet = (_attributes(backbone, min_share, resamples, seed) for backbone in get_args(Backbone))
     profiles = _over_models(published.mask_scores("resnet"), _MODELS["resnet"])
-    own = _regions(profiles)
-    by_group = _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"])
     parts = [published.subgroup_scores(name).assign(attribute=name) for name in ("Blond_Hair", "Wavy_Hair")]
     varied = pd.concat(parts, ignore_index=True)
     tables = {
         "attributes": resnet,
         "attributes_efficientnet": efficientnet,
-        "by_group": by_group,
-        "regions": own,
+        "by_group": _over_models(published.heatmap_scores("resnet"), _MODELS["resnet"]),
+        "regions": _regions(profiles),
         "profiles": profiles,
         "one_sided": _one_sided(seed),
         "subgroups": varied[["attribute", "target_mcc", "group", "mean", "sd"]],
         "subgroup_trends": _subgroup_trends(varied, resamples, seed),
         "sizes": _sizes(),
-        "trends": _trends(resnet, efficientnet, own, by_group, resamples, seed),
         "waterbirds": _waterbirds(resamples, seed),
         "precision": _precision(),
         "uniform": published.uniform_bar(),
         "overlap": pd.DataFrame({"images": [published.images_in_celebas_training()]}),
     }
+    tables["trends"] = _trends(tables, resamples, seed)
     return {name: table.round(_DIGITS) for name, table in tables.items()}
 
 
@@ -103,12 +101,11 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
     mcc = matthews_correlation(predicted.swapaxes(1, 2), predicted[:, None, :, male])  # (models, attributes)
     sign = np.sign(mcc.mean(axis=0))
     table = pd.DataFrame({"attribute": labels.columns, "label_mcc": matthews_correlation(truth.T, truth[:, male])})
-    accuracy = (predicted == truth).mean(axis=(0, 1))
     shares = {
         name: [truth[rows, male].mean() for rows in sides.T] for name, sides in (("with", truth), ("without", ~truth))
     }
     table = table.assign(male_with=shares["with"], male_without=shares["without"])
-    table = table.assign(mcc=sign * mcc.mean(axis=0), mcc_sd=mcc.std(axis=0), accuracy=accuracy)
+    table["mcc"] = sign * mcc.mean(axis=0)
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
     table["mcc_low"], table["mcc_high"] = np.array(ends).T
@@ -185,33 +182,23 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
     return table.assign(p=holm(table.pop("p")))
 
 
-def _trends(
-    resnet: pd.DataFrame,
-    efficientnet: pd.DataFrame,
-    own: pd.DataFrame,
-    by_group: pd.DataFrame,
-    resamples: int,
-    seed: int,
-) -> pd.DataFrame:
+def _trends(tables: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
     """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n and p.
 
     p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on take the heatmap score
     of one group only.
     """
-    a = resnet[resnet["attribute"] != published.PROTECTED]
-    b = efficientnet[efficientnet["attribute"] != published.PROTECTED]
-    own = own.merge(resnet[["attribute", "wga"]], on="attribute")
-    several = b[b["heatmap_sd"] > 0]  # one released EfficientNet file holds a single model
+    of_backbones = (tables[name] for name in ("attributes", "attributes_efficientnet"))
+    a, b = (table[table["attribute"] != published.PROTECTED] for table in of_backbones)
+    own = tables["regions"].merge(tables["attributes"][["attribute", "wga"]], on="attribute")
     pairs = {
         "heatmap_mcc": (a["mcc"], a["heatmap"]),
-        "heatmap_mcc_efficientnet_several": (several["mcc"], several["heatmap"]),
         "heatmap_mcc_efficientnet": (b["mcc"], b["heatmap"]),
-        "heatmap_resnet_efficientnet": (a["heatmap"], b["heatmap"]),
         "heatmap_label_mcc": (a["label_mcc"].abs(), a["heatmap"]),
         "mask_wga": (own["mask"], own["wga"]),
         "mask_ap_n": (own["mask"], own["ap_n"]),
     }
-    for group, part in by_group.groupby("group"):
+    for group, part in tables["by_group"].groupby("group"):
         if group != "all":
             part = a.merge(part.dropna(subset=["mean"])[["attribute", "mean"]], on="attribute")
             pairs[f"heatmap_mcc_{group}"] = (part["mcc"], part["mean"])
@@ -223,36 +210,32 @@ def _trends(
 def _waterbirds(resamples: int, seed: int) -> pd.DataFrame:
     """One row for each bias (percent) and backbone (Figs. 7 and 12).
 
-    bird and background are mask scores; wga and wga_sd are typed in the authors' figure notebook, landbirds and
-    waterbirds accuracies on the released predictions, excess is what wga has above waterbirds, lag the share of the
-    50 % models' wga that is left less the share of their bird score; unused is the bird score of files that no released
-    figure reads. wga's interval is over models alone; excess and lag take the widest ends of their parts.
+    bird and background are mask scores; wga is typed in the authors' figure notebook, waterbirds the accuracy on these
+    birds by the released predictions, excess is what wga has above it, lag the share of the 50 % models' wga that is
+    left less the share of their bird score; unused is the bird score of files that no released figure reads. wga's
+    interval is over models alone; excess and lag take the widest ends of their parts.
     """
     truth = waterbirds.cub_test_labels(registry.root())
     printed = published.printed_values()
     unused = published.waterbirds_unused_scores().rename(columns={"mean": "unused", "sd": "unused_sd"})
-    kinds = {"landbirds": False, "waterbirds": True}
-    draws = {name: _image_draws(int((truth == kind).sum()), resamples, seed) for name, kind in kinds.items()}
+    draws = _image_draws(int(truth.sum()), resamples, seed)
     rows: list[dict[str, Any]] = []
     for backbone in get_args(Backbone):
-        table = _over_models(published.waterbirds_scores(backbone), _MODELS[backbone])
-        scores = table.set_index(["bias", "region"]).to_dict("index")
         suffix = "" if backbone == "resnet" else f"_{backbone}"
-        wga = printed[f"waterbirds_worst_group_accuracy{suffix}"].set_index("bias")
+        typed = printed[f"waterbirds_worst_group_accuracy{suffix}"].assign(region="wga")
+        table = _over_models(pd.concat([published.waterbirds_scores(backbone), typed]), _MODELS[backbone])
+        scores = table.set_index(["bias", "region"]).to_dict("index")
         for bias in published.BIASES:
             predicted = published.waterbirds_predictions(bias, backbone)
             row: dict[str, Any] = {"backbone": backbone, "bias": bias, "models": len(predicted)}
-            for region in ("bird", "background"):
-                score = scores[bias, region]
-                row |= {region: score["mean"], **{f"{region}_{end}": score[end] for end in ("sd", "low", "high")}}
-            typed = _over_models(wga.loc[[bias], ["mean", "sd"]], _MODELS[backbone]).add_prefix("wga_").iloc[0]
-            row |= {"wga": typed["wga_mean"], **{name: typed[name] for name in ("wga_sd", "wga_low", "wga_high")}}
-            for name, kind in kinds.items():
-                correct = predicted[:, truth == kind] == kind
-                models = _model_draws(len(predicted), resamples, seed)
-                drawn = ((draws[name] @ correct.T.astype(np.float32)) / correct.shape[1] * models).sum(axis=1)
-                low, high = _interval(drawn, correct.mean(), len(predicted))
-                row |= {name: correct.mean(), f"{name}_low": low, f"{name}_high": high}
+            for name in ("bird", "background", "wga"):
+                score = scores[bias, name]
+                row |= {name: score["mean"], **{f"{name}_{end}": score[end] for end in ("sd", "low", "high")}}
+            correct = predicted[:, truth]
+            models = _model_draws(len(predicted), resamples, seed)
+            drawn = ((draws @ correct.T.astype(np.float32)) / correct.shape[1] * models).sum(axis=1)
+            low, high = _interval(drawn, correct.mean(), len(predicted))
+            row |= {"waterbirds": correct.mean(), "waterbirds_low": low, "waterbirds_high": high}
             first = rows[-published.BIASES.index(bias)] if bias > published.BIASES[0] else row
             row["excess"] = row["wga"] - row["waterbirds"]
             row["lag"] = row["wga"] / first["wga"] - row["bird"] / first["bird"]
@@ -314,8 +297,8 @@ def _worst_group(
     drawn = (accuracy * models).sum(axis=1)
     low, high = _interval(drawn, hits.mean(), len(correct))
     accuracy_of_worst = float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share))
-    spread = {"wga": accuracy_of_worst, "wga_sd": float(hits.mean(axis=1).std()), "wga_low": low, "wga_high": high}
-    return spread | {"worst_group": str(name), "worst_n": hits.shape[1]}
+    span = {"wga": accuracy_of_worst, "wga_low": low, "wga_high": high}
+    return span | {"worst_group": str(name), "worst_n": hits.shape[1]}
 
 
 def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float, float]:

@@ -52,13 +52,13 @@ def test_the_group_is_no_attribute_of_itself():
 
 def test_predictions_without_an_error_amplify_nothing_but_chance():
     train, test = drawn(150, 0), drawn(40, 1)
-    rows, _, kept = amplification._of_one_model(train, test, test, "hair", [0])
+    rows, kept = amplification._of_one_model(train, test, test, "hair", [0])
     values = rows.set_index(["kind", "sets", "sign"])["value"]
     assert kept == 40
     assert (values[["group_to_attribute", "attribute_to_group"]] == 0).all()
     assert values["undirected", "all", "absolute"] > 0.1  # few images in most sets
     np.testing.assert_array_equal(rows[["perfect", "baseline"]], rows[["value", "value"]])  # nothing to permute
-    same, _, _ = amplification._of_one_model(test, test, test, "Male", [0])
+    same, _ = amplification._of_one_model(test, test, test, "Male", [0])
     assert (same["value"] == 0).all()
 
 
@@ -67,7 +67,7 @@ def test_errors_that_follow_the_group_are_beyond_the_baseline_of_the_same_images
     train, test = drawn(900, 0), drawn(600, 1)
     predicted = test.assign(Smiling=test["Smiling"] | test["Blond_Hair"])
     for seed in range(20):
-        rows, _, _ = amplification._of_one_model(train, test, predicted, "hair", [seed])
+        rows, _ = amplification._of_one_model(train, test, predicted, "hair", [seed])
         found = rows.set_index("kind").loc["group_to_attribute"]
         assert found["perfect"] == 0
         assert abs(found["baseline"]) < found["value"] / 3
@@ -75,7 +75,7 @@ def test_errors_that_follow_the_group_are_beyond_the_baseline_of_the_same_images
 
 def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
     train, test, predicted = drawn(200, 0), drawn(50, 1), drawn(50, 2)
-    rows, _, _ = amplification._of_one_model(train, test, predicted, "Male", [0])
+    rows, _ = amplification._of_one_model(train, test, predicted, "Male", [0])
     found = rows.set_index(["kind", "sets", "sign"])
     three = [amplification._labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
     whole = {tuple(row) for row in three[0].attributes}  # whole label sets of training faces
@@ -111,20 +111,12 @@ def test_pages_read_the_released_values_and_type_none(page):
     assert not re.search(r"0\.831|1\.076|23\.15|5\.465|78\.19", text)
 
 
-def test_changes_of_single_attributes_add_up_to_the_single_metric():
-    rows, cells, _ = amplification._of_one_model(drawn(200, 0), drawn(80, 1), drawn(80, 2), "hair", [0])
-    single = rows.set_index(["kind", "sets", "sign"])["value"]["undirected", "single", "signed"]
-    assert cells["d"].sum() / 23 == pytest.approx(single)
-
-
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     values = np.random.default_rng(0).normal(size=40)
     left_out = np.array([np.delete(values, i).mean() for i in range(40)])
-    span, p = amplification._jackknife(values.mean(), left_out, 40)
+    span = amplification._jackknife(values.mean(), left_out, 40)
     expected = scipy.stats.t.interval(0.95, 39, values.mean(), values.std(ddof=1) / np.sqrt(40))
     assert (span.low, span.high) == pytest.approx(expected)
-    assert p == pytest.approx(scipy.stats.ttest_1samp(values, 0).pvalue)
-    assert np.isnan(amplification._jackknife(0.0, np.zeros(10), 40)[1])
 
 
 def test_wording_counts_captions(root):
@@ -134,13 +126,12 @@ def test_wording_counts_captions(root):
     women = (truth["group"] == 1).to_numpy()
     named = (said["group"] >= 0).to_numpy()
     row = table.loc[("upweight", 1)]
-    assert (row["n"], row["n_named"]) == (women.sum(), (women & named).sum())
-    assert row["named"] == pytest.approx(named[women].mean())
+    assert row["n_named"] == (women & named).sum()
     assert row["other"] == pytest.approx((said["group"][women & named] == 0).mean())
     assert row["mentioned"] == 1  # the generated captions name every object
 
 
-def test_captioners_are_compared_with_the_plain_one(root):
+def test_captioners_are_measured_on_images_of_which_all_name_one_gender(root):
     table = amplification._captioners(4, 0).set_index(["captioner", "kind", "measure"])
     assert len(table) == 6 * 3 * 4
     assert len(set(table["n"])) == 1
@@ -149,10 +140,6 @@ def test_captioners_are_compared_with_the_plain_one(root):
     # every object is named: no group can change what is said of the objects
     assert (table.xs("group_to_attribute", level="kind")["value"] == 0).all()
     assert (table.xs("attribute_to_group", level="kind").xs("all", level="measure")["value"] > 0).all()
-    plain = table.loc["baseline_ft"]
-    assert plain["p"].isna().all()
-    other = table.loc["equalizer"]
-    assert other["less"].to_numpy() == pytest.approx((plain["value"] - other["value"]).to_numpy())
 
 
 def test_ratios_stand_beside_what_the_labels_give(root):
