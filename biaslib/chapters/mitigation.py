@@ -5,7 +5,6 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import f1_score
 
 from biaslib import metrics
 from biaslib.chapters import scene_models
@@ -69,7 +68,6 @@ class _Decisions:
     test: Labels
     predicted: Labels  # attributes and groups
     scores: np.ndarray  # (N, A) of the attributes; RBA changes decisions, so these are the original model's
-    met: float  # share of RBA's constraints that hold; NaN for other methods
 
 
 def _decisions(setting: Setting) -> _Decisions:
@@ -80,11 +78,9 @@ def _decisions(setting: Setting) -> _Decisions:
     """
     outcome, original = outcomes([setting.experiment(), setting.original])
     rule = (METHODS | RULES)[setting.method][1] or "conditional"
-    met = np.nan
     if setting.method == "RBA":
         changed = outcome.constrained()
         labels, scores = Labels(changed.attributes, changed.groups, outcome.test.names), outcome.attribute_scores()[1]
-        met = float(changed.met.mean())
     else:
         read, groups = outcome, None  # the outcome as the rule sees it
         if setting.method == "DomInd":
@@ -97,7 +93,7 @@ def _decisions(setting: Setting) -> _Decisions:
     rows = np.arange(len(test))
     if setting.balanced:
         rows = oversample(test.attributes, test.groups, eps=setup.eps, seed=setup.seed)
-    return _Decisions(outcome, test.take(rows), labels.take(rows), scores[rows], met)
+    return _Decisions(outcome, test.take(rows), labels.take(rows), scores[rows])
 
 
 def planned(settings: list[Setting]) -> list[Calls]:
@@ -111,11 +107,11 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
 
     Columns method, makers (number of groups), balanced and seed, and one row a setting, kind, measure and reference
     ("own": the labels of the rows that the model was trained on; "original": those before any resampling) with
-    amplification x 100: value, variance (of the changes in percent), unrelated (the mean over draws of the permutation
-    baseline) and no_errors (of the test labels themselves), both with "own" only and not for `RULES`; n_sets, never
-    (sets that are never predicted). And rows of the kind "quality": map and map_sets (mAP*; NaN for RBA, which changes
-    no scores, mAP* also for `RULES`), map_groups (over the groups' columns, too, for models that predict them), f1
-    (mean over attributes), probe, adversary, met, all in [0, 1], and images (number of training rows).
+    amplification x 100: value, unrelated (the mean over draws of the permutation baseline) and no_errors (of the test
+    labels themselves), both with "own" only and not for `RULES`; never (sets that are never predicted). And rows of the
+    kind "quality": map and map_sets (mAP*; NaN for RBA, which changes no scores, mAP* also for `RULES`), map_groups
+    (over the groups' columns, too, for models that predict them), probe and adversary, all in [0, 1], and images
+    (number of training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
@@ -163,21 +159,20 @@ def _measured(setting: Setting) -> pd.DataFrame:
     outcome, test = decided.outcome, decided.test
     draws = [np.random.default_rng([outcome.setup.seed, draw]) for draw in range(setting.draws)]
     errors = [metrics.permutation_baseline(test, decided.predicted, rng=rng, together=False) for rng in draws]
-    rows: list[tuple] = []
+    rows: list[dict[str, Any]] = []
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
         for kind in get_args(Kind):
             for measure, options in _MEASURES[setting.sets].items():
                 value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
-                unrelated, no_errors = np.nan, np.nan
+                row = {"kind": kind, "measure": measure, "reference": reference, "value": 100 * value.mean}
+                row |= {"unrelated": np.nan, "no_errors": np.nan, "never": value.n_never_predicted}
                 if reference == "own" and setting.method in METHODS:
                     drawn = [bias_amplification(train, test, other, kind=kind, **options).mean for other in errors]
-                    unrelated = 100 * float(np.mean(drawn))
-                    no_errors = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
-                counts = value.n_sets, value.n_never_predicted
-                spread = 100**2 * value.variance
-                rows.append((kind, measure, reference, 100 * value.mean, spread, unrelated, no_errors, *counts))
+                    row["unrelated"] = 100 * float(np.mean(drawn))
+                    row["no_errors"] = 100 * bias_amplification(train, test, test, kind=kind, **options).mean
+                rows.append(row)
         if len(outcome.train) == len(outcome.original):  # nothing was resampled: the same once more
-            rows += [(*row[:2], "original", *row[3:5], np.nan, np.nan, *row[7:]) for row in rows]
+            rows += [{**row, "reference": "original", "unrelated": np.nan, "no_errors": np.nan} for row in rows]
             break
     ranked, sets = setting.method != "RBA", setting.method in METHODS
     truth, trained = test.attributes, outcome.original.attributes
@@ -189,15 +184,12 @@ def _measured(setting: Setting) -> pd.DataFrame:
         "map": metrics.mean_average_precision(truth, decided.scores).mean if ranked else np.nan,
         "map_groups": metrics.mean_average_precision(*columns).mean if ranked and columns[0] is not truth else np.nan,
         "map_sets": metrics.set_average_precision(trained, truth, decided.scores).mean if ranked and sets else np.nan,
-        "f1": float(f1_score(truth, decided.predicted.attributes, average="macro", zero_division=0.0)),
         "probe": outcome.probe,
         "adversary": outcome.adversary,
-        "met": decided.met,
         "images": float(len(outcome.train)),
     }
-    rows += [("quality", name, "own", value, np.nan, np.nan, np.nan, 0, 0) for name, value in quality.items()]
-    names = ["kind", "measure", "reference", "value", "variance", "unrelated", "no_errors", "n_sets", "never"]
-    return pd.DataFrame(rows, columns=names)
+    found = {"kind": "quality", "reference": "own"}
+    return pd.DataFrame([*rows, *({**found, "measure": name, "value": value} for name, value in quality.items())])
 
 
 def _with_predicted_groups(outcome: Outcome, original: Outcome) -> Outcome:
