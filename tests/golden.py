@@ -162,7 +162,7 @@ TRAININGS: dict[str, Callable[[], Values]] = {
     "planted fruits": lambda: weights(FRUITS),
     "attributes": lambda: weights(FACES),
     **{f"scenes {name}": functools.partial(scenes, name) for name in MITIGATIONS},
-    "digits": lambda: digit_models._answers.compute(DIGITS),
+    "digits": lambda: digit_models.answers.compute(DIGITS),
     "hair colours": hair_colours,
     "generator": generator,
 }

@@ -12,7 +12,7 @@ from biaslib import datasets, training
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
 from biaslib.recipes import Drawn, Recipe, Setup, load, train
-from biaslib.store import Calls, fingerprint, stored
+from biaslib.store import fingerprint, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
@@ -35,7 +35,7 @@ class _Corners(Drawn):
         return super().table()
 
     def fingerprint(self) -> str:
-        return fingerprint.of_value([super().fingerprint(), _hash_of_scans(self.source)])
+        return fingerprint.of_value([super().fingerprint(), fingerprint.of_value(_scans(self.source))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,6 @@ class _Outcome:
     train: Labels
     test: Labels
     predicted: Labels  # for the test images: a corner is white, or a group is 1, where its logit is above 0
-    logits: np.ndarray  # (N, 4) of the corners and the group
     # (N,) how far the probability of group 1 rises when the bottom left corner is changed so that the left corners
     # match instead of not, all else the same; in [-1, 1]
     effect: np.ndarray
@@ -95,25 +94,20 @@ class _Outcome:
         return np.append(corners, (self.predicted.groups == self.test.groups).mean())
 
 
-def planned(setups: Sequence[DigitSetup]) -> list[Calls]:
-    """What `outcomes` asks of the store."""
-    return [_answers.calls(setups)]
-
-
 def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     """Trains what the store lacks, side by side where cores or a cluster allow, and returns all in order."""
     train.many([setup.recipe for setup in setups])
     results = []
-    for arrays in planned(setups)[0].results():
+    for arrays in answers.many(setups):
         shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
         shown_train, test, predicted = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
-        results.append(_Outcome(shown_train, test, predicted, arrays["logits"], arrays["effect"]))
+        results.append(_Outcome(shown_train, test, predicted, arrays["effect"]))
     return results
 
 
 @stored("digits", passes=lambda setup: (setup.images + 3 * setup.test_images, 1))
-def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
-    """Labels of training and test, (N, 4) bool, logits and `effect`."""
+def answers(setup: DigitSetup) -> dict[str, np.ndarray]:
+    """What `outcomes` asks of the store: labels of training and test, (N, 4) bool, logits and `effect`."""
     model, test = load(setup.recipe), setup.data("test")
     world, table, pictures = test.get_world(), test.table(), test.samples()
     white = causal_effect(
@@ -125,11 +119,6 @@ def _answers(setup: DigitSetup) -> dict[str, np.ndarray]:
         "logits": training.predict(model, pictures.images),
         "effect": np.where(table["top_left"] == 1, white, -white),
     }
-
-
-@functools.cache
-def _hash_of_scans(source: str) -> str:
-    return fingerprint.of_value(_scans(source))
 
 
 @functools.cache

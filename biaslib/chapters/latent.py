@@ -15,7 +15,7 @@ from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
-from biaslib.store import Calls, fingerprint, stored
+from biaslib.store import fingerprint, stored
 from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces
 
 # the attribute that classifiers are audited for, and the protected one: the paper balances on both
@@ -128,14 +128,9 @@ class CodeRequest:
         )
 
 
-def planned(requests: Sequence[CodeRequest]) -> list[Calls]:
-    """What `labelled_codes` asks of the store."""
-    return [_labelled.calls(requests)]
-
-
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:
     """(count, latent) codes, and bool columns: attributes, and whether unlabelled factors are above their mean."""
-    arrays = dict(_labelled(request))
+    arrays = dict(labelled(request))
     return arrays.pop("codes"), pd.DataFrame(arrays)
 
 
@@ -178,7 +173,8 @@ def _regression(size: int, count: int) -> dict[str, np.ndarray]:
 
 
 @stored("face-codes", passes=lambda request: (request.count, 1))
-def _labelled(request: CodeRequest) -> dict[str, np.ndarray]:
+def labelled(request: CodeRequest) -> dict[str, np.ndarray]:
+    """What `labelled_codes` asks of the store, by name."""
     networks = face_generators.load(request.generator)
     table = Faces().factors(request.count, strength=STRENGTH, seed=_FACES_SEED + request.seed, detail=1.0)
     images = Faces().render(table, size=networks.size, regions=()).images

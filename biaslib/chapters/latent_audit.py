@@ -26,7 +26,7 @@ from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
 from biaslib.recipes import load, train
-from biaslib.store import Calls, stored
+from biaslib.store import stored
 from biaslib.worlds.faces import Faces
 
 TARGET: Final = "Smiling"
@@ -163,16 +163,11 @@ class _DirectionAuditResult:
         return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])
 
 
-def planned(audits: Sequence[DirectionAudit]) -> list[Calls]:
-    """What `direction_audits` asks of the store."""
-    return [_audited.calls(audits)]
-
-
 def direction_audits(audits: Sequence[DirectionAudit]) -> list[_DirectionAuditResult]:
     """The audits' results, in their order; generators and models are trained where the store lacks them."""
     train.many([model.recipe for audit in audits for model in audit.target_classifiers])
     results = []
-    for audit, arrays in zip(audits, planned(audits)[0].results(), strict=True):
+    for audit, arrays in zip(audits, audited.many(audits), strict=True):
         pixels = {name: arrays.pop(f"pixels {name}") for name in ("along", "random", "matched")}
         results.append(_DirectionAuditResult(audit, pixels=pixels, **arrays))
     return results
@@ -232,7 +227,8 @@ def generated_verdicts(
         len(audit.target_classifiers),
     ),
 )
-def _audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
+def audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
+    """What `direction_audits` asks of the store: the arrays of its results."""
     generator = face_generators.load(audit.generator).generator
     predict = smiles(audit)
     directions = latent.audit_directions(audit.request, audit.attributes, orthogonal=audit.orthogonal)

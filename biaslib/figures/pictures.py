@@ -13,9 +13,11 @@ from biaslib.errors import BiaslibError
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
-_WIDTH = theme.WIDTHS["page"] * 72  # of a figure, in points
+_WIDTH = theme.WIDTH * 72  # of a figure, in points
 _GAP = 4.0  # points between two pictures
 _LINE = 14.0  # points that a line of words takes
+_PLOT = 0.3 * _WIDTH  # height of a plot under a strip of pictures, in points
+_BESIDE = (34.0, 112.0)  # points left of it, for numbers, and right, for the names of lines
 
 
 def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
@@ -98,21 +100,13 @@ def image_strip(
 
 
 def image_strip_with_axes(
-    rows: Mapping[str, np.ndarray],
-    *,
-    labels: Sequence[str],
-    plot: float = 0.3,
-    margins: tuple[float, float] = (34.0, 92.0),
-    **strip: Any,
+    rows: Mapping[str, np.ndarray], *, labels: Sequence[str], **strip: Any
 ) -> tuple[Figure, Axes]:
-    """An `image_strip`, with its options, over empty axes, given too, whose x = 0 ... K-1 are its columns' centres.
-
-    `plot` is the height of the axes as a share of the figure's width, `margins` the points left (numbers) and right.
-    """
-    left, right = margins
-    figure = image_strip(rows, labels=labels, margins=margins, foot=plot * _WIDTH + 48, **strip)
+    """An `image_strip`, with its options, over empty axes, given too, whose x = 0 ... K-1 are its columns' centres."""
+    left, right = _BESIDE
+    figure = image_strip(rows, labels=labels, margins=_BESIDE, foot=_PLOT + 48, **strip)
     total = figure.get_figheight() * 72
-    place = (left / _WIDTH, 22 / total, (_WIDTH - left - right) / _WIDTH, plot * _WIDTH / total)
+    place = (left / _WIDTH, 22 / total, (_WIDTH - left - right) / _WIDTH, _PLOT / total)
     with mpl.rc_context(theme.STYLE):
         ax = figure.add_axes(place, axes_class=theme.HouseAxes)
     ax.set_xlim(-0.5, len(labels) - 0.5)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -39,8 +39,7 @@ _REPORT_MUTED = "#5b616a"  # small print of an audit's report, which is light al
 # One perceptually uniform map for everything that is "how much": dark is little, bright is much.
 HEAT = "inferno"
 
-Width = Literal["page", "column"]
-WIDTHS: dict[str, float] = {"page": 6.2, "column": 3.4}
+WIDTH = 6.2  # of a figure, in inches: as wide as a page's text
 
 _INKS = {
     **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor"), INK),
@@ -63,21 +62,16 @@ class HouseAxes(Axes):
 
 
 @mpl.rc_context(STYLE)
-def new(
-    width: Width = "page", aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any
-) -> tuple[Figure, Any]:
+def new(aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any) -> tuple[Figure, Any]:
     """An empty figure in the house style, and its Axes or an array of them; the session's own style stays as it is.
 
-    It is as wide as a "page" of text or a "column", half of it, which is also what a phone shows without scaling;
-    `aspect` is its height over its width. It has `rows` x `cols` axes; the rest (sharex, width_ratios, squeeze, ...)
-    goes to `matplotlib.figure.Figure.subplots`.
+    `aspect` is its height over its width, that of a page's text. It has `rows` x `cols` axes; the rest (sharex,
+    width_ratios, squeeze, ...) goes to `matplotlib.figure.Figure.subplots`.
     """
-    if width not in WIDTHS:
-        raise BiaslibError(f"width must be one of {', '.join(WIDTHS)}, not {width!r}.")
     if not aspect > 0:
         raise BiaslibError(f"aspect is height over width and must be above 0, not {aspect}.")
     layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0.04, hspace=0.04)
-    figure = Figure(figsize=(WIDTHS[width], WIDTHS[width] * aspect), layout=layout)
+    figure = Figure(figsize=(WIDTH, WIDTH * aspect), layout=layout)
     keywords = {"axes_class": HouseAxes, **subplots.pop("subplot_kw", {})}
     return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
 

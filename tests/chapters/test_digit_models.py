@@ -37,7 +37,7 @@ def test_the_effect_of_a_match_is_the_change_between_two_drawings(monkeypatch):
         return np.where(match, 2.0, -2.0)[:, None] * np.ones(4)
 
     monkeypatch.setattr(digit_models.training, "predict", predict)
-    effect = digit_models._answers.compute(QUICK)["effect"]
+    effect = digit_models.answers.compute(QUICK)["effect"]
     np.testing.assert_allclose(effect, np.tanh(1.0))  # sigmoid(2) - sigmoid(-2)
     assert all((images == drawn[0])[:, 8:20, 8:20].all() for images in drawn)
 
