@@ -1,6 +1,8 @@
 """The blind audit, a game for a class: unnamed models, the cues they may lean on, guessed effects and their score."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,25 +17,9 @@ from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
 from biaslib.store import stored
 
-# what a picture shows -> the column of the world's table that draws it; the world's own cue is one of them
-_CANDIDATES: Final[Mapping[str, Mapping[str, str]]] = {
-    "birds": {
-        "water behind the bird": "background", "a warm plumage": "tone", "facing right": "facing",
-        "a long bill": "bill", "a large bird": "scale", "bright light": "light",
-    },
-    "pets": {
-        "a ball beside it": "ball", "a bright coat": "shade", "a garden": "garden",
-        "facing right": "facing", "a plump animal": "plump", "bright light": "light",
-    },
-    "faces": {
-        "the clan's face": "Clan", "glasses": "Eyeglasses", "lipstick": "Wearing_Lipstick",
-        "earrings": "Wearing_Earrings", "a wide face": "face_width", "bright light": "light",
-    },
-    "scenes": {
-        "a mug": "mug", "a book": "book", "a pair of glasses": "glasses",
-        "a ball": "ball", "a large robot": "robot_size", "bright light": "light",
-    },
-}  # fmt: skip
+# of each world: what a picture shows -> the column of its table that draws it
+_Columns = dict[str, str]
+_CANDIDATES: Final[dict[str, _Columns]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 

@@ -4,10 +4,8 @@ A *trial* shows an image and the same one moved along a direction, and asks whet
 or more. Ratings are rows of a plain table; drawn raters have names that no person can take.
 """
 
-import base64
 import functools
 import html
-import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,10 +13,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from biaslib import store
 from biaslib.errors import BiaslibError
+from biaslib.figures.pieces import data_uri
 from biaslib.statistics import Interval, crossed_interval
 from biaslib.statistics.intervals import percentile_ends
 
@@ -129,7 +127,8 @@ def form(plan: pd.DataFrame, pictures: Mapping[str, np.ndarray], path: Path | st
         moved, pair = trial["moved"], trial["pair"]
         if moved not in pictures or pair >= len(pictures[moved]):
             raise BiaslibError(f"The plan asks about pairs along {moved} that are not among the pictures.")
-        faces = [_image(face) for face in pictures[moved][pair]]
+        # as they are: a browser that enlarges them makes no new edges, so that nobody rates squares
+        faces = [f'<img alt="a face" src="{data_uri(face)}">' for face in pictures[moved][pair]]
         choices = [f'<label><input type="radio" name="{number}" value="{word}"> {word}</label>' for word in _ANSWERS]
         asked = html.escape(str(trial["asked"]).replace("_", " "))
         question = f"<p>Compared with face A, face B has … of this: <b>{asked}</b></p>"
@@ -168,10 +167,3 @@ def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _leaves_zero(value: Interval) -> bool:
     return value.low > 0 or value.high < 0
-
-
-def _image(pixels: np.ndarray) -> str:
-    """As it is; a browser that enlarges it makes no new edges, so that nobody rates squares."""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG")
-    return f'<img alt="a face" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'

@@ -14,13 +14,15 @@ expected, before any is measured, and goes on the board beside the book's::
 `verdicts.against_reference` has its false alarms. It needs no model anew: what is measured of a model stays stored.
 """
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from biaslib.dial.measuring import NULL_MAPS, Case, MapScore
+from biaslib.dial.measuring import Case, MapScore
 from biaslib.metrics import bias_amplification, worst_group_accuracy
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
@@ -29,15 +31,6 @@ _Value = Callable[[Case, np.ndarray], float]
 NULL: Final = "null maps"  # the family of what no audit takes, and each should be better than
 
 _LARGEST_SET: Final = 3  # of attributes; a face has 22 beside the target, and more sets than can be redrawn
-_CHANNELS: Final = 128  # of the last map of the book's small networks, each of which Score-CAM asks about
-# a backward pass counts as two forward ones; integrated gradients here have 64 steps, AOPC 73 regions
-_PASSES: Final = {"Grad-CAM": 3.0, "Score-CAM": 1.0 + _CHANNELS, "Integrated gradients": 192.0, "ε-LRP": 3.0}
-_AOPC_PASSES: Final = 74
-_DIRECTIONS: Final = {
-    "group_to_attribute": "group → attribute",
-    "attribute_to_group": "attribute → group",
-    "undirected": "undirected",
-}
 
 
 @dataclass(frozen=True)
@@ -51,9 +44,11 @@ class Metric:
     needs: str  #: what an auditor must have beside the model and labelled images of the target
     passes: float  #: forward passes an image, a backward pass counted as two
     value: _Value  #: a model's number on some of its test images, perhaps drawn more than once; NaN where it has none
-    exact: bool = False  #: whether it takes pictures that only a generated world has
-    slow: bool = False  #: whether it takes long to compute again on other images
-    few: bool = False  #: whether it is of the explained images alone, not of all test images
+
+    @property
+    def few(self) -> bool:
+        """Whether it is of the explained images alone, not of all test images."""
+        return self.family in ("attribution", NULL)
 
     @property
     def sign(self) -> float:
@@ -63,7 +58,7 @@ class Metric:
     @property
     def audits(self) -> bool:
         """Whether it is one of those that an auditor may choose from: neither the truth nor a null map."""
-        return not self.exact and self.family != NULL
+        return self is not EXACT and self.family != NULL
 
 
 def _accuracy_as_biased(case: Case, rows: np.ndarray) -> float:
@@ -131,44 +126,19 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
     return amplification
 
 
-EXACT: Final = Metric(
-    "Sensitivity, exact counterfactuals", "counterfactual", "D", "above", "pairs with and without the cue", 2,
-    _exact_effect, exact=True,
-)  # fmt: skip
-_ALL: Final[tuple[Metric, ...]] = (
-    Metric("Accuracy on data as biased", "answers", "", "below", "nothing more", 1, _accuracy_as_biased),
-    Metric("Worst-group accuracy", "answers", "A", "below", "labels of the cue", 1, _worst_group),
-    Metric("Accuracy gap", "answers", "D", "above", "labels of the cue", 1, _accuracy_gap),
-    *(
-        Metric(f"Amplification, {words}" + (", sets" if sets else ""), "amplification", "B", "above",
-               "labels of the group, also in training", 1, _amplification(kind, sets=sets), slow=True)
-        for sets in (False, True)
-        for kind, words in _DIRECTIONS.items()
-    ),
-    Metric("Mask score of the object", "attention", "A", "below", "masks of the object", 3,
-           _mean_of(MapScore("mask score", "object"))),
-    Metric("Mask score of the cue", "attention", "A", "above", "masks of the cue", 3,
-           _mean_of(MapScore("mask score", "cue"))),
-    Metric("Heatmap score", "attention", "A", "above", "a model that tells the cue", 5,
-           _mean_of(MapScore("heatmap score", "target"))),
-    *(
-        Metric(f"{score} of the {part}, {method}", "attribution", "C", "below" if part == "object" else "above",
-               f"masks of the {part}", passes, _mean_of(MapScore(score, part, method)), few=True)
-        for score in ("RMA", "RRA")
-        for part in ("object", "cue")
-        for method, passes in _PASSES.items()
-    ),
-    *(
-        Metric(f"AOPC, {method}", "attribution", "C", "above", "which class has the cue", passes + _AOPC_PASSES,
-               _mean_of(MapScore("AOPC", "answer", method)), few=True)
-        for method, passes in _PASSES.items()
-    ),
-    *(
-        Metric(f"RMA of the {part}, {name}", NULL, "", "below" if part == "object" else "above",
-               f"masks of the {part}", 0, _mean_of(MapScore("RMA", part, name)), few=True)
-        for part in ("object", "cue")
-        for name in NULL_MAPS
-    ),
-    EXACT,
-)  # fmt: skip
-METRICS: Final = {metric.name: metric for metric in _ALL}  # by name
+def _value(what: str, *of: str) -> _Value:
+    """What a line of the catalogue says at its end."""
+    functions = {
+        "accuracy as biased": _accuracy_as_biased,
+        "worst group": _worst_group,
+        "accuracy gap": _accuracy_gap,
+        "exact effect": _exact_effect,
+    }
+    if what == "amplification":
+        return _amplification(of[0], sets=of[1] == "sets")
+    return functions.get(what) or _mean_of(MapScore(what, *of))
+
+
+_LINES: Final[list[Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["metrics"]
+METRICS: Final = {line[0]: Metric(*line[:6], _value(*line[6:])) for line in _LINES}  # by name
+EXACT: Final = METRICS["Sensitivity, exact counterfactuals"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import METRICS, Metric
+from biaslib.dial.catalogue import EXACT, METRICS, Metric
 from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -36,7 +36,7 @@ _AUDIT_MEASURES: Final = {
 _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
-_FEWER: Final = 20  # how many times fewer draws a slow metric gets
+_FEWER: Final = 20  # how many times fewer draws amplification gets, which is slow
 
 
 def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
     would have drawn others; on each draw `detection_power` is computed from the models' means and spreads, with all
-    unbiased models as reference. Metrics that are slow to compute get fewer draws.
+    unbiased models as reference. Amplification, which is slow to compute, gets fewer draws.
 
     A row each: world, architecture, metric, strength, images, models, power (mean over the draws on which it is
     defined) and draws (how many these are). Metrics that a world does not have are left out. A world without two models
@@ -100,8 +100,9 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
         counts = pd.Series([trial.strength for trial in group]).value_counts()
         if counts.get(0.0, 0) < 2 or counts.min() < 2:
             raise BiaslibError(f"Power needs two models or more of strength 0 and of each other one in {world}.")
+    fewer = {"amplification": max(draws // _FEWER, 2)}
     keys = [
-        (tuple(group), metric.name, _SIZES, max(draws // _FEWER, 2) if metric.slow else draws, seed)
+        (tuple(group), metric.name, _SIZES, fewer.get(metric.family, draws), seed)
         for group in groups.values()
         for metric in METRICS.values()
     ]
@@ -177,7 +178,7 @@ def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> 
 
 def everywhere(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of metrics that every world of the table has, on which families are compared; null maps left out."""
-    chosen = table[table["metric"].map(METRICS).map(lambda metric: metric.audits or metric.exact)]
+    chosen = table[table["metric"].map(METRICS).map(lambda metric: metric.audits or metric is EXACT)]
     return chosen[chosen.groupby("metric")["world"].transform("nunique") == table["world"].nunique()]
 
 

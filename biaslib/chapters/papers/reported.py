@@ -17,6 +17,7 @@ from biaslib.figures.table import number
 from biaslib.statistics import Interval
 
 _Tables = Mapping[str, pd.DataFrame]
+_KEYS = ("attribute", "name", "trained_on", "faces", "backbone", "bias", "group", "region")  # columns that name a row
 
 
 def printed(name: str) -> pd.DataFrame:
@@ -154,27 +155,14 @@ def _set_up() -> pd.Series:
 
 def _rows(tables: _Tables) -> dict[str, dict[str, dict[str, float]]]:
     """The rows of all tables by what stands in their key columns, or in several with a space between."""
-    keys = {
-        "attributes": ["attribute"],
-        "attributes_efficientnet": ["attribute"],
-        "by_group": ["attribute", "group"],
-        "profiles": ["attribute", "region"],
-        "uniform": ["region"],
-        "one_sided": ["trained_on", "faces"],
-        "subgroup_trends": ["attribute", "group"],
-        "trends": ["name"],
-        "waterbirds": ["backbone", "bias"],
-        "precision": ["name"],
-        "normalized_average_precision": ["attribute"],
-    }
     printed = published.printed_values()
     precision = printed["normalized_average_precision"]
     ranked = precision.assign(rank=precision["mean"].rank(ascending=False))
-    table_of = {**tables, "normalized_average_precision": ranked}
     rows: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, key in keys.items():
-        names = table_of[name][key].astype(str).agg(" ".join, axis=1)
-        rows[name] = {at: dict(row) for at, (_, row) in zip(names, table_of[name].iterrows(), strict=True)}
+    for name, table in {**tables, "normalized_average_precision": ranked}.items():
+        if key := [column for column in _KEYS if column in table]:
+            names = table[key].astype(str).agg(" ".join, axis=1)
+            rows[name] = {at: dict(row) for at, (_, row) in zip(names, table.iterrows(), strict=True)}
     typed = printed["worst_group_accuracy"].set_index("attribute")["mean"]
     difference = (tables["attributes"].set_index("attribute")["wga"] - typed).abs().max()
     slides = next(sum(_bounds(row)) / 2 for row in _listed() if row.row == "nearest_to_slides")  # between its limits
