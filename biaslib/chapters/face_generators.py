@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,6 @@ from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import safetensors
 import safetensors.torch
 import torch
@@ -31,7 +31,7 @@ from biaslib.worlds.faces import STRENGTH
 _State = dict[str, torch.Tensor]
 
 _ENDING: Final = ".safetensors"
-_LOG: Final = ("images", "level", "alpha", "critic", "generator")
+_LOG: Final = ("images", "level", "alpha", "critic", "generator")  # kept with the weights: how the training went
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +72,28 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _of_32_pixels(seed: int, encoder_images: int, **gan: Any) -> GeneratorSetup:
-    """In widths of which two generators with their encoders have room in the repository."""
-    config = GanConfig(widths=(96, 96, 64, 32), decay=0.25, seed=seed, **gan)
-    return GeneratorSetup(gan=config, encoder=EncoderConfig(widths=(48, 96, 96), images=encoder_images, seed=seed))
+def _tupled(value: Any) -> Any:
+    """Lists of TOML or JSON as the tuples that they are."""
+    if isinstance(value, dict):
+        return {name: _tupled(each) for name, each in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-_FASTER: Final[dict[str, Any]] = {"loss": "r1", "penalty": 0.5, "penalty_every": 4, "learning_rate": 2e-3, "chunks": 30}
-_GROWTH: Final = ((0.0, 0.06), (0.06, 0.06), (0.12, 0.14), (0.16, 0.40))
+def _of(recipe: str, *, images: int, encoder_images: int, seed: int) -> GeneratorSetup:
+    """By one of the recipes in the TOML file beside this module."""
+    said = _tupled(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[recipe])
+    gan = GanConfig(**said.pop("gan"), images=images, seed=seed)
+    encoder = EncoderConfig(**said.pop("encoder"), images=encoder_images, seed=seed)
+    return GeneratorSetup(**said, gan=gan, encoder=encoder)
+
+
 # what `biaslib grow` trains and saves
-SETUPS: Final = {f"faces-{n}": _of_32_pixels(n, 200_000, growth=_GROWTH, images=160_000) for n in range(2)}
+SETUPS: Final = {f"faces-{n}": _of("book", images=160_000, encoder_images=200_000, seed=n) for n in range(2)}
 
 
 def quick(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
     """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
-    return dataclasses.replace(_of_32_pixels(seed, images // 2, images=images, **_FASTER), threads=2)
+    return _of("quick", images=images, encoder_images=images // 2, seed=seed)
 
 
 def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
@@ -94,12 +101,7 @@ def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
 
     The running mean of the weights is Karras et al.'s. The encoder is shown half as many images.
     """
-    gan = GanConfig(
-        widths=(96, 96, 64, 32, 16), growth=((0.0, 0.05), (0.05, 0.05), (0.08, 0.10), (0.10, 0.15), (0.12, 0.30)),
-        decay=0.25, average=0.999, mirror=True, images=images, seed=seed, **_FASTER,
-    )  # fmt: skip
-    encoder = EncoderConfig(widths=(48, 96, 96, 96), images=images // 2, seed=seed)
-    return GeneratorSetup(source="celeba-cropped", images=162_770, gan=gan, encoder=encoder)
+    return _of("celeba", images=images, encoder_images=images // 2, seed=seed)
 
 
 def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> GeneratorSetup:
@@ -149,8 +151,6 @@ class FaceGenerator:
     setup: GeneratorSetup
     generator: GeneratorNetwork
     encoder: Encoder
-    frames: np.ndarray  # (chunks, faces, size, size, 3) uint8: the same codes after every part of the training
-    log: pd.DataFrame  # a row each part: images shown, level, alpha, and the mean losses of critic and generator
     latent_correlation: np.ndarray  # (latent,) of each number of a code with what the encoder makes of its image
 
     @property
@@ -238,13 +238,6 @@ def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
         raise BiaslibError(f"The generator {name} is damaged ({error}): restore it, or grow it again.") from error
 
 
-def _tupled(value: Any) -> Any:
-    """Lists of JSON as the tuples that they were."""
-    if isinstance(value, dict):
-        return {name: _tupled(each) for name, each in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
-
-
 def _names() -> list[str]:
     return sorted(path.stem for path in _folder().glob("*.safetensors"))
 
@@ -270,7 +263,6 @@ def _train(setup: GeneratorSetup) -> _State:
     return {
         **{f"generator.{name}": tensor.cpu() for name, tensor in grown.generator.state_dict().items()},
         **{f"encoder.{name}": tensor.cpu() for name, tensor in encoder.state_dict().items()},
-        "frames": torch.from_numpy(grown.frames),
         "log": torch.tensor([[row[name] for name in _LOG] for row in grown.log], dtype=torch.float64),
         "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
     }
@@ -283,18 +275,14 @@ def _restored(setup: GeneratorSetup, state: _State) -> FaceGenerator:
         own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         network.load_state_dict(own)
         models.placed(network).to(memory_format=torch.channels_last)  # convolutions read this memory order faster
-    log = pd.DataFrame(state["log"].numpy(), columns=list(_LOG))
-    frames = state["frames"].to(torch.uint8).numpy()
-    return FaceGenerator(setup, generator, encoder, frames, log, state["latent_correlation"].numpy())
+    return FaceGenerator(setup, generator, encoder, state["latent_correlation"].numpy())
 
 
 def _packed(state: _State) -> _State:
-    """As it is kept: large layers in bytes with a scale a row, the rest in half precision, a few of the pictures."""
+    """As it is kept: large layers in bytes with a scale a row, the rest in half precision."""
     packed: _State = {}
     for name, tensor in state.items():
-        if name == "frames":
-            packed[name] = tensor[::4, :8].contiguous()
-        elif name.startswith(("encoder.", "generator.first.")) and tensor.ndim > 1:
+        if name.startswith(("encoder.", "generator.first.")) and tensor.ndim > 1:
             rows = tensor.flatten(1)
             scale = rows.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
             packed[name] = (rows / scale).round().to(torch.int8).reshape(tensor.shape)

@@ -51,8 +51,6 @@ def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
     exact, near = (draw(one.generator, codes) for one in (whole, found))
     assert np.abs(exact.astype(int) - near.astype(int)).mean() < 2
     np.testing.assert_allclose(encoded(found.encoder, exact), encoded(whole.encoder, exact), atol=0.15)
-    np.testing.assert_array_equal(found.frames, whole.frames[::4, :8])
-    assert list(found.log["images"]) == [16, 32, 48, 64]
     assert trained["command"] == "biaslib grow tiny"
     assert trained["experiment"]["gan"]["images"] == 64
     assert {"preset", "device", "date", "commit", "seconds"} < set(trained)
