@@ -1,6 +1,8 @@
 """Mitigation methods side by side on one set-up: what each predicts, and what the metrics give for it."""
 
+import tomllib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -16,33 +18,9 @@ from biaslib.statistics import Interval, interval, sign_flip
 from biaslib.store import Calls, stored
 from biaslib.training.objectives import Joint
 
-# method -> how its model is trained, and the rule that reads a domain-independent one
-METHODS: Final[dict[str, tuple[Training, str]]] = {
-    "Original": ("original", ""),
-    "Oversampling": ("oversampling", ""),
-    "RBA": ("original", ""),
-    "Adversarial": ("adversarial", ""),
-    "DomInd": ("domain_independent", "conditional"),
-    "Data repair": ("data_repair", ""),
-}
-# the other ways to read the same domain-independent models
-RULES: Final[dict[str, tuple[Training, str]]] = {
-    "conditional, maker predicted": ("domain_independent", "conditional"),
-    "max": ("domain_independent", "max"),
-    "sum of probabilities": ("domain_independent", "sum_of_probabilities"),
-    "sum of logits": ("domain_independent", "sum_of_logits"),
-}
-# one by one as Zhao et al. 2017, sets as Zhao et al. 2023: all of M, or the whole label sets of the released code
-_MEASURES: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "all": {"singles, signed": {"max_size": 1, "absolute": False}, "all sets, sizes": {}},
-    "observed": {
-        "singles, signed": {"max_size": 1, "absolute": False},
-        "singles, sizes": {"max_size": 1},
-        "label sets, sizes": {"sets": "observed"},
-        "label sets of 2 and more, signed": {"sets": "observed", "min_size": 2, "absolute": False},
-        **{f"sets of {size}, sizes": {"min_size": size, "max_size": size} for size in (2, 3, 4)},
-    },
-}
+_TABLES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+METHODS: Final[dict[str, tuple[Training, str]]] = _TABLES["methods"]
+RULES: Final[dict[str, tuple[Training, str]]] = _TABLES["rules"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +140,7 @@ def _measured(setting: Setting) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for reference, train in (("own", outcome.train), ("original", outcome.original)):
         for kind in get_args(Kind):
-            for measure, options in _MEASURES[setting.sets].items():
+            for measure, options in _TABLES["measures"][setting.sets].items():
                 value = bias_amplification(train, test, decided.predicted, kind=kind, **options)
                 row = {"kind": kind, "measure": measure, "reference": reference, "value": 100 * value.mean}
                 row |= {"unrelated": np.nan, "no_errors": np.nan, "never": value.n_never_predicted}

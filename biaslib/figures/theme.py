@@ -28,29 +28,19 @@ COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: hues[i] for name, hues in _PALETT
 _DARK = {"blue": "#3d97d8", "vermillion": "#ec7014"}  # marks that are lighter on a dark page
 
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
-INK = "#20242b"
-MUTED = "#6c727b"
-GRID = "#dfe1e4"
+_HOUSE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
+INK, MUTED, GRID = (_HOUSE[name] for name in ("text.color", "axes.edgecolor", "grid.color"))
 PAPER = "#fdfdfe"
 _DARK_INK, _DARK_PAPER = "#d5d8dd", "#15171b"
 _CODE = "#7a3b00"  # names of code in the text of a light page
 _REPORT_MUTED = "#5b616a"  # small print of an audit's report, which is light alone
 
 # One perceptually uniform map for everything that is "how much": dark is little, bright is much.
-HEAT = "inferno"
+HEAT: str = _HOUSE["image.cmap"]
 
 WIDTH = 6.2  # of a figure, in inches: as wide as a page's text
 
-_INKS = {
-    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor"), INK),
-    "axes.edgecolor": MUTED,
-    **{f"{axis}tick.{part}": MUTED for axis in "xy" for part in ("color", "labelcolor")},
-    "grid.color": GRID,
-    "axes.prop_cycle": cycler(color=list(COLOURS.values())),
-    "image.cmap": HEAT,
-}
-_HOUSE = Path(__file__).with_name("house.mplstyle")
-STYLE: Any = {**mpl.rc_params_from_file(_HOUSE, use_default_template=False), **_INKS}
+STYLE: Any = {**_HOUSE, "axes.prop_cycle": cycler(color=list(COLOURS.values()))}
 
 
 class HouseAxes(Axes):

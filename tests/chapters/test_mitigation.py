@@ -44,7 +44,7 @@ def test_what_is_told_or_borrowed_is_no_measurement(found):
     _, table, decided, original = found
     told = values(table, "DomInd", "attribute_to_group")
     assert (told == 0).all()
-    assert len(told) == len(mitigation._MEASURES["all"])
+    assert len(told) == len(mitigation._TABLES["measures"]["all"])
     kept = values(table, "Original", "attribute_to_group")
     for method in ("Adversarial", *RULES):
         np.testing.assert_array_equal(decided[method].predicted.groups, original.group_scores().argmax(axis=1))

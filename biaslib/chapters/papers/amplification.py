@@ -4,7 +4,9 @@ The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serian
 for COCO and imSitu: six captioners, and ratios before and after RBA.
 """
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -25,22 +27,7 @@ _Grouping = Literal["hair", "Male"]
 
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
-# what is reported of each: which sets, whether changes keep their signs, and how to ask for it. "observed" are the sets
-# of the released code, whole label sets of training faces: only they compare with its values
-_MEASURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("single", "signed", {"max_size": 1, "absolute": False}),
-    ("single", "absolute", {"max_size": 1}),
-    ("all", "absolute", {}),
-    ("observed", "absolute", {"sets": "observed"}),
-    ("observed 2+", "signed", {"sets": "observed", "min_size": 2, "absolute": False}),
-)
-# the same of the captioners, in words
-_CAPTION_MEASURES: dict[str, dict[str, Any]] = {
-    "single, signed": {"max_size": 1, "absolute": False},
-    "single": {"max_size": 1},
-    "up to two": {"max_size": 2},
-    "all": {},
-}
+_MEASURES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _MARGIN: Final = 0.05  # of RBA's constraints
 
 
@@ -90,10 +77,10 @@ def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Label
 
 
 def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
-    """Every kind in every way of `_MEASURES`: kind, sets, sign, value, n_sets, n_never_predicted."""
+    """Every kind in every way of the TOML file: kind, sets, sign, value, n_sets, n_never_predicted."""
     rows = []
     for kind in get_args(Kind):
-        for sets, sign, options in _MEASURES:
+        for sets, sign, options in _MEASURES["faces"]:
             value = bias_amplification(train, test, predicted, kind=kind, **options)
             rows.append((kind, sets, sign, value.mean, value.n_sets, value.n_never_predicted))
     return pd.DataFrame(rows, columns=["kind", "sets", "sign", "value", "n_sets", "n_never_predicted"])
@@ -182,7 +169,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
     for captioner, words in captioned.items():
         predicted = _object_labels(words[common], names)
         for kind in get_args(Kind):
-            for measure, options in _CAPTION_MEASURES.items():
+            for measure, options in _MEASURES["captions"].items():
                 whole = bias_amplification(labels, labels, predicted, kind=kind, **options)
                 parts = [(labels.take(fold != k), predicted.take(fold != k)) for k in range(folds)]
                 left_out = [bias_amplification(part, part, words, kind=kind, **options) for part, words in parts]
