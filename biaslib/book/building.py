@@ -270,11 +270,7 @@ class _Progress:
 
     def _computing(self, page: str) -> str:
         """The last bar that the page wrote, such as "computing model: 3/15"; empty where there is none."""
-        try:
+        with contextlib.suppress(OSError):
             text = self.bars(page).read_text(encoding="utf-8")
-        except OSError:
-            return ""
-        last = text.replace("\n", "\r").rstrip("\r ").rpartition("\r")[2]
-        task, _, rest = last.partition(":")
-        counts = rest.rpartition("| ")[2].partition(" [")[0]
-        return f"{task}: {counts}" if counts else ""
+            return text.replace("\n", "\r").rstrip("\r ").rpartition("\r")[2]
+        return ""

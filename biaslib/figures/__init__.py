@@ -1,7 +1,6 @@
 """Every kind of plot, table and interactive piece the book has, in one style that follows the page's light and dark."""
 
 from biaslib.figures.interactive import dial, explorer, map_editor
-from biaslib.figures.labels import name_lines
 from biaslib.figures.pictures import contact_sheet, image_strip, image_strip_with_axes, maps_over_images, overlay
 from biaslib.figures.pieces import HtmlFigure, show, tooltip
 from biaslib.figures.plots import dot_plot, line_plot, matrix, scatter
@@ -22,7 +21,6 @@ __all__ = [
     "map_editor",
     "maps_over_images",
     "matrix",
-    "name_lines",
     "new",
     "overlay",
     "p_value",

@@ -13,6 +13,8 @@ from biaslib.figures.pieces import HtmlFigure, download, frame, raw_markup, word
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
+# of a column: its format, how much of the colour a cell has, and the ends of the scale that its intervals are drawn on
+_Column = tuple[_Format, Callable[[Any], float] | None, tuple[float, float] | None]
 _NUMBER = ' class="biaslib-number"'
 
 
@@ -52,11 +54,10 @@ def table(
         values = [value for value in printed.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
         align = _NUMBER if values and all(map(_is_number, values)) else ""
         head += f'<th scope="col"{align}>{html.escape(str(column))}</th>'
-    specs = [formats.get(column, ".2f") for column in printed.columns]
-    heats = [heat.get(column) for column in printed.columns]
-    scales = _scales(printed)
+    scales = zip(printed.columns, _scales(printed), strict=True)
+    columns: list[_Column] = [(formats.get(column, ".2f"), heat.get(column), scale) for column, scale in scales]
     lines = zip(printed.itertuples(index=False, name=None), notes, strict=True)
-    rows = "".join(f"<tr>{_row(row, specs, heats, scales, missing, below)}</tr>" for row, below in lines)
+    rows = "".join(f"<tr>{_row(row, columns, missing, below)}</tr>" for row, below in lines)
     body = (
         f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
         f"<table><caption><span>{words(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -161,16 +162,9 @@ def _drawn(value: Interval, scale: tuple[float, float]) -> str:
     return f'<svg class="biaslib-span" viewBox="0 0 64 14" aria-hidden="true">{zero}{line}{dot}</svg>'
 
 
-def _row(
-    row: tuple[Any, ...],
-    specs: list[_Format],
-    heats: list[Callable[[Any], float] | None],
-    scales: list[tuple[float, float] | None],
-    missing: str,
-    below: str,
-) -> str:
+def _row(row: tuple[Any, ...], columns: list[_Column], missing: str, below: str) -> str:
     cells = []
-    for i, (value, spec, hot, scale) in enumerate(zip(row, specs, heats, scales, strict=True)):
+    for i, (value, (spec, hot, scale)) in enumerate(zip(row, columns, strict=True)):
         attributes = _NUMBER if _is_number(value) or _is_missing(value) else ""
         if _is_number(value) and not _is_missing(value):
             attributes += f' data-value="{value.estimate if isinstance(value, Interval) else value}"'

@@ -7,9 +7,9 @@ import functools
 import hashlib
 import inspect
 import mmap
-import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,19 @@ _PLUMBING = (
     # a recipe in a key says by itself what its model was made by
     "biaslib.recipes",
 )
-
-
-class _Known(threading.local):
-    by_value: dict[Any, str] | None = None  # fingerprints of objects, inside `once`
-
-
-_known = _Known()
+# fingerprints of objects, inside `once`
+_known: ContextVar[dict[Any, str] | None] = ContextVar("known", default=None)
 
 
 @contextlib.contextmanager
 def once() -> Iterator[None]:
     """Inside, in this thread, equal objects are asked for their fingerprint once: many keys share their data."""
-    outer = _known.by_value
-    _known.by_value = {} if outer is None else outer
+    outer = _known.get()
+    before = _known.set({} if outer is None else outer)
     try:
         yield
     finally:
-        _known.by_value = outer
+        _known.reset(before)
 
 
 def of_value(value: Any) -> str:
@@ -162,7 +157,7 @@ def _seal(value: np.memmap) -> str:
 
 
 def _fingerprint(value: Any) -> str:
-    known = _known.by_value
+    known = _known.get()
     if known is None:
         return str(value.fingerprint())
     if value not in known:

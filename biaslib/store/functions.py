@@ -101,7 +101,7 @@ def _bar() -> Iterator[dict[str, Any]]:
     """Where a progress bar goes: into the file $BIASLIB_BARS, by which a build of the book says what its pages do."""
     file = os.environ.get("BIASLIB_BARS")
     with open(file, "a", encoding="utf-8") if file else contextlib.nullcontext() as opened:
-        yield {"file": opened, "disable": False, "ascii": True} if file else {}
+        yield {"file": opened, "disable": False, "bar_format": "{desc}: {n_fmt}/{total_fmt}"} if file else {}
 
 
 def stored(

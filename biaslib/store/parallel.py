@@ -195,21 +195,12 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
         cards = sum(int(worker.get("resources", {}).get("GPU", 0)) for worker in known)
         asked = {"resources": {"GPU": 1}} if cards else {}
         executor = client.get_executor(pure=False, **asked)
-        yield _WithStore(executor), cards or sum(worker["nthreads"] for worker in known)
+        # work is sent with the store that it belongs to: a worker without it would train again what is there
+        place = str(store.root().resolve()), store.mark()
+        executor.submit = functools.partial(executor.submit, _in_store, place)
+        yield executor, cards or sum(worker["nthreads"] for worker in known)
     finally:
         client.close()
-
-
-class _WithStore(Executor):
-    """Sends work with the store that it belongs to: a worker without it would train again what is there."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._store = str(store.root().resolve()), store.mark()
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        """As an executor's."""
-        return self._executor.submit(_in_store, self._store, function, *arguments, **options)
 
 
 def _in_store(place: tuple[str, str], function: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,10 +16,10 @@ import re
 import secrets
 import shutil
 import subprocess
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,13 +36,7 @@ CONFIG_LENGTH = 2000  # characters of a configuration, in words, that a record k
 _SEALED = ("decoded", "checkpoints")  # folders of files that carry their checksum themselves
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what a damaged record may raise
 _LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
-
-
-class _Waited(threading.local):
-    seconds = 0.0  # so far, of each thread
-
-
-_waited = _Waited()
+_waited = ContextVar("waited", default=0.0)  # seconds so far, of each thread
 
 
 class _Timed(NamedTuple):
@@ -132,9 +126,9 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
 
 def timed(compute: Callable[..., Any], *arguments: Any) -> _Timed:
     """The result of a function with the seconds it took; `get_or_compute` keeps those that a worker measured."""
-    started, before = time.perf_counter(), _waited.seconds
+    started, before = time.perf_counter(), _waited.get()
     result = compute(*arguments)
-    return _Timed(result, time.perf_counter() - started - (_waited.seconds - before))
+    return _Timed(result, time.perf_counter() - started - (_waited.get() - before))
 
 
 @contextlib.contextmanager
@@ -144,7 +138,7 @@ def waiting() -> Iterator[None]:
     try:
         yield
     finally:
-        _waited.seconds += time.perf_counter() - started
+        _waited.set(_waited.get() + time.perf_counter() - started)
 
 
 def key_of(config: Any, code: Callable[..., Any] | str) -> str:

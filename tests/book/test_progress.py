@@ -33,7 +33,7 @@ def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, mo
 def test_the_last_bar_that_a_page_wrote_is_what_it_computes(project):
     with building._Progress(project, ["one"]) as shown:
         assert shown._computing("one") == ""
-        bars = "computing maps: 100%|####| 4/4 [00:01]\n\rcomputing model:  20%|##   | 3/15 [00:10<00:40,  3.3s/it]"
+        bars = "\rcomputing maps: 3/4\rcomputing maps: 4/4\n\rcomputing model: 13/15\rcomputing model: 3/15 "
         shown.bars("one").write_text(bars)
         assert shown._computing("one") == "computing model: 3/15"
 
