@@ -8,7 +8,7 @@ import functools
 import html
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from docutils import nodes
@@ -28,14 +28,6 @@ _RUN = re.compile(r'<code class="[^"]*">(?:<span class="pre">)?biaslib(?:</span>
 _DESCRIPTION = 200  # characters
 
 
-class Place(NamedTuple):
-    """Where a chapter stands in the book."""
-
-    part: int
-    caption: str
-    chapter: int
-
-
 def setup(app: Any) -> dict[str, bool]:
     """Tells Sphinx, which finds this function by its name, what to do with docstrings and pages."""
     app.add_role("figure", _figure_role)
@@ -46,8 +38,8 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 @functools.cache
-def places(contents: Path) -> dict[str, Place]:
-    """The chapters of a table of contents (`_toc.yml`), by their documents; the last part's pages have no number."""
+def places(contents: Path) -> dict[str, tuple[int, str, int]]:
+    """Part, its caption and the chapter's number of each document in a `_toc.yml`; the last part's pages have none."""
     parts = yaml.safe_load(contents.read_text(encoding="utf-8")).get("parts", [])
     numbered = [
         (number, part["caption"], entry["file"])
@@ -55,19 +47,19 @@ def places(contents: Path) -> dict[str, Place]:
         for entry in part["chapters"]
         if part["caption"] != _UNNUMBERED
     ]
-    return {file: Place(part, caption, chapter) for chapter, (part, caption, file) in enumerate(numbered, start=1)}
+    return {file: (part, caption, chapter) for chapter, (part, caption, file) in enumerate(numbered, start=1)}
 
 
 def _finish(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """The body of a page with its numbers, and its description for search engines and cards."""
     if doctree is None or "body" not in context:
         return
-    place = places(Path(app.srcdir) / "_toc.yml").get(page)
-    body, unknown = numbered(context["body"], chapter=place.chapter if place else None)
+    part, caption, chapter = places(Path(app.srcdir) / "_toc.yml").get(page, (0, "", None))
+    body, unknown = numbered(context["body"], chapter=chapter)
     for name in unknown:
         _LOG.warning("%s: the text refers to figure %r, which the page does not have", page, name)
-    if place:
-        kicker = f"Part {place.part} · {html.escape(place.caption)} · Chapter {place.chapter}"
+    if chapter:
+        kicker = f"Part {part} · {html.escape(caption)} · Chapter {chapter}"
         body = body.replace("<h1>", f'<p class="book-kicker">{kicker}</p>\n<h1>', 1)
         body = _RUN.sub(lambda match: f'<span class="book-run">{match[0]}</span>', body, count=1)
     context["body"] = re.sub(r'<section id="(?:exercise|solution)-content">', "<section>", body)  # one a page at most

@@ -295,24 +295,24 @@ def _counts_of(architecture: str, hidden: int | None, outputs: int, size: int) -
 def _measured(work: Callable[[int], Any]) -> float:
     """Units of work a second, by the difference between a short call and a longer one: not the start of a call."""
     before = dict(os.environ)
+
+    def clocked(n: int) -> float:
+        start = perf_counter()
+        parallel.on_threads(1, work, n)
+        return perf_counter() - start
+
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         os.environ["BIASLIB_STORE"] = folder  # a training leaves a checkpoint while it runs
         try:
-            parallel.on_threads(1, work, 2)  # the first call imports and compiles
-            least, n, seconds = _clocked(work, 2), 2, 0.0
+            clocked(2)  # the first call imports and compiles
+            least, n, seconds = clocked(2), 2, 0.0
             while seconds < _LONG_ENOUGH and n < _MOST:
                 n *= 4
-                seconds = _clocked(work, n) - least
+                seconds = clocked(n) - least
         finally:
             os.environ.clear()
             os.environ.update(before)
     return (n - 2) / max(seconds, 1e-3)
-
-
-def _clocked(work: Callable[[int], Any], n: int) -> float:
-    start = perf_counter()
-    parallel.on_threads(1, work, n)
-    return perf_counter() - start
 
 
 def _blank(n: int, size: int) -> np.ndarray:

@@ -98,8 +98,8 @@ def _counted(every: list[_Balanced]) -> list[dict[str, Any]]:
         "uneven pairs": [(np.abs(each.pairs - 0.5) > _UNEVEN).sum() for each in every],
         "sign changes": [each.sign_change.sum() for each in every],
     }
-    ends = {what: percentile_ends(np.array(values)) for what, values in drawn.items()}
     return [
-        {"what": what, "value": float(np.mean(values)), "low": ends[what][0], "high": ends[what][1]}
+        {"what": what, "value": float(np.mean(values)), "low": low, "high": high}
         for what, values in drawn.items()
+        for low, high in [percentile_ends(np.array(values))]
     ]

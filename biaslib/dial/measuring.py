@@ -20,7 +20,7 @@ from biaslib import attribution, metrics, models, recipes, training
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.metrics import Labels
 from biaslib.samples import Samples
-from biaslib.store import Calls, stored
+from biaslib.store import stored
 from biaslib.worlds.digits import Digits
 from biaslib.worlds.faces import Faces
 from biaslib.worlds.scenes import OBJECTS
@@ -100,15 +100,10 @@ class Case:
         return _union(pictures(self.trial), place.regions if part == "object" else place.cue_regions)
 
 
-def planned(trials: Sequence[Trial]) -> list[Calls]:
-    """What `measured` asks of the store."""
-    return [_run.calls(trials)]
-
-
 def measured(trials: Sequence[Trial]) -> list[Case]:
     """What each model does, in this order; models are trained where the store lacks them."""
     recipes.train.many([trial.recipe for trial in trials])
-    return [_measured(trial, arrays) for trial, arrays in zip(trials, planned(trials)[0].results(), strict=True)]
+    return [_measured(trial, arrays) for trial, arrays in zip(trials, measurements.many(trials), strict=True)]
 
 
 def balanced(trial: Trial) -> pd.DataFrame:
@@ -155,8 +150,8 @@ def _labels(trial: Trial, table: pd.DataFrame) -> Labels:
         (trial.world in _ALL_METHODS_IN) * trial.explained / (1.5 * trial.test_images),
     ),
 )
-def _run(trial: Trial) -> _Arrays:
-    """The arrays of one trial."""
+def measurements(trial: Trial) -> _Arrays:
+    """What `measured` asks of the store: the arrays of one trial."""
     model, samples = recipes.load(trial.recipe), pictures(trial)
     pairs = [_rendered(_shared(trial), cue).images for cue in (0, 1)]
     answers = [probability(trial.world, training.predict(model, images)) for images in pairs]
