@@ -207,8 +207,7 @@ def _rendered(figure: Figure, *, salt: str) -> str:
         if image.getAttribute("id").startswith(SMOOTH) or _parent(image).getAttribute("id").startswith(SMOOTH):
             image.removeAttribute("style")
     _follow_theme(root)
-    _rename(root, prefix=f"b{_digest(salt + source)}-")
-    return _flatten(root)
+    return _flatten(root, prefix=f"b{_digest(salt + source)}-")
 
 
 def _elements(root: minidom.Element) -> list[minidom.Element]:
@@ -249,26 +248,7 @@ def _follow_theme(root: minidom.Element) -> None:
             node.setAttribute("style", _HEX.sub(variable, style))
 
 
-def _rename(root: minidom.Element, *, prefix: str) -> None:
-    reference = re.compile(r"url\(#([^)]+)\)")
-    used: set[str] = set()
-    for node in _elements(root):
-        for name, value in list(node.attributes.items()):
-            if name == "xlink:href" and value.startswith("#"):
-                used.add(value[1:])
-                node.setAttribute(name, "#" + prefix + value[1:])
-            elif "url(#" in value:
-                used.update(reference.findall(value))
-                node.setAttribute(name, reference.sub(rf"url(#{prefix}\1)", value))
-    for node in _elements(root):
-        name = node.getAttribute("id")
-        if name in used:
-            node.setAttribute("id", prefix + name)
-        elif name:
-            node.removeAttribute("id")
-
-
-def _flatten(root: minidom.Element) -> str:
+def _flatten(root: minidom.Element, *, prefix: str) -> str:
     _, _, width, _ = root.getAttribute("viewBox").split()
     for name in {"width", "height", "version", "xmlns:xlink"} & set(root.attributes.keys()):
         root.removeAttribute(name)
@@ -280,4 +260,8 @@ def _flatten(root: minidom.Element) -> str:
     root.setAttribute("style", f"--biaslib-width:{1.5 * float(width):.0f}px;--biaslib-least:{least:.0f}px")
     text = root.toxml().replace("xlink:href", "href").replace("base64, ", "base64,").replace("base64,\n", "base64,")
     text = re.sub(r' transform="rotate\(-?0 [^"]*"', "", text)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    ids = {name: f' id="{prefix}{name}"' for name in used}
+    text = re.sub(r'(<[^<>]*?) id="([^"]*)"', lambda match: match[1] + ids.get(match[2], ""), text)
+    text = re.sub(r'(href="|url\()#', rf"\1#{prefix}", text)
     return re.sub(r">\s+<", "><", text)
