@@ -139,7 +139,7 @@ def _run(
         execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler)
         print(f"the executed notebook is at {out}")
         return
-    page = building.page(here, notebook, given=given, preset=preset, record=record, scheduler=scheduler)
+    page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
     print(f"the page is at {page}")
     if open_page:
         webbrowser.open(page.as_uri())

@@ -63,20 +63,12 @@ def build(
         return site.write(project)
 
 
-def page(
-    project: Project,
-    notebook: str,
-    *,
-    given: Mapping[str, Any] | None = None,
-    preset: str | None = None,
-    record: bool = False,
-    scheduler: str | None = None,
-) -> Path:
-    """Runs one notebook, whether or not it has changed, and makes its page."""
+def page(project: Project, notebook: str, *, record: bool = False, **options: Any) -> Path:
+    """Runs one notebook with options of `execution.run`, whether or not it has changed, and makes its page."""
     with _alone(project):
-        key = "" if given else _key(project, notebook, preset)
+        key = "" if options.get("parameters") else _key(project, notebook, options.get("preset"))
         with _Progress(project, [notebook]) as bar:
-            _run(project, notebook, bar, parameters=given, preset=preset, key=key, scheduler=scheduler)
+            _run(project, notebook, bar, key=key, **options)
         if record:
             _record(project, notebook, missing_ok=False)
         site.write(project)

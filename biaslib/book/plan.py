@@ -205,7 +205,10 @@ def _seconds(function: Stored, key: Any) -> float:
     if model is key:
         chosen_by = getattr(model.validation, "images", None) or 0
         seconds = _EACH_MODEL + (getattr(model.data, "images", 0) or 0) / drawn + chosen_by * config.epochs / asked
-        return seconds + _images(model) * config.epochs / _rate_of_training(config, size)
+        # what it starts from and is trained for makes no difference to how many images a second it shows
+        plain = replace(config, weights=None, epochs=1, schedule="constant", learning_rate=1e-3, seed=0)
+        rate = _everywhere(_training, replace(plain, loss="binary", balanced=False, keep="last"), size)
+        return seconds + _images(model) * config.epochs / rate
     images, passes, *of_channels = function.passes(*(key if isinstance(key, tuple) else (key,)))
     return images / drawn + images * (passes + sum(of_channels) * _network(model)[-1]) / asked
 
@@ -232,12 +235,6 @@ def _source(data: Any) -> tuple[str, Sequence[str]]:
 def _data_set(data: Loaded) -> str:
     """As the registry calls it: "celeba" of its cropped faces, too."""
     return data.name.partition("-")[0]
-
-
-def _rate_of_training(config: TrainingConfig, size: int) -> float:
-    """Images that a training shows its network; what it starts from and is trained for makes no difference."""
-    plain = replace(config, weights=None, epochs=1, schedule="constant", learning_rate=1e-3, seed=0)
-    return _everywhere(_training, replace(plain, loss="binary", balanced=False, keep="last"), size)
 
 
 def _rate_of_drawing(data: Any) -> float:

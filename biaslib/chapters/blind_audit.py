@@ -49,9 +49,8 @@ def cue_dependence(model: Case) -> pd.DataFrame:
         there = values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
         agree = there == model.truth
         gap = compare_shares(model.correct[agree], model.correct[~agree])
-        rows.append(
-            {"candidate": candidate, "gap": Interval(gap.difference, gap.low, gap.high, sum(gap.n)), "p": gap.p}
-        )
+        span = Interval(gap.difference, gap.low, gap.high, sum(gap.n))
+        rows.append({"candidate": candidate, "gap": span, "p": gap.p})
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table["p"]))
 

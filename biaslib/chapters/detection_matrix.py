@@ -76,9 +76,8 @@ def _pictures(ax: Axes, world: str, start: float, columns: int, *, both: bool) -
     """One image of the world with the cue, and without it where there is room, over its block."""
     place, width = PLACES[world], min(columns / 2, 3.0) if both else columns
     limits = ax.get_xlim(), ax.get_ylim()
-    for at, cue in enumerate(
-        () if place.photos else (0, 1) if both else (1,)
-    ):  # photographs of animals are not ours to print
+    # photographs of animals are not ours to print
+    for at, cue in enumerate(() if place.photos else (0, 1) if both else (1,)):
         trial = Trial(world=world, strength=0.0)
         table = trial.drawn_by.factors(40, strength=0.0, seed=11)
         row = trial.edited(table[trial.truth(table)].head(1), cue)

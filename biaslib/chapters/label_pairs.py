@@ -50,13 +50,10 @@ def compute(
     rng = np.random.default_rng(seed)
     model = LogisticRegression(C=1e6, max_iter=2000).fit(labels.attributes, labels.groups)
     probability = model.predict_proba(labels.attributes)[:, 1]
-    redrawn = {
-        "labels": lambda: labels.groups,
-        "singles alone": lambda: (rng.random(len(labels)) < probability).astype(int),
-    }
+    chance = [(rng.random(len(labels)) < probability).astype(int) for _ in range(draws)]
     every = {
-        source: [_balanced(labels.attributes, groups(), first, second, eps, number) for number in range(draws)]
-        for source, groups in redrawn.items()
+        source: [_balanced(labels.attributes, groups, first, second, eps, draw) for draw, groups in enumerate(drawn)]
+        for source, drawn in {"labels": [labels.groups] * draws, "singles alone": chance}.items()
     }
     counts = [{"source": source, **row} for source, balanced in every.items() for row in _counted(balanced)]
     share = np.mean([each.pairs for each in every["labels"]], axis=0)

@@ -198,22 +198,15 @@ def exact_verdicts(effects: np.ndarray, *, margin: float) -> Verdicts:
 
 
 def generated_verdicts(
-    results: Sequence[_DirectionAuditResult],
-    rows: slice,
-    *,
-    control: str = "matched",
-    step: float = STEP,
-    margin: float,
+    results: Sequence[_DirectionAuditResult], rows: slice, *, control: str = "matched", margin: float
 ) -> Verdicts:
     """By the mean change of one or several generators' faces; the error is what random directions change.
 
     A random direction and its opposite are equally likely, so that their changes have mean 0; the root mean square of
     each classifier's own ones is its error, with as many degrees of freedom as there are random directions.
     """
-    change = np.mean([result.change(rows, step=step).mean(axis=2) for result in results], axis=0)
-    random = np.concatenate(
-        [result.change(rows, control=control, step=step).mean(axis=2) for result in results], axis=1
-    )
+    change = np.mean([result.change(rows).mean(axis=2) for result in results], axis=0)
+    random = np.concatenate([result.change(rows, control=control).mean(axis=2) for result in results], axis=1)
     if not random.shape[1]:
         raise BiaslibError("An audit without random directions has no control: give random >= 1.")
     error = np.sqrt(np.square(random).mean(axis=1, keepdims=True) / len(results))

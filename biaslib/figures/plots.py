@@ -233,8 +233,7 @@ def matrix(
     squares(ax, [(at, line) for line, at in shown], hues, [sizes[cell] / top for cell in shown], words, height=0.92)
     for (line, at), value in written.items() if numbers else ():
         ax.text(at, line, value, ha="center", va="center", fontsize=8)
-    ax.set_xlim(-0.5, columns - 0.5)
-    ax.set_ylim(rows - 0.5, -0.5)
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xlabel=x_label)
     ax.grid(visible=False)
     with mpl.rc_context(theme.STYLE):
         ax.set_xticks(range(columns), names[1], rotation=60, ha="left", rotation_mode="anchor")
@@ -243,7 +242,6 @@ def matrix(
     for text in ax.get_yticklabels():
         text.set_color(theme.INK)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(x_label)
     ax.xaxis.set_label_position("top")
     return theme.figure_of(ax)
 

@@ -1,5 +1,6 @@
 """The one look of every figure: palette, sizes, and a style that is applied to a figure and never to the session."""
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,9 @@ from matplotlib.rcsetup import cycler
 
 from biaslib.errors import BiaslibError
 
-# Okabe and Ito's palette: its hues stay apart in the common kinds of colour blindness. Its black is the page's ink.
-# Each for marks, and for words: darker on white, and lighter on black, so that a coloured label can be read.
-_PALETTE = {
-    "blue": ("#0072b2", "#005c91", "#6db6ee"),
-    "orange": ("#e69f00", "#8f6300", "#f0b840"),
-    "green": ("#009e73", "#00704f", "#3ec79d"),
-    "vermillion": ("#d55e00", "#b04e00", "#ff9558"),
-    "sky": ("#56b4e9", "#1f77a6", "#86cbf4"),
-    "purple": ("#cc79a7", "#a34b7c", "#e3a6c9"),
-    "yellow": ("#f0e442", "#7a7000", "#f0e442"),
-}
-COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: hues[i] for name, hues in _PALETTE.items()} for i in range(3))
-_DARK = {"blue": "#3d97d8", "vermillion": "#ec7014"}  # marks that are lighter on a dark page
+_PALETTE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_HUES = _PALETTE["hues"].items()
+COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(hues[i]) for name, hues in _HUES} for i in range(3))
 
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
 _HOUSE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
@@ -71,7 +62,7 @@ def figure_css() -> str:
     labels, dark_labels = ({f"{name}-label": c for name, c in of.items()} for of in (LABEL_COLOURS, _DARK_LABELS))
     dark = 'html[data-theme="dark"] .biaslib-figure,\nbody[data-jp-theme-light="false"] .biaslib-figure'
     light = {"ink": "currentColor", **COLOURS, **labels}
-    return _rule(".biaslib-figure", "biaslib", light) + _rule(dark, "biaslib", {**_DARK, **dark_labels})
+    return _rule(".biaslib-figure", "biaslib", light) + _rule(dark, "biaslib", {**_PALETTE["dark"], **dark_labels})
 
 
 def page_css() -> str:

@@ -174,7 +174,7 @@ def test_only_runs_the_named_notebook_and_says_what_is_missing(project):
 
 def test_a_page_says_at_its_top_which_parameters_are_not_the_books(project, without_site):
     write_notebook(project, "one", "print('n is', n)")
-    building.page(project, "one", given={"n": 7})
+    building.page(project, "one", parameters={"n": 7})
     content = json.loads(executed(project, "one"))
     top = content["cells"][0]["source"]
     assert "n is 7" in executed(project, "one")

@@ -101,10 +101,8 @@ def _attributes(backbone: Backbone, min_share: float, resamples: int, seed: int)
     mcc = matthews_correlation(predicted.swapaxes(1, 2), predicted[:, None, :, male])  # (models, attributes)
     sign = np.sign(mcc.mean(axis=0))
     table = pd.DataFrame({"attribute": labels.columns, "label_mcc": matthews_correlation(truth.T, truth[:, male])})
-    shares = {
-        name: [truth[rows, male].mean() for rows in sides.T] for name, sides in (("with", truth), ("without", ~truth))
-    }
-    table = table.assign(male_with=shares["with"], male_without=shares["without"])
+    sides = {"male_with": truth, "male_without": ~truth}
+    table = table.assign(**{name: [truth[rows, male].mean() for rows in side.T] for name, side in sides.items()})
     table["mcc"] = sign * mcc.mean(axis=0)
     drawn = _resampled_mcc(predicted, male, images, models) * sign
     ends = [_interval(draws, mean, len(predicted)) for draws, mean in zip(drawn.T, table["mcc"], strict=True)]
@@ -296,9 +294,8 @@ def _worst_group(
         accuracy = (drawn_images @ hits.T.astype(np.float32)) / drawn_images.sum(axis=1, keepdims=True)
     drawn = (accuracy * models).sum(axis=1)
     low, high = _interval(drawn, hits.mean(), len(correct))
-    accuracy_of_worst = float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share))
-    span = {"wga": accuracy_of_worst, "wga_low": low, "wga_high": high}
-    return span | {"worst_group": str(name), "worst_n": hits.shape[1]}
+    lowest = float(worst_group_accuracy(correct.mean(axis=0), groups, min_share=min_share))
+    return {"wga": lowest, "wga_low": low, "wga_high": high, "worst_group": str(name), "worst_n": hits.shape[1]}
 
 
 def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float, float]:

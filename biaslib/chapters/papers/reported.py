@@ -117,7 +117,8 @@ def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
         if row.table:
             spans = [numbers[name] for name in _names(row)]
             digits = max(2, int(row.decimals or 0))
-            cells |= {"released files": "; ".join(_in_words(span, digits) for span in spans)}
+            values = (span.estimate if isinstance(span, Interval) and span.low == span.high else span for span in spans)
+            cells |= {"released files": "; ".join(number(each, f".{digits}f") for each in values)}
             cells |= {"record": marks[next(claims).mark(numbers)]}
         else:
             cells |= {"released files": "none", "record": row.given}
@@ -134,12 +135,6 @@ def _names(row: Any) -> list[str]:
     """The names of a claim's numbers, as `paper_claims` and `claim_numbers` have them."""
     tail = f"{row.value}{' as quoted' if row.paper else ''}" + (f" minus {row.minus}" if row.minus else "")
     return [f"{row.table}: {part}, {tail}" for part in row.row.split("|")]
-
-
-def _in_words(span: Interval | float, digits: int) -> str:
-    if isinstance(span, Interval) and span.low == span.high:
-        span = span.estimate
-    return number(span, f".{digits}f")
 
 
 def _bounds(row: Any) -> tuple[float, float]:
