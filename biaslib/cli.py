@@ -86,9 +86,8 @@ def _build(
     _need_book("build")
     from biaslib.book import building, find_project
 
-    front = building.build(
-        find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler
-    )
+    here = find_project()
+    front = building.build(here, preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
     print(f"the book is at {front}")
 
 

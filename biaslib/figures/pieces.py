@@ -210,10 +210,6 @@ def _rendered(figure: Figure, *, salt: str) -> str:
     return _flatten(root, prefix=f"b{_digest(salt + source)}-")
 
 
-def _elements(root: minidom.Element) -> list[minidom.Element]:
-    return [root, *root.getElementsByTagName("*")]
-
-
 def _parent(node: minidom.Element) -> minidom.Element:
     assert isinstance(node.parentNode, minidom.Element)
     return node.parentNode
@@ -222,7 +218,7 @@ def _parent(node: minidom.Element) -> minidom.Element:
 def _add_tooltips(root: minidom.Element) -> None:
     document = root.ownerDocument
     assert document is not None
-    for group in _elements(root):
+    for group in root.getElementsByTagName("*"):
         tip = group.getAttribute("id")
         texts = json.loads(tip.removeprefix(_TOOLTIP)) if tip.startswith(_TOOLTIP) else []
         if isinstance(texts, str):
@@ -241,7 +237,7 @@ def _follow_theme(root: minidom.Element) -> None:
         name = _VARIABLES.get(match.group().lower())
         return f"var(--biaslib-{name})" if name else match.group()
 
-    for node in _elements(root):
+    for node in root.getElementsByTagName("*"):
         style = node.getAttribute("style")
         if style:
             style = _FONT.sub(r"font: \1\2 var(--biaslib-font)", _FAMILY.sub("", style))

@@ -15,8 +15,7 @@ from matplotlib.rcsetup import cycler
 from biaslib.errors import BiaslibError
 
 _PALETTE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_HUES = _PALETTE["hues"].items()
-COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(hues[i]) for name, hues in _HUES} for i in range(3))
+COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALETTE["hues"].items()} for i in range(3))
 
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.
 _HOUSE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)

@@ -76,9 +76,8 @@ def of_code(function: Callable[..., Any]) -> str:
     """
     found = set(_reachable(function, seen=set()))
     modules = set().union(*(_closure(part) for part in found if isinstance(part, Path)))
-    return of_value(
-        [sorted(_read(path)[1] for path in modules), sorted(part for part in found if isinstance(part, str))]
-    )
+    own = sorted(part for part in found if isinstance(part, str))
+    return of_value([sorted(_read(path)[1] for path in modules), own])
 
 
 def of_modules(names: Iterable[str], *, without: Iterable[str] = ()) -> str:
