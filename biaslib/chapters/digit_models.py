@@ -101,7 +101,7 @@ def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     for arrays in answers.many(setups):
         shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
         labels = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
-        results.append(_Outcome(*labels, arrays["effect"]))
+        results.append(_Outcome(*labels, effect=arrays["effect"]))
     return results
 
 

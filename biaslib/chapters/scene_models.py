@@ -313,6 +313,6 @@ def _adversary_accuracy(recipe: Recipe, model: nn.Module, test: Samples, group: 
 def _outcome(setup: JointSetup, arrays: _Arrays) -> Outcome:
     shown = {name: arrays[name] for name in ("train", "validation", "test")}
     shown |= {"original": shown["train"], "train": shown["train"][arrays["rows"]]}
-    labels = {name: Labels(rows[:, :-1], rows[:, -1], setup.attributes) for name, rows in shown.items()}
-    logits = {name: arrays[name] for name in ("validation_logits", "test_logits")}
-    return Outcome(setup=setup, **labels, **logits, probe=float(arrays["probe"]), adversary=float(arrays["adversary"]))
+    said: dict[str, Any] = {name: arrays[name] for name in ("validation_logits", "test_logits")}
+    said |= {name: Labels(rows[:, :-1], rows[:, -1], setup.attributes) for name, rows in shown.items()}
+    return Outcome(setup=setup, **said, probe=float(arrays["probe"]), adversary=float(arrays["adversary"]))
