@@ -100,8 +100,8 @@ def outcomes(setups: Sequence[DigitSetup]) -> list[_Outcome]:
     results = []
     for arrays in answers.many(setups):
         shown = (arrays["train"], arrays["test"], arrays["logits"] > 0)
-        labels = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
-        results.append(_Outcome(*labels, effect=arrays["effect"]))
+        shown_train, test, predicted = (Labels(part[:, :-1], part[:, -1].astype(int), names=CORNERS) for part in shown)
+        results.append(_Outcome(shown_train, test, predicted, arrays["effect"]))
     return results
 
 

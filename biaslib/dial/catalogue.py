@@ -140,5 +140,5 @@ def _value(what: str, *of: str) -> _Value:
 
 
 _LINES: Final[list[Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["metrics"]
-METRICS: Final = {line[0]: Metric(*line[:6], value=_value(*line[6:])) for line in _LINES}  # by name
+METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _LINES}  # by name
 EXACT: Final = METRICS["Sensitivity, exact counterfactuals"]
