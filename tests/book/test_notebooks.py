@@ -15,11 +15,12 @@ CHECKOUT = Project(Path(__file__).parents[2])
 # recorded when 0 stood for each world's own numbers; the preset now writes them out
 WRITTEN_OUT = {"training_images", "epochs"}
 # parameters of recorded runs that are gone: nothing that a page still shows depended on them, or they had one value
+JUDGES = {"judges", "judge_images", "judge_epochs"}
 GONE = {
     "mitigation": {"common"},
     "perception": {"labels_from"},
-    "sensitivity": {"retrain", "retrain_images", "test_images"},
-    "counterfactual_truth": {"retrain", "retrain_images"},
+    "sensitivity": {"retrain", "retrain_images", "test_images", *JUDGES},
+    "counterfactual_truth": {"retrain", "retrain_images", *JUDGES},
     "real_sensitivity": {"weights", "batch"},
 }
 # what Jupyter shows only as the last thing of a cell
