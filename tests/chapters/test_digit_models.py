@@ -19,10 +19,11 @@ def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_l
     np.testing.assert_array_equal(first.test.attributes, table[list(CORNERS)].astype(bool))
     np.testing.assert_array_equal(first.test.groups, table["group"].astype(int))
     assert len(first.train) == 96
-    np.testing.assert_array_equal(first.predicted.attributes, first.logits[:, :3] > 0)
-    np.testing.assert_array_equal(first.predicted.groups, first.logits[:, 3] > 0)
-    np.testing.assert_array_equal(first.logits, again.logits)
-    assert (first.logits != other.logits).any()
+    logits = digit_models.answers(QUICK)["logits"]
+    np.testing.assert_array_equal(first.predicted.attributes, logits[:, :3] > 0)
+    np.testing.assert_array_equal(first.predicted.groups, logits[:, 3] > 0)
+    np.testing.assert_array_equal(logits, again.logits)
+    assert (logits != other.logits).any()
     said = np.column_stack([first.predicted.attributes, first.predicted.groups])
     truth = np.column_stack([first.test.attributes, first.test.groups])
     np.testing.assert_allclose(first.accuracy, (said == truth).mean(axis=0))
@@ -50,7 +51,7 @@ def test_a_second_call_trains_nothing(monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(parallel, "workers", refuse)
-    np.testing.assert_array_equal(outcomes([QUICK])[0].logits, before[0].logits)
+    np.testing.assert_array_equal(outcomes([QUICK])[0].effect, before[0].effect)
     with pytest.raises(AssertionError, match="trained again"):
         outcomes([replace(QUICK, seed=1)])
 
