@@ -14,7 +14,7 @@ QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1)
 
 def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
-    first, other, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
+    first, _, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
     table = QUICK.data("test").table()
     np.testing.assert_array_equal(first.test.attributes, table[list(CORNERS)].astype(bool))
     np.testing.assert_array_equal(first.test.groups, table["group"].astype(int))
@@ -24,7 +24,6 @@ def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_l
     np.testing.assert_array_equal(first.predicted.groups, logits[:, 3] > 0)
     np.testing.assert_array_equal(first.effect, again.effect)
     assert (logits != digit_models.answers(replace(QUICK, assignment=1))["logits"]).any()
-    assert (first.predicted.groups != other.predicted.groups).any() or (first.effect != other.effect).any()
     said = np.column_stack([first.predicted.attributes, first.predicted.groups])
     truth = np.column_stack([first.test.attributes, first.test.groups])
     np.testing.assert_allclose(first.accuracy, (said == truth).mean(axis=0))
