@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,8 @@ from biaslib.worlds.drawing import chunks
 class Factor:
     """A column: what it may hold and what it is drawn from."""
 
-    low: float
-    high: float
+    low: float = 0.0
+    high: float = 1.0
     drawn: tuple[float, float] | None = None  # the range it is drawn from, evenly; None: the whole allowed range
     whole: bool = False  # only whole numbers
 
@@ -29,9 +30,18 @@ class Factor:
         return rng.uniform(low, high, n).astype(np.float32)
 
 
-SHARE = Factor(0.0, 1.0)
-CHOICE = Factor(0, 1, whole=True)
-SEED = Factor(0, 2**32 - 1, whole=True)
+SHARE = Factor()
+CHOICE = Factor(whole=True)
+SEED = Factor(high=2**32 - 1, whole=True)
+_KINDS = {"share": SHARE, "signed share": Factor(-1.0), "choice": CHOICE, "seed": SEED}
+
+
+def factors_of(groups: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Factor]]:
+    """The columns of each group in a TOML file, by their names: one of the usual kinds, or the fields of a factor."""
+    return [
+        {name: _KINDS[of] if isinstance(of, str) else Factor(**of) for name, of in group.items()}
+        for group in groups.values()
+    ]
 
 
 def check_draw(n: int, strength: float, seed: int) -> None:

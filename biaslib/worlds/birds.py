@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import drawing
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Frame, Number, Point, colour_along, coverage, join, mix, paint, ramp, rgb
 from biaslib.worlds.sketch import Surface, beside
 
@@ -15,19 +15,7 @@ _Parts = list[tuple[Field, Field, Number]]
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
-_ATTRIBUTES = {"waterbird": CHOICE, "background": CHOICE}
-_BIRD = {
-    "plumage": Factor(0, 7, whole=True),
-    **dict.fromkeys(("tone", "shade"), SHARE),
-    "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
-    "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
-    "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
-    "facing": CHOICE,
-    "tilt": Factor(-1.0, 1.0),
-    **dict.fromkeys(("neck", "bill", "bill_tone", "plump", "tail", "wing_bar"), SHARE),
-    "bird_seed": SEED,
-}
-_SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
+_ATTRIBUTES, _BIRD, _SCENE = factors_of(_COLOURS.columns)
 
 
 class Birds(World):

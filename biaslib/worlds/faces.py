@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds import base, face_drawing
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Frame, daylight, grid, mix, ramp, rgb, to_uint8
 from biaslib.worlds.sketch import Sheet, beside
 
@@ -38,20 +38,8 @@ STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 _SHADOW, _HUE = (0.985, 0.015), 0.95
 
 _ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
-_FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_width", "lip_tone")
-_LOOKS = {
-    **dict.fromkeys(("skin", "undertone", "face_width", "face_length", "jaw", "forehead"), SHARE),
-    "eye_colour": Factor(0, 5, whole=True),
-    **dict.fromkeys(("eye_size", "eye_gap"), SHARE),
-    "gaze": Factor(-1.0, 1.0),
-    **dict.fromkeys((*_FEATURES, "hair_length", "hair_volume"), SHARE),
-    "parting": Factor(-1.0, 1.0),
-    **dict.fromkeys(("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed"), SEED),
-    "light": SHARE,
-    **dict.fromkeys(("x", "y", "zoom", "roll", "turn"), Factor(-1.0, 1.0)),
-}
+_LOOKS, _OTHERS = factors_of(_FACE.columns)
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
-_OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
 
 
 class Faces(World):

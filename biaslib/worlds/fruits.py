@@ -5,30 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, draw_agreement, draw_factors
+from biaslib.worlds.backdrops import behind_fruits
+from biaslib.worlds.base import World, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, column, daylight, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
 
-_ATTRIBUTES = {"fruit": Factor(0, len(NAMES) - 1, whole=True), "tree": CHOICE}
-_FRUIT = {
-    "count": Factor(1, 3, whole=True),
-    "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
-    "y": Factor(0.0, 1.0, drawn=(0.44, 0.58)),
-    "scale": Factor(0.05, 0.5, drawn=(0.27, 0.40)),
-    "turn": Factor(-1.0, 1.0),
-    "fruit_seed": SEED,
-}
-_SCENE = {
-    "backdrop": Factor(0, len(BACKDROPS) - 1, whole=True),
-    "dish": Factor(0, 2, whole=True),
-    **dict.fromkeys(("tone", "light"), SHARE),
-    "scene_seed": SEED,
-}
 _LOOKS = beside(__file__)
+_ATTRIBUTES, _FRUIT, _SCENE = factors_of(_LOOKS.columns)
 _LAYOUTS = np.array(_LOOKS.layouts, np.float32)
 
 

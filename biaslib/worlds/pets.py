@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import drawing, rooms
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Frame, Point, column, grid, join, mix, ramp, rgb, rows_of_each
 from biaslib.worlds.rooms import BALLS
 from biaslib.worlds.sketch import Place, Sketch, Surface, Upright, beside
@@ -20,32 +20,7 @@ _WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
 _ROSE = rgb((0.86, 0.56, 0.54))
 _PLACES = {name: np.array(places, np.float32) for name, places in _PET.joints.items()}
 
-_ATTRIBUTES = {"cat": CHOICE, "ball": CHOICE}
-_ANIMAL = {
-    "pose": Factor(0, 2, whole=True),
-    "coat": Factor(0, 7, whole=True),
-    "pattern": Factor(0, 4, whole=True),
-    **dict.fromkeys(("shade", "x", "y"), SHARE),
-    "scale": Factor(0.1, 0.44, drawn=(0.34, 0.43)),
-    "facing": CHOICE,
-    **dict.fromkeys(("turn", "tilt"), Factor(-1.0, 1.0)),
-    **dict.fromkeys(("plump", "ear"), SHARE),
-    "pet_seed": SEED,
-}
-_BALL = {
-    "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
-    "ball_side": CHOICE,
-    **dict.fromkeys(("ball_x", "ball_y"), SHARE),
-    "ball_size": Factor(0.03, 0.08, drawn=(0.06, 0.08)),
-    "ball_seed": SEED,
-}
-_SCENE = {
-    "garden": CHOICE,
-    "wall": Factor(0, 2, whole=True),
-    "floor": Factor(0, 2, whole=True),
-    **dict.fromkeys(("wall_tone", "floor_tone", "horizon", "light"), SHARE),
-    "scene_seed": SEED,
-}
+_ATTRIBUTES, _ANIMAL, _BALL, _SCENE = factors_of(_PET.columns)
 # Between animal, ball and frame, shares of the picture's side.
 _GAP, _MARGIN = 0.03, 0.015
 

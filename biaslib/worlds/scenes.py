@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslib.errors import BiaslibError
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, Factor, World, check_draw, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Number, daylight, grid, rgb, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
@@ -52,17 +52,8 @@ ASSOCIATIONS: tuple[_Association, ...] = (
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 _MAKERS = 3
-_SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
-
-_NUISANCES = {
-    "robot_size": Factor(0.08, _LARGE, drawn=(_SMALL, _LARGE)),
-    **dict.fromkeys(("robot_seed", "layout_seed", "things_seed"), SEED),
-    "table_top": Factor(0, len(TABLE_TOPS) - 1, whole=True),
-    "table_tone": SHARE,
-    "table_seed": SEED,
-    "light": SHARE,
-}
 _LOOKS = beside(__file__)
+(_NUISANCES,) = factors_of(_LOOKS.columns)
 # Five columns and four rows of slots; the robot has the place of two by two.
 _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
@@ -199,7 +190,7 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     jitter = uniform(seeds, 3, 3 * len(OBJECTS)).reshape(len(seeds), -1, 3) - 0.5
     places = np.stack([_LEFT + _ACROSS * (order % _COLUMNS), _TOP + _DOWN * (order // _COLUMNS), 0 * order], axis=-1)
     places = places + jitter * (0.03, 0.03, 1.1)
-    room = 0.25 * (_LARGE - robot_size)
+    room = 0.25 * (_NUISANCES["robot_size"].high - robot_size)
     robot = Place(
         _LEFT + _ACROSS * (across + 0.5) + room * (chance[:, 2] - 0.5),
         _TOP + _DOWN * (down + 0.5) + room * (chance[:, 3] - 0.5),

@@ -7,6 +7,7 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
+from biaslib.worlds import backdrops, fruits, pets, rooms, scenes
 
 ROWS = 24
 # Labels that are classes or kinds; the other ones are true or false. A world that is not here may have either.
@@ -39,6 +40,14 @@ def test_the_front_door_knows_its_worlds(world):
     assert {world.target, world.cue} <= set(world.attributes)
     with pytest.raises(BiaslibError, match=f"no world 'bats'; the worlds are {', '.join(worlds.names())}"):
         worlds.get("bats")
+
+
+def test_a_table_may_hold_every_kind_that_is_drawn_and_no_other():
+    kinds = [
+        (pets._BALL["ball_kind"], rooms.BALLS), (fruits._SCENE["backdrop"], backdrops.BACKDROPS),
+        (fruits._ATTRIBUTES["fruit"], fruits.NAMES), (scenes._NUISANCES["table_top"], backdrops.TABLE_TOPS),
+    ]  # fmt: skip
+    assert [(factor.low, factor.high) for factor, _ in kinds] == [(0, len(drawn) - 1) for _, drawn in kinds]
 
 
 def test_seeds_repeat_and_differ(world):
