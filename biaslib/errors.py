@@ -1,5 +1,7 @@
 """The kinds of error that are told without a traceback."""
 
+from collections.abc import Collection
+
 
 class BiaslibError(Exception):
     """A wrong input, named in one sentence together with its remedy.
@@ -11,6 +13,12 @@ class BiaslibError(Exception):
 
 class PageError(Exception):
     """A notebook stopped at a cell, or the pages could not be made; the text shows the place and the error."""
+
+
+def check_known(what: str, value: object, known: Collection[object]) -> None:
+    """Refuses a value that is not among the known ones."""
+    if value not in known:
+        raise BiaslibError(f"{what} must be one of {', '.join(map(str, known))}, not {value!r}.")
 
 
 def reason(error: Exception) -> str:

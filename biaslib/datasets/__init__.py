@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, registry, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.samples import Samples
 
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
@@ -52,7 +52,5 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         raise BiaslibError(
             f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
         )
-    splits = ("train", "test") if name == "mnist" else pictures.SPLITS
-    if split not in splits:
-        raise BiaslibError(f"{name} has the splits {', '.join(splits)}, not {split!r}.")
+    check_known(f"a split of {name}", split, ("train", "test") if name == "mnist" else pictures.SPLITS)
     return loader(split, size=size, root=registry.root(root))

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.datasets import pictures, registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.samples import Samples
 
 # Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
@@ -42,8 +42,7 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     Labels of training images are not among the released files. Returns one row an image, index `image_id`: column
     `group` (0 man, 1 woman, as crowd workers' captions word it), then a bool column an object.
     """
-    if split not in ("val", "test"):
-        raise BiaslibError(f"the released COCO labels are of val and test, not of {split!r}.")
+    check_known("the split of the released COCO labels", split, ("val", "test"))
     names = coco_objects()
     path = _find(f"object_multilabel__{split}.data.json")
     rows = _read_rows(path, "image_id", "objects", "gender")
@@ -157,8 +156,7 @@ def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFram
 
     The verbs are in the order of their numbers; there are 24,301 (train), 7,730 (val) or 7,669 (test) images.
     """
-    if split not in ("train", "val", "test"):
-        raise BiaslibError(f"imSitu's splits are train, val, test, not {split!r}.")
+    check_known("imSitu's split", split, pictures.SPLITS)
     names = _names("verb_classification__verb_id.map.json", "id2verb")
     path = _find(f"verb_classification__{split}.data.json")
     table = pd.DataFrame(_read_rows(path, "verb", "gender"))
@@ -188,8 +186,7 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
 
 def _captions(captioner: str) -> pd.Series:
     """What one captioner says of each of the 40,504 images of COCO's validation set: text by `image_id`."""
-    if captioner not in CAPTIONERS:
-        raise BiaslibError(f"the released captioners are {', '.join(CAPTIONERS)}, not {captioner!r}.")
+    check_known("a released captioner", captioner, CAPTIONERS)
     path = _find(f"captions_6models_val2014/{captioner}.json")
     rows = _read_rows(path, "image_id", "caption")
     index = pd.Index([row["image_id"] for row in rows], name="image_id")

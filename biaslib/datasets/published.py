@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.datasets import celeba, registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 Backbone = Literal["resnet", "efficientnet"]
 Networks = Literal["resnet", "efficientnet", "positive", "negative"]
@@ -73,8 +73,7 @@ def predictions(networks: Networks = "resnet") -> np.ndarray:
     Returns (models, 4500, 40) bool, attributes in CelebA's order: of 20 ResNet-50, of 10 EfficientNetV2-S, or of 10
     ResNet-50 that were trained on faces with Eyeglasses only ("positive") or without only ("negative"; Fig. 4).
     """
-    if networks not in _PREDICTIONS:
-        raise BiaslibError(f"there are predictions of {', '.join(_PREDICTIONS)}, not of {networks!r}.")
+    check_known("networks", networks, _PREDICTIONS)
     stem, models = _PREDICTIONS[networks]
     files = [_dataset().require(_results() / f"{stem}_{model}.csv") for model in range(models)]
     return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
@@ -87,8 +86,7 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
     be computed from them; accuracies by bird can (see `waterbirds.cub_test_labels`). Returns (models, 5794) bool: up to
     20 ResNet-18 (19 at 90 %: the authors left one out) or 10 EfficientNetV2-S.
     """
-    if bias not in BIASES:
-        raise BiaslibError(f"the released Waterbirds biases are {', '.join(map(str, BIASES))} %, not {bias!r}.")
+    check_known("a released bias of Waterbirds, in %,", bias, BIASES)
     folder = _of_backbone(backbone, "waterbirds") / "evaluations"
     stem = f"evaluations-waterbirds{bias}_{'resnet18' if backbone == 'resnet' else backbone}"
     files = sorted(folder.glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
@@ -131,8 +129,7 @@ def subgroup_scores(attribute: str) -> pd.DataFrame:
     The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values from -0.5 to -0.1, for Wavy_Hair
     from -0.51 to -0.11), group, mean, sd.
     """
-    if attribute not in ("Blond_Hair", "Wavy_Hair"):
-        raise BiaslibError(f"the released training sets vary Blond_Hair or Wavy_Hair, not {attribute!r}.")
+    check_known("the attribute that released training sets vary", attribute, ("Blond_Hair", "Wavy_Hair"))
     folder = _results() / "subgroups"
     # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
     tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{_MALE}"

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics.counting import SetCounts, count_sets
 from biaslib.metrics.labels import Labels
 
@@ -176,7 +176,11 @@ def bias_amplification(
         >>> bias_amplification(labels, labels, predicted, kind="group_to_attribute").mean
         0.16666666666666666
     """
-    _check_options(kind=kind, sets=sets, reference=reference, threshold=threshold, independent=independent)
+    check_known("kind", kind, get_args(Kind))
+    check_known("sets", sets, get_args(_Sets))
+    check_known("reference", reference, get_args(_Reference))
+    check_known("threshold", threshold, get_args(_Threshold))
+    check_known("independent", independent, get_args(_Independent))
     n_groups = _check_comparable(train, test, predicted, n_groups)
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
@@ -185,8 +189,13 @@ def bias_amplification(
             f"There is no set of at least {min_size} and at most {largest} of {width} attributes: "
             "choose 1 <= min_size <= max_size."
         )
+    # what the kind takes as given is put back to the truth
+    if kind == "group_to_attribute":
+        predicted = Labels(predicted.attributes, test.groups)
+    elif kind == "attribute_to_group":
+        predicted = Labels(test.attributes, predicted.groups)
     counts = count_sets(
-        train, test, _mixed(kind, test, predicted),
+        train, test, predicted,
         n_groups=n_groups, min_size=min_size, max_size=largest, observed=sets == "observed",
     )  # fmt: skip
     sizes = np.stack([np.bincount(labels.groups, minlength=n_groups) for labels in (train, test)])
@@ -194,13 +203,6 @@ def bias_amplification(
     mean, variance = _moments(counts, rule, absolute=absolute, ties_are_zero=independent == "zero")
     never = int((~counts.predicted.any(axis=0)).sum())
     return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
-
-
-def _check_options(**chosen: str) -> None:
-    known = {"kind": Kind, "sets": _Sets, "reference": _Reference, "threshold": _Threshold, "independent": _Independent}
-    for name, value in chosen.items():
-        if value not in get_args(known[name]):
-            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known[name])))}, not {value!r}.")
 
 
 def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
@@ -238,15 +240,6 @@ def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: 
                 "drop its column from train, test and predicted."
             )
     return n_groups
-
-
-def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:
-    """The predictions, with what the kind takes as given put back to the truth."""
-    if kind == "group_to_attribute":
-        return Labels(predicted.attributes, test.groups)
-    if kind == "attribute_to_group":
-        return Labels(test.attributes, predicted.groups)
-    return predicted
 
 
 def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: bool) -> tuple[float, float]:

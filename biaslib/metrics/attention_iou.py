@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like, to_numpy
 
 
@@ -52,8 +52,7 @@ def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] =
     (there is nothing to attend to), or "zero", as in the authors' released code, where such images stay in the mean and
     make rare regions score low; another value is a `BiaslibError`. Else everything is as for `attention_iou`.
     """
-    if absent not in ("nan", "zero"):
-        raise BiaslibError(f"absent must be 'nan' or 'zero', not {absent!r}.")
+    check_known("absent", absent, ("nan", "zero"))
     if np.ndim(maps) < 2:
         raise BiaslibError(f"maps must be (N, h, w), not {tuple(np.shape(maps))}.")
     fine = to_numpy(masks)

@@ -34,12 +34,16 @@ class Labels:
             shape = attributes.shape
             raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {shape}.")
         attributes = checked_binary("attributes", attributes, "threshold scores before measuring")
-        groups = _whole(to_numpy(self.groups))
+        groups = to_numpy(self.groups)
+        if groups.ndim != 1:
+            raise BiaslibError(f"groups must be (N,), one group for every image, not {groups.shape}.")
+        if groups.dtype.kind not in "iub" or (groups < 0).any():
+            raise BiaslibError("groups must be whole numbers 0, 1, ...: pandas.factorize turns names into them.")
         if len(attributes) != len(groups):
             raise BiaslibError(f"{len(attributes)} images but {len(groups)} groups: give one group for every image.")
         if len(names) not in (0, attributes.shape[1]):
             raise BiaslibError(f"{attributes.shape[1]} attributes but {len(names)} names: give one for each.")
-        for field, value in (("attributes", attributes), ("groups", groups), ("names", tuple(names))):
+        for field, value in (("attributes", attributes), ("groups", groups.astype(np.int64)), ("names", tuple(names))):
             object.__setattr__(self, field, value)
 
     def __len__(self) -> int:
@@ -89,12 +93,3 @@ def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray
     source = np.empty(len(strata), np.intp)
     source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
     return source
-
-
-def _whole(values: np.ndarray) -> np.ndarray:
-    if values.ndim != 1:
-        raise BiaslibError(f"groups must be (N,), one group for every image, not {values.shape}.")
-    numbers = values.astype(np.int64) if values.dtype.kind in "iub" else values
-    if numbers.dtype != np.int64 or (numbers < 0).any():
-        raise BiaslibError("groups must be whole numbers 0, 1, ...: pandas.factorize turns names into them.")
-    return numbers

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics._arrays import Array, checked_binary, like, to_numpy
 from biaslib.metrics.counting import count_sets
 from biaslib.metrics.labels import Labels
@@ -92,8 +92,7 @@ def set_average_precision(
         raise BiaslibError(
             f"sizes of sets go from 1 to {truth.shape[1]} with min_size <= max_size, not from {min_size} to {max_size}."
         )
-    if sets not in ("observed", "all"):
-        raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
+    check_known("sets", sets, ("observed", "all"))
     sides = [Labels(side, np.zeros(len(side), int)) for side in (seen, truth, truth)]
     counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=largest, observed=sets == "observed")
     members = counts.members(np.arange(counts.n_sets))

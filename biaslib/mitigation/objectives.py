@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics import Labels
 from biaslib.mitigation.resampling import group_shares
 from biaslib.training.objectives import AttributesAndGroup, WithoutMaps, class_weights
@@ -137,20 +137,15 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, or groups that are missing or do not
     fit.
     """
-    if rule not in _RULES:
-        raise BiaslibError(f"rule must be one of {', '.join(_RULES)}, not {rule!r}.")
+    check_known("rule", rule, _RULES)
     if logits.ndim != 2 or n_groups < 1 or logits.shape[1] % n_groups:
         raise BiaslibError(f"logits of shape {logits.shape} are not {n_groups} blocks of equal width.")
     blocks = logits.reshape(len(logits), n_groups, -1)
-    match rule:
-        case "conditional":
-            return blocks[np.arange(len(blocks)), _known(groups, len(logits), n_groups)]
-        case "max":
-            return blocks.max(axis=1)
-        case "sum_of_probabilities":
-            return (0.5 * (1 + np.tanh(blocks / 2))).mean(axis=1)  # the sigmoid, without overflow
-        case _:
-            return blocks.mean(axis=1)
+    if rule == "conditional":
+        return blocks[np.arange(len(blocks)), _known(groups, len(logits), n_groups)]
+    if rule == "sum_of_probabilities":
+        blocks = 0.5 * (1 + np.tanh(blocks / 2))  # the sigmoid, without overflow
+    return blocks.max(axis=1) if rule == "max" else blocks.mean(axis=1)
 
 
 def _known(groups: np.ndarray | None, n: int, n_groups: int) -> np.ndarray:

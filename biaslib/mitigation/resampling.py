@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
+from biaslib.metrics.labels import Labels
 from biaslib.mitigation.subsampling import subsample_to_mcc
 
 _ROUNDS = 100  # of balancing, through all attributes
@@ -40,21 +41,21 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
             )
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
-    everyone = np.ones((len(groups), 1), bool)
+    columns = np.column_stack([np.ones(len(groups), bool), attributes])  # the first is everyone's: groups of one size
     for _ in range(_ROUNDS):
-        rows = _evened(rows, everyone[:, 0], groups, eps, rng)
-        for has in attributes.T:
+        for has in columns.T:
             rows = _evened(rows, has, groups, eps, rng)
             if len(rows) > _LARGEST * len(groups):
                 break
-        worst = imbalance(attributes[rows], groups[rows])
-        if worst.max() <= eps and imbalance(everyone[rows], groups[rows]).max() <= eps:
+        away = imbalance(columns[rows], groups[rows])
+        if away.max() <= eps:
             return rows
         if len(rows) > _LARGEST * len(groups):
             break
+    worst = int(away[1:].argmax())
     raise BiaslibError(
         f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
-        f"{int(worst.argmax())} is still {worst.max():.3f} away; allow a larger eps, or leave the attribute out."
+        f"{worst} is still {away[1 + worst]:.3f} away; allow a larger eps, or leave the attribute out."
     )
 
 
@@ -187,14 +188,7 @@ def _evened(rows: np.ndarray, has: np.ndarray, groups: np.ndarray, eps: float, r
 
 
 def _checked(attributes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    attributes, groups = np.asarray(attributes), np.asarray(groups)
-    if attributes.ndim != 2 or not attributes.size or not np.isin(attributes, (0, 1)).all():
-        raise BiaslibError(f"attributes must be (N, A) of 0 and 1 with N, A >= 1, not of shape {attributes.shape}.")
-    if groups.shape != attributes.shape[:1] or groups.dtype.kind not in "bui" or groups.min() < 0:
-        raise BiaslibError(
-            f"groups must be {len(attributes)} whole numbers from 0 on, one for each row of attributes, not "
-            f"{groups.dtype} of shape {groups.shape}."
-        )
-    if len(np.unique(groups)) < 2:
+    labels = Labels(attributes, groups)
+    if len(np.unique(labels.groups)) < 2:
         raise BiaslibError("there is one group only: nothing can be balanced.")
-    return attributes.astype(bool), groups.astype(np.intp)
+    return labels.attributes, labels.groups

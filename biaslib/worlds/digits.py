@@ -11,7 +11,7 @@ import pandas as pd
 from PIL import Image
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
@@ -143,8 +143,7 @@ class Digits(World):
     def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float) -> pd.DataFrame:
         """Groups, classes and scans; all corners black."""
         check_draw(n, strength, seed)
-        if split not in get_args(Split):
-            raise BiaslibError(f"split must be one of {', '.join(get_args(Split))}, not {split!r}.")
+        check_known("split", split, get_args(Split))
         if not 0 <= blur <= 100:
             raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
         rng = np.random.default_rng(seed)

@@ -380,15 +380,15 @@ def test_small_maps_are_trained_on_as_arrays_are(streamed, monkeypatch):
 
 
 def stop_after(steps):
-    """A patch of `_random_states`, which every checkpoint within an epoch asks for: the run dies after so many."""
-    original, count = loop._random_states, iter(range(steps))
+    """A patch of `_Run.save`: the run dies after so many checkpoints within an epoch."""
+    original, count = loop._Run.save, iter(range(steps))
 
-    def random_states(device):
-        if next(count, None) is None:
+    def save(run, path):
+        if run.step and next(count, None) is None:
             raise KeyboardInterrupt
-        return original(device)
+        original(run, path)
 
-    return random_states
+    return save
 
 
 @pytest.mark.parametrize("steps", [1, 5, 12, 13, 14, 30])
@@ -401,7 +401,7 @@ def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(streamed,
     unbroken = fitted()
     monkeypatch.setattr(loop, "_BETWEEN_SAVES", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_random_states", stop_after(steps))
+        patch.setattr(loop._Run, "save", stop_after(steps))
         with pytest.raises(KeyboardInterrupt):
             fitted()
     shown, original = [], reading.pixels
