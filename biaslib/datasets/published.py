@@ -7,7 +7,6 @@ for a missing or a damaged file, and for a bias or an attribute that was not rel
 """
 
 import contextlib
-import functools
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from biaslib.errors import BiaslibError, check_known
 Backbone = Literal["resnet", "efficientnet"]
 Networks = Literal["resnet", "efficientnet", "positive", "negative"]
 
+_NAME = "attention-iou"  # of the data set, and its folder
 PROTECTED = "Male"
 _N_TEST = 4500
 _N_BIRDS = 5794
@@ -75,7 +75,7 @@ def predictions(networks: Networks = "resnet") -> np.ndarray:
     """
     check_known("networks", networks, _PREDICTIONS)
     stem, models = _PREDICTIONS[networks]
-    files = [_dataset().require(_results() / f"{stem}_{model}.csv") for model in range(models)]
+    files = [registry.get(_NAME).require(_results() / f"{stem}_{model}.csv") for model in range(models)]
     return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 
@@ -91,7 +91,7 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
     stem = f"evaluations-waterbirds{bias}_{'resnet18' if backbone == 'resnet' else backbone}"
     files = sorted(folder.glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
     if not files:
-        _dataset().require(folder / f"{stem}_0.csv")
+        registry.get(_NAME).require(folder / f"{stem}_0.csv")
     return np.stack([_zeros_and_ones(file, rows=_N_BIRDS, columns=1)[:, 0] for file in files])
 
 
@@ -202,13 +202,8 @@ def printed_values() -> dict[str, pd.DataFrame]:
     return tables
 
 
-@functools.cache
-def _dataset() -> registry.Dataset:
-    return registry.get("attention-iou")
-
-
 def _results() -> Path:
-    return _dataset().require(registry.root() / "attention-iou" / "results")
+    return registry.get(_NAME).require(registry.root() / _NAME / "results")
 
 
 def _of_backbone(backbone: Backbone, resnets: str) -> Path:
@@ -218,14 +213,14 @@ def _of_backbone(backbone: Backbone, resnets: str) -> Path:
 
 def _join() -> tuple[np.ndarray, np.ndarray]:
     """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is."""
-    path = registry.root() / "attention-iou" / "test_idx_sorted.npy"
-    with _dataset().reading(path):
+    path = registry.root() / _NAME / "test_idx_sorted.npy"
+    with registry.get(_NAME).reading(path):
         index = np.load(path, allow_pickle=False)
     if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
-        raise _dataset().damaged(path, f"it is not {_N_TEST} row numbers")
+        raise registry.get(_NAME).damaged(path, f"it is not {_N_TEST} row numbers")
     rows = celeba.hq_to_celeba(registry.root())
     if index.max() >= len(rows):
-        raise _dataset().damaged(path, "an index is too large")
+        raise registry.get(_NAME).damaged(path, "an index is too large")
     return index, rows
 
 
@@ -235,15 +230,15 @@ def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
     with contextlib.suppress(ValueError):  # no table at all
         values = pd.read_csv(path, header=None).to_numpy()
     if values.shape != (rows, columns) or not np.isin(values, (0, 1)).all():
-        raise _dataset().damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
+        raise registry.get(_NAME).damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
     return values == 1
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    with _dataset().reading(path):
+    with registry.get(_NAME).reading(path):
         values = np.loadtxt(path, delimiter=",", ndmin=2)
     if values.shape != (rows, columns):
-        raise _dataset().damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
+        raise registry.get(_NAME).damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
     return values
 
 

@@ -30,13 +30,8 @@ class MeanPrecision:
 
     @property
     def n(self) -> int:
-        """How many values are defined."""
-        return len(self.values) - self.undefined
-
-    @property
-    def undefined(self) -> int:
-        """How many are not, as no image has the attributes; the mean leaves them out."""
-        return int(np.isnan(self.values).sum())
+        """How many values are defined; those of attributes that no image has are not."""
+        return int(np.isfinite(self.values).sum())
 
 
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:

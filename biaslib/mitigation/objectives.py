@@ -6,7 +6,6 @@ predictions that keep the training set's ratios, to reduce bias amplification (R
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -80,24 +79,18 @@ class AdversarialLoss(nn.Module):
         features, group = maps.mean((2, 3)), targets[:, -1].long()
         guessing = math.log(len(self.class_weight))
         fooled = bool(self._adversary_loss(features.detach(), group) >= guessing)
-        reversed_features = _Reversal.apply(features, 0.0 if fooled else self.weight)
-        return loss + self._adversary_loss(reversed_features, group)
+        return loss + self._adversary_loss(_reversed(features, 0.0 if fooled else self.weight), group)
 
     def _adversary_loss(self, features: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
         return cross_entropy(self.adversary(features), group, weight=self.class_weight)
 
 
-class _Reversal(torch.autograd.Function):
+def _reversed(values: torch.Tensor, weight: float) -> torch.Tensor:
     """The same values, whose gradient is multiplied by -weight on its way back."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, weight: float) -> torch.Tensor:
-        ctx.weight = weight
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return -ctx.weight * gradients[0], None
+    passed = values.view_as(values)
+    if passed.requires_grad:  # not where a loss is only measured
+        passed.register_hook(lambda gradient: -weight * gradient)
+    return passed
 
 
 @dataclass(frozen=True, kw_only=True)

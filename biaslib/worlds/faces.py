@@ -155,19 +155,9 @@ def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.G
 
 def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The columns, and what follows from them: lengths in the face's own unit, colours (n, 3)."""
-    more = face_drawing.palette(table) | {
-        "x": 0.5 + 0.018 * table["x"],
-        "y": 0.470 + 0.012 * table["y"],
-        "scale": 0.409 + 0.011 * table["zoom"],
-        "roll": 0.10 * table["roll"],
-        "shift": 0.050 * table["turn"],
-        "wide": 0.565 + 0.055 * table["face_width"],
-        "long": table["face_length"],
-        "neck": (0.565 + 0.055 * table["face_width"]) * (0.44 + 0.05 * table["jaw"]),
-        "eye_at": 0.238 + 0.024 * table["eye_gap"],
-        "hair_low": -0.14 + 1.34 * table["hair_length"],
-        "hair_sides": np.clip(2.5 * table["hair_length"] - 0.5, 0.0, 1.0),
-    }
+    lengths = {name: start + slope * table[column] for name, (start, slope, column) in _FACE.lengths.items()}
+    lengths["neck"] = lengths["wide"] * (0.44 + 0.05 * table["jaw"])
+    more = face_drawing.palette(table) | lengths | {"hair_sides": np.clip(lengths["hair_sides"], 0.0, 1.0)}
     return table | {name: np.asarray(values, np.float32) for name, values in more.items()}
 
 

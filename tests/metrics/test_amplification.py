@@ -44,7 +44,6 @@ def triples(draw: st.DrawFn, most_attributes: int = 8) -> Triple:
 def by_the_formulas(
     train: Labels, test: Labels, predicted: Labels, *, kind: str, min_size: int = 1, max_size: int | None = None,
     sets: str = "all", absolute: bool = True, reference: str = "test", threshold: str = "1/G",
-    independent: str = "negative",
 ) -> tuple[float, float, int, int]:  # fmt: skip
     """Set by set, image by image, as the paper writes it: mean, variance, |M|, and sets that are never predicted."""
     groups = range(1 + max(train.groups))
@@ -86,8 +85,6 @@ def by_the_formulas(
             joint, apart = (in_train & of_train).sum() * len(train), in_train.sum() * of_train.sum()
             if absolute:
                 total += abs(d)
-            elif joint == apart and independent == "zero":
-                total += 0
             else:
                 total += d if joint > apart else -d
             cells.append(d)
@@ -109,7 +106,6 @@ OPTIONS = st.fixed_dictionaries(
         "reference": st.sampled_from(["test", "train"]),
         "sets": st.sampled_from(["all", "observed"]),
         "threshold": st.sampled_from(["1/G", "1/(G-1)"]),
-        "independent": st.sampled_from(["negative", "zero"]),
     }
 )
 
