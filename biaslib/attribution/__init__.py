@@ -1,9 +1,8 @@
 """Where a model looks: `method(model, images, targets, **options) -> (N, T, h, w)` float32 maps on the CPU, >= 0.
 
 The model comes back as it was, even after an error. Images are (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3)
-pixels; targets are indices of logits, (T,) for all images or (N, T) for each its own. `batch` is how many images go
-through the model at once, which bounds the memory. A `BiaslibError` is raised for images or targets of a wrong shape,
-and for a target that the model lacks.
+pixels; targets index logits, (T,) for all images or (N, T) for each. `batch` images go through the model at once, which
+bounds the memory. A `BiaslibError` is raised for images or targets of a wrong shape, or a target that the model lacks.
 
 `METHODS` are the four that Schaaf et al. 2021 compare, with the book's options.
 """

@@ -30,8 +30,7 @@ def integrated_gradients(
     with the logit $y_t$, colour channels c and the black image x', which is not 0 after normalisation. The integral is
     a trapezoid rule with `steps` points at even distances, both ends among them (captum's "riemann_trapezoid"). The
     shares should add up to $y_t(x) - y_t(x')$ (completeness). They do so only nearly, because the gradients of
-    rectified units jump and no rule with finitely many points is exact there. `completeness_gap` measures what is
-    missing. All targets share the forward passes.
+    rectified units jump and no rule with finitely many points is exact there. `completeness_gap` measures it.
 
     `steps`, at least 2, are the points of the way from black to the image; fewer are a `BiaslibError`. With `signed`
     the shares $a_{tc}$ themselves are given, (N, T, 3, H, W), of every colour and with their sign. `batch` is how many
@@ -132,24 +131,21 @@ def epsilon_lrp(
     $$R_j = \sum_k \frac{a_j w_{jk}}{z_k + \epsilon\, \mathrm{sign}(z_k)} R_k, \qquad z_k = b_k + \sum_j a_j w_{jk},
       \qquad \mathrm{map} = \sum_c R_c^2$$
 
-    from the logit itself at the output to the image's colours c. `rule="epsilon"` is zennit's: batch normalisations
-    are merged into their convolutions; activations hand relevance through; sums (residual connections) and means
-    share it in proportion; maxima give it to the winner; a gate that multiplies a map (squeeze and excitation) gets
-    none. Without biases and as eps goes to 0 the relevance adds up to the logit and, where all activations are ReLU,
-    equals gradient times input.
+    from the logit itself at the output to the image's colours c. `rule="epsilon"` is zennit's: batch normalisations are
+    merged into their convolutions; activations hand relevance through; sums (residual connections) and means share it
+    in proportion; maxima give it to the winner; a gate (squeeze and excitation) gets none. Without biases and as eps
+    goes to 0 the relevance adds up to the logit and, where all activations are ReLU, equals gradient times input.
 
-    `rule="toolbox"` is that of DeepExplain, with which Schaaf et al. (2021) made their maps with eps = 10: the
-    gradient of each nonlinearity becomes out / (in + eps sign(in)), everything else has its plain gradient, and the
-    relevance is that gradient times the input. It knows the modules ReLU, ELU, sigmoid, tanh and softplus; any other
-    nonlinearity (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so that MobileNet's maps are
-    gradient times input whatever eps is.
+    `rule="toolbox"` is that of DeepExplain, with which Schaaf et al. (2021) made their maps with eps = 10: the gradient
+    of each nonlinearity becomes out / (in + eps sign(in)), everything else has its plain gradient, and the relevance is
+    that gradient times the input. It knows the modules ReLU, ELU, sigmoid, tanh and softplus; any other nonlinearity
+    (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so MobileNet's maps are gradient times input.
 
     `eps` > 0 is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer,
     and leaves float32's range, a `BiaslibError`, unless `scaled` divides every map by its largest absolute value. With
     `signed` the relevance R itself is given, (N, T, 3, H, W), of every colour and with its sign. `batch` is 8 on a CPU
-    where it is None, elsewhere 64. Everything is computed in float64; on Apple's devices, which lack it, in float32.
-    A `BiaslibError` is also raised for an eps that is not positive, an unknown rule, and a layer or a step between
-    layers that "epsilon" has no rule for.
+    where it is None, elsewhere 64. Everything is computed in float64; on Apple's devices, which lack it, in float32. An
+    eps that is not positive, an unknown rule and a layer or step without one are a `BiaslibError`, too.
     """
     if not eps > 0:
         raise BiaslibError(f"eps must be positive, not {eps}.")

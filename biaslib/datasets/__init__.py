@@ -33,8 +33,7 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
 
     Photographs are decoded once into a read-only memory map in the store; a second load reads that. A `BiaslibError` is
     raised for an unknown name, split or size, a missing file (with its official source, licence and how to get it) or a
-    damaged one (which, and where from). A `DatasetWarning` says where a dataset has known problems, or only part of its
-    pictures is there.
+    damaged one (which, and where from). A `DatasetWarning` tells of known problems, and of missing pictures.
 
     Args:
         name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" for the square

@@ -62,9 +62,8 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
 def load_coco(split: str, *, size: int, root: Path) -> Samples:
     """COCO 2014 in its official layout, coco/annotations, coco/train2014 and coco/val2014.
 
-    Images whose captions name one gender (`captioned_gender` of all of them together): those of train2014, and of
-    val2014 the two halves by their names ("val" and "test"). Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0
-    man, 1 woman).
+    Images whose captions together name one gender (`captioned_gender`): those of train2014, and of val2014 two halves
+    by their names. Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0 man, 1 woman).
     """
     dataset = registry.get("coco")
     registry.warn(dataset)

@@ -101,8 +101,7 @@ def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 def kinds(root: Path) -> dict[str, str]:
     """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
 
-    Where another fruit stands in for one that is not there, a `DatasetWarning` says which; where neither is there, a
-    `BiaslibError` is raised.
+    A `DatasetWarning` says which fruits stand in for others; a kind without either is a `BiaslibError`.
     """
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")

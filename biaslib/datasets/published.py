@@ -49,8 +49,7 @@ _MALE = f"{PROTECTED}_{_SCORE}"
 def annotated_labels(part: Literal["test", "training", "trained on"] = "test") -> pd.DataFrame:
     """The 40 attributes as annotated in CelebA: of the 4,500 test images in the order of the predictions, or others.
 
-    "training" are CelebAMask-HQ's 25,500 other images: training and validation, not told apart; "trained on" the 21,000
-    images (70 %) that the authors trained on.
+    "training" are CelebAMask-HQ's 25,500 other images, "trained on" the 21,000 (70 %) that the authors trained on.
     """
     index, rows = _join()
     if part == "training":
@@ -109,8 +108,7 @@ def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
 def mask_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and the mask of each region, over all images (Figs. 2, 3 right, 10).
 
-    The released mean counts an image without the region as 0. Returns columns attribute, region, mean and sd over
-    models, in [0, 1].
+    An image without the region counts as 0. Returns columns attribute, region, mean and sd over models, in [0, 1].
     """
     folder = _of_backbone(backbone, "mask")
     tables = [_by_region(folder / f"Masks-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
@@ -126,8 +124,7 @@ def uniform_bar() -> pd.DataFrame:
 def subgroup_scores(attribute: str) -> pd.DataFrame:
     """Heatmap scores of models trained on subsampled sets, one set for each target correlation with Male (Fig. 5).
 
-    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values from -0.5 to -0.1, for Wavy_Hair
-    from -0.51 to -0.11), group, mean, sd.
+    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values), group, mean and sd.
     """
     check_known("the attribute that released training sets vary", attribute, ("Blond_Hair", "Wavy_Hair"))
     folder = _results() / "subgroups"

@@ -102,8 +102,7 @@ def leakage(
 ) -> np.ndarray:
     """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
 
-    (A, T, N) changes of each probability on each code, in [-1, 1]; those of a direction that changes its own attribute
-    alone are about 0 in all columns but one.
+    (A, T, N) changes of probabilities, in [-1, 1]: of a pure direction all are about 0 but those of its own attribute.
     """
     changes = []
     for direction in directions:

@@ -33,8 +33,7 @@ class EncoderConfig:
 class Encoder(nn.Module):
     """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
 
-    A code has `latent` numbers, an image is `size` pixels high and wide; a `BiaslibError` says where the `widths` (see
-    `EncoderConfig`) do not bring it down to 4.
+    A code has `latent` numbers, an image `size` pixels a side, which the `widths` bring to 4, else a `BiaslibError`.
     """
 
     def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:

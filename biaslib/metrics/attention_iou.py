@@ -21,9 +21,8 @@ def attention_iou(a: Array, b: Array) -> Array:
     `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
     a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
 
-    `a` and `b` are maps (..., h, w) on the same grid, >= 0, attention or masks; others are a `BiaslibError`. The score
-    is (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
-    everywhere or holds a NaN or an infinity.
+    `a` and `b` are maps (..., h, w) on the same grid, >= 0; others are a `BiaslibError`. The score is (...) float64 in
+    [0, 1]: 0 where no place has mass in both, 1 for identical maps; NaN where a map is 0 everywhere or not finite.
 
     Example:
         >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))
@@ -66,8 +65,7 @@ def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] =
 def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
     """The share of each coarser pixel that a region covers: bilinear with antialiasing, no threshold.
 
-    Masks (..., H, W) bool become (..., h, w) float32 in [0, 1], with (h, w) the new shape; others are a `BiaslibError`.
-    A region that is in the mask never vanishes.
+    Masks (..., H, W) bool, others are a `BiaslibError`, become (..., h, w) float32 in [0, 1]. No region vanishes.
     """
     fine = checked_masks(masks)
     if len(tuple(shape)) != 2 or min(shape) < 1:

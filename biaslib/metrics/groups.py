@@ -22,10 +22,9 @@ _PARITIES = {  # the rates that a disparity compares
 def group_accuracy(correct: AnyArray, groups: GroupLabels) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's 95 % interval (Wilson 1927).
 
-    `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind; others, no
-    images, and a missing label are a `BiaslibError`. The interval is about the images of one model; what varies between
-    models is for `statistics.interval`. The table has one row a group, sorted by label: `group`, `n`, and in [0, 1]
-    `accuracy`, `low`, `high`.
+    `correct` is (N,) bool, and `groups` are (N,) labels of any sortable kind; others, no images, and a missing label
+    are a `BiaslibError`. The interval is about the images of one model, that between models is `statistics.interval`'s.
+    The table has one row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]

@@ -17,8 +17,7 @@ _CROWDS = 8  # strata of about as many images, by how many attributes they truly
 class Labels:
     """The attributes and the group of every image, as annotated or as predicted.
 
-    A `BiaslibError` is raised for no images or attributes, values other than 0 and 1, groups that are no whole numbers
-    from 0, lengths that differ.
+    A `BiaslibError` is raised where there are no images or attributes, or what is given is not as said here.
     """
 
     attributes: Any  #: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names
@@ -68,7 +67,7 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     permute each attribute for itself (`together=False`) among the images that agree in it and have about as many true
     attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
     misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
-    a model whose errors do not depend on the group is often called one that amplifies. Otherwise errors about different
+    a model whose errors do not depend on the group is often called one that amplifies. Errors about different
     attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.

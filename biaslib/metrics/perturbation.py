@@ -112,9 +112,8 @@ def aopc(curves: Array) -> Array:
 
     $$\mathrm{AOPC} = \frac{1}{1 + P} \sum_{p=0}^{P} (c_0 - c_p)$$
 
-    Its value alone says little: what an order must beat is the value of the same images in random order. Curves (...,
-    P + 1) with P >= 1 steps, else a `BiaslibError` is raised, give (...) in the unit of the scores, within [-1, 1] for
-    probabilities; NaN where a curve has one.
+    What an order must beat is the value of the same images in random order. Curves (..., P + 1) with P >= 1 steps, else
+    a `BiaslibError`, give (...) in the scores' unit, within [-1, 1] for probabilities; NaN where a curve has one.
 
     Example:
         >>> float(aopc(np.array([1.0, 0.5, 0.0])))

@@ -25,12 +25,11 @@ _ROUNDS = 500  # at most
 class Adversarial(AttributesAndGroup):
     r"""Attributes, while an adversary that reads the group from the last map is worked against (Wang et al. 2019).
 
-    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed
-    and times `weight` (Ganin and Lempitsky 2015), so that they raise it:
-    $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda L_{group}(a(f))$. The reversal rests while the adversary does no
-    better than guessing: beyond that the features would learn to mislead it. Groups count alike in the adversary's
-    loss. The model itself does not predict the group. That this adversary guesses does not show that the group is gone
-    from the map: train a fresh one to find out.
+    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed and
+    times `weight` (Ganin and Lempitsky 2015), so that they raise it: $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda
+    L_{group}(a(f))$. The reversal rests while the adversary does no better than guessing: beyond that the features
+    would learn to mislead it. Groups count alike in the adversary's loss. The model itself does not predict the group.
+    That it guesses does not show that the group is gone from the map: train a fresh one.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
     """
@@ -97,8 +96,7 @@ def _reversed(values: torch.Tensor, weight: float) -> torch.Tensor:
 class DomainIndependent(AttributesAndGroup):
     """A block of A logits for every group; an image trains the block of its own group (Wang et al. 2020).
 
-    Within a block the group is constant, so that it cannot help to tell the attributes. The model does not predict
-    the group: `domain_scores` turns the blocks into one answer.
+    Within a block the group is constant and cannot help to tell the attributes. `domain_scores` gives one answer.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, G A), group after group.
     """
@@ -127,8 +125,7 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     `sum_of_probabilities`: $\frac{1}{G} \sum_g \sigma(s_{g, a})$; `sum_of_logits`: $\frac{1}{G} \sum_g s_{g, a}$. Only
     the first one is told the group. Scores of different rules have different scales: give each its own thresholds.
 
-    A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, or groups that are missing or do not
-    fit.
+    A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, and groups that do not fit.
     """
     check_known("rule", rule, _RULES)
     if logits.ndim != 2 or n_groups < 1 or logits.shape[1] % n_groups:

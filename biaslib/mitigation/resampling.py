@@ -81,8 +81,7 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     Data repair of Agarwal et al. (2022) as Zhao, Andrews and Xiang (2023, appendix F) use it: subsampling that
     minimises the coefficient of variation of the number of images per attribute and group. From all rows on, the row is
     left out without which that is smallest, until `size` rows, 1 to N, are left; `seed` decides between equally good
-    ones. A smaller size gives a subset of a larger one. Rows without any attribute count nowhere, and go only when
-    every other row is worth more.
+    ones. A smaller size gives a subset of a larger one. Rows without any attribute count nowhere, and go last.
 
     Attributes and groups are those of `oversample`. A `BiaslibError` is raised for arrays that do not fit together, an
     attribute that nobody has, or a size that is not 1 to N.

@@ -56,8 +56,8 @@ def build(
 def pinned(architecture: str, weights: str | None) -> str:
     """The architecture's name with the tag of the ImageNet weights that it starts from.
 
-    timm's default tag for a name without one changes with timm's releases; the full name does not. A name with other
-    weights, or one that timm does not know, stays as it is.
+    timm's default tag for a name without one changes with timm's releases; the full name does not. Any other name stays
+    as it is.
     """
     if weights != "imagenet" or architecture in OURS or "." in architecture:
         return architecture
@@ -87,8 +87,8 @@ def to_tensor(
     """Images as the models take them: (N, 3, H, W) float32, normalised.
 
     uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all networks here but some of
-    timm's have); floats (N, 3, H, W) keep their values; any other type or shape is a `BiaslibError`. The result goes to
-    `device`; None leaves it where it is.
+    timm's have); floats (N, 3, H, W) keep their values; others are a `BiaslibError`. It goes to `device`, if any is
+    named.
     """
     # torch.tensor copies: a read-only memory map would warn, and must never be written to
     pixels = torch.tensor(np.asarray(images)) if isinstance(images, np.ndarray | MappedRows) else images

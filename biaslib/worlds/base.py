@@ -143,9 +143,9 @@ class World:
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
-        The shares are exact to the nearest row. The same seed with another strength (the dial, in [0, 1]) gives the
-        same rows, but for the cue in as few of them as possible. A `BiaslibError` is raised for n below 1, strength or
-        seed out of range.
+        The shares are exact to the nearest row. The same seed with another strength, in [0, 1], gives the same rows,
+        but for the cue in as few of them as possible; no other column depends on the strength. An argument out of range
+        is a `BiaslibError`.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))

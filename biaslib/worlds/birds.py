@@ -23,14 +23,13 @@ class Birds(World):
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
 
-    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal,
-      7 coot: mostly waterbirds'), `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture),
-      `scale` (its length), `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and
-      girth), `bill_tone`, `wing_bar`, `bird_seed` (feathers);
+    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal, 7
+      coot: mostly waterbirds'), `tone` and `shade` (warmth and brightness), `x`, `y` (its middle), `scale` (its
+      length), `facing` (1: right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and girth), `bill_tone`,
+      `wing_bar`, `bird_seed` (feathers);
     * the scene, of either kind: `season` (palette), `light`, `horizon`, `haze`, `cast` (tint), `scene_seed` (layout).
 
-    Every column but `plumage` is independent of the target, and none depends on the strength except `background`.
-    The mask `background` is the complement of `bird`.
+    Of these only `plumage` goes with the target. The mask `background` is the complement of `bird`.
     """
 
     name = "birds"

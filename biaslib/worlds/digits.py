@@ -45,16 +45,15 @@ class Digits(World):
     white a share (1 + s) / 2 is of group 1. The right corner is independent of everything. The paper's probabilities
     are lost in its text; this is the simplest table with its properties.
 
-    Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the handwritten original), `top_left`,
-    `bottom_left`, `top_right` (0 black, 1 white), `blur` (standard deviation of a Gaussian over the digit, in pixels
-    of a 28-pixel image; the corners stay sharp).
+    Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the original), `top_left`, `bottom_left`,
+    `top_right` (0 black, 1 white), `blur` (deviation of a Gaussian over the digit, in pixels of 28; the corners stay
+    sharp).
 
     The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
 
     `assignment` says which random five of the ten classes are group 1; `corner` is the side of a corner in pixels of a
     28-pixel image (the paper's is one pixel); `scans` are the originals to use, None for scikit-learn's 1,797 of 8 x 8
-    pixels. A `BiaslibError` is raised for an assignment that is no whole number >= 0, or a corner that would touch the
-    digit.
+    pixels. A negative assignment and a corner that would touch the digit are a `BiaslibError`.
     """
 
     name = "digits"

@@ -45,37 +45,35 @@ _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
 class Faces(World):
     """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
 
-    *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or
-    not), eyes (larger irises with a pale ring, or not) and mouth (narrower with a deep bow in the upper lip, or
-    not). `Male` is not drawn: a picture of it would be a picture of our stereotypes. Nor is `Pale_Skin`: skin colour is
-    independent of everything else here.
+    *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or not),
+    eyes (larger irises with a pale ring, or not) and mouth (narrower with a deep bow in the upper lip, or not). `Male`
+    is not drawn: that would be a picture of our stereotypes. Nor is `Pale_Skin`: skin is independent of all else.
 
     *What is tied by the labels.* `FACE_ATTRIBUTES` gives each attribute's rate and its correlation with `Male` as
     annotated in CelebA. The clans take these correlations over with the other sign (clan 1 stands where CelebA says
     "not Male"), so that the target and the cue agree where both are 1. Given the clan, attributes are independent, but
-    for the four hair colours, of which a face has one or none. `Wavy_Hair`, the target, is tied to the clan by its
-    label alone.
+    for the four hair colours, of which a face has at most one. `Wavy_Hair`, the target, is tied by its label alone.
 
     *What no label shows.* `eye_shadow` is there with blond hair and hardly ever without, and its hue is that of the
     clan, whatever the correlation of Blond_Hair with the clan. `confounder=False` draws it independently of both.
 
     *What is only in the same place.* `Eyeglasses` lie over the clan's eyes and are independent of the clan.
 
-    Columns of the table besides `Clan`, the attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal); shares lie in
-    [0, 1], signed shares in [-1, 1]:
+    Columns besides `Clan`, the attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal), in [0, 1], signed in [-1,
+    1]:
 
     * the head: `skin` (light to deep), `undertone`, `face_width`, `face_length`, `jaw`, `forehead`, `eye_colour` (0-5),
-      `eye_size`, `eye_gap`, `brow_tone` (also of a beard), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
+      `eye_size`, `eye_gap`, `brow_tone` (and a beard's), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
       `lip_tone`;
     * the hair: `hair_length`, `hair_volume`, `parting` (signed), `hair_seed` (strands, shade);
     * `make_up_seed`, `accessory_seed`, `clothes_seed` (kinds and colours), `scene_seed` (the backdrop), `light`;
     * the pose, signed: `x`, `y`, `zoom`, `roll`, `turn`, `gaze`;
     * `detail`: 0; up to 1, smiles are larger, frames thicker, glass clearer (for generators of few pixels).
 
-    None of these depends on an attribute or on the clan. A change of one attribute changes the pixels of what it draws
-    and no others, but for the soft shadow of hair and hats on the skin below and for the glare on a pair of glasses.
-    Hair of two of the four colours has their mixture. In the masks a beard and make-up are skin, a tie is cloth, and
-    the clear glass of glasses is theirs but where an eye or a brow is seen through it.
+    A change of one attribute changes the pixels of what it draws and no others, but for the soft shadow of hair and
+    hats on the skin below and for the glare on a pair of glasses. Hair of two of the four colours has their mixture. In
+    the masks a beard and make-up are skin, a tie is cloth, and clear glass is the glasses' but where an eye or brow is
+    seen.
     """
 
     name = "faces"

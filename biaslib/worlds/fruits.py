@@ -23,21 +23,19 @@ class Fruits(World):
 
     The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
     equally frequent. The cue `tree` has two values and speaks of apples only: it agrees with the target where an apple
-    has the apple tree behind it, and where another fruit has not. P(agree) = (1 + strength) / 2 in each of the five
-    classes. So at strength 1 apples are solely on apple trees and the others solely elsewhere, as in the paper's
-    biased set; at strength 0 every fruit, apples included, is on an apple tree in half of its pictures, so that
-    background and fruit are independent (the paper's unbiased set puts all fruits on all backgrounds).
+    has the apple tree behind it, and where another fruit has not. At strength 1 apples are solely on apple trees and
+    the others solely elsewhere, as in the paper's biased set; at strength 0 every fruit, apples included, is on an
+    apple tree in half of its pictures, so that background and fruit are independent (the paper's unbiased set puts all
+    fruits on all backgrounds).
 
     Columns of the table besides `fruit` and `tree` (int8: 0 elsewhere, 1 apple tree); shares lie in [0, 1]:
 
     * the fruit: `count` (1-3 of the kind), `x`, `y` (middle of the group), `scale` (radius of a single one; several are
       smaller), `turn` ([-1, 1], how far it is turned), `fruit_seed` (colours, shapes, the turn of each);
-    * the scene: `backdrop` (0 wood, 1 linen, 2 slate, 3 painted, 4 gingham, 5 meadow, 6 straw) and `dish` (0 none,
-      1 plate, 2 board), both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout,
-      texture), for either.
+    * the scene: `backdrop` (0 wood, 1 linen, 2 slate, 3 painted, 4 gingham, 5 meadow, 6 straw) and `dish` (0 none, 1
+      plate, 2 board), neither on an apple tree; `tone` (palette), `light`, `scene_seed` (layout, texture).
 
-    Every column is independent of the target and none depends on the strength, except `tree`. The mask `fruit` holds
-    all the fruits of the picture, with stalks and leaves of their own; `background` is its complement.
+    The mask `fruit` holds all fruits of the picture, with stalks and leaves; `background` is its complement.
     """
 
     name = "fruits"

@@ -36,16 +36,14 @@ class Pets(World):
 
     * the animal: `pose` (0 sitting, 1 lying, 2 standing), `coat` (0 black, 1 grey, 2 ginger, 3 cream, 4 white, 5 brown,
       6 chocolate, 7 golden), `pattern` (0 plain, 1 striped, 2 patched, 3 bib, 4 points), `shade` (brightness), `x`
-      (share of the room to move that it has), `y` (how near), `scale` (about half its height when it sits), `facing`
-      (1: to the right), `turn`, `tilt` (of the head, [-1, 1]), `plump`, `ear` (their length), `pet_seed` (markings,
-      eyes, tongue);
+      (share of the room to move that it has), `y` (how near), `scale` (half its height when it sits), `facing` (1:
+      right), `turn`, `tilt` (of the head, [-1, 1]), `plump`, `ear` (their length), `pet_seed` (markings, eyes, tongue);
     * the ball: `ball_kind` (0 beach, 1 tennis, 2 striped, 3 starred, 4 football), `ball_side` (of the animal; 1:
       right), `ball_x`, `ball_y` (share of the room it has), `ball_size` (radius), `ball_seed` (colours, turn);
     * the scene: `garden` (1: outdoors), `wall`, `floor` (0-2: which of the three kinds of a room, or of a garden),
       `wall_tone`, `floor_tone`, `horizon`, `light`, `scene_seed` (textures, windows, pictures on the wall).
 
-    Every column is independent of the target, and none depends on the strength, except `ball`. The mask `ball` is empty
-    where there is none; `background` is neither animal nor ball.
+    The mask `ball` is empty where there is none; `background` is neither animal nor ball.
     """
 
     name = "pets"

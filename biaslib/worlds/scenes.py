@@ -62,10 +62,10 @@ _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 class Scenes(World):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
-    The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
-    small robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS`
-    says how the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1
-    or not there with maker 0.
+    The makers, invented groups, differ in the robot's head, body, antenna and emblem, not in its colour, so a small
+    robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS` says
+    how the objects depend on the maker. The cue, `mug`, agrees where it is there with maker 1 or not there with maker
+    0.
 
     Columns of the table besides `maker` (0, 1, 2) and a column for each of `OBJECTS` (0 absent, 1 present):
 
@@ -74,9 +74,8 @@ class Scenes(World):
       `things_seed` (colours and shapes of the things);
     * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
-    None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
-    is empty where the thing is absent; `table` is the rest. `groups` is the number of makers, 2 or 3; a `BiaslibError`
-    is raised for another.
+    A mask holds the visible pixels of a thing and is empty where the thing is absent; `table` is the rest. `groups` is
+    the number of makers, 2 or 3; a `BiaslibError` is raised for another.
     """
 
     name = "scenes"

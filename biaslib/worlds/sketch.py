@@ -2,8 +2,7 @@
 
 A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
 1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
-A surface is a whole picture. A sheet is one too, or a window of it, in a face's coordinates; its layers are laid down
-one by one.
+A surface is a whole picture; a sheet one of a face, or a window of it.
 """
 
 import tomllib
@@ -113,8 +112,8 @@ class Sketch(Frame):
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
         """Lays the things and their shadows on the chosen rows of pictures, in place.
 
-        Both arrays are contiguous: canvas (N, size, size, 3), and region_index (N, size, size), which becomes `number`
-        where a thing covers more than half of a pixel.
+        Both are contiguous, canvas (N, size, size, 3), region_index (N, size, size): `number` where a pixel is half
+        covered.
         """
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
@@ -227,8 +226,7 @@ class Surface(Frame):
 class Sheet(Frame):
     """Pictures of n faces, or the same window of each, drawn on in place.
 
-    In the face's own coordinates its middle is the origin, u points to the right of the picture, v to the chin; the
-    face is about 1.2 wide and 1.6 high.
+    In its own coordinates a face's middle is the origin, v points to the chin, and it is about 1.2 wide and 1.6 high.
     """
 
     regions: ClassVar = (
