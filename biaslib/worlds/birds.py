@@ -190,7 +190,6 @@ class _Bird(Surface):
 
     def __init__(self, factors: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
         super().__init__(factors, x, y)
-        self.seeds = factors["bird_seed"]
         self.water = self["waterbird"] > 0.5
         self.neck, self.bill, self.plump, self.tail = (self[name] for name in ("neck", "bill", "plump", "tail"))
         across = (x - self["x"]) * ((2.0 * self["facing"] - 1.0) / self["scale"])
@@ -205,7 +204,7 @@ class _Bird(Surface):
 def _draw_birds(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, Field]:
     """The birds alone: colours (n, 3, H, W), and the coverage (n, H, W) with which to lay them over a background."""
     bird = _Bird(factors, x, y)
-    colours, chance = _colours(factors), bird.chance(1, 4)
+    colours, chance = _colours(factors), bird.chance(1, 4, "bird_seed")
     body, head, radius, parts = _anatomy(bird, colours)
 
     canvas = _body(bird, colours, body, bird.circle(head, radius), chance)

@@ -184,7 +184,7 @@ def where_drawn(
 def _backdrop(s: Sheet) -> None:
     """Two colours that run into each other, and a soft light behind the head."""
     first, second = s.pick(_FACE.backdrops, "scene_seed", 1), s.pick(_FACE.backdrops, "scene_seed", 2)
-    angle, a, b, c = s.chance("scene_seed", 3, 4)
+    angle, a, b, c = s.chance(3, 4, "scene_seed")
     along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
     wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
     s.canvas[:] = first
@@ -194,7 +194,7 @@ def _backdrop(s: Sheet) -> None:
 
 def _clothes(s: Sheet) -> None:
     a = np.abs(s.u)
-    (kind,) = s.chance("clothes_seed", 2, 1)
+    (kind,) = s.chance(2, 1, "clothes_seed")
     colour, second = s.pick(_FACE.clothes, "clothes_seed", 3), s.pick(_FACE.clothes, "clothes_seed", 4)
     slope = 0.985 + 0.16 * np.maximum(a - 0.22, 0.0) + 0.42 * np.maximum(a - 0.72, 0.0) ** 2
     top = 0.93 * (slope - s.v)
@@ -206,7 +206,7 @@ def _clothes(s: Sheet) -> None:
 def _neck(s: Sheet) -> None:
     """Neck and what the neckline, round or pointed, leaves free, in the head's shade; the collar's seam."""
     a, wide = np.abs(s.u), s["neck"]
-    kind, depth = s.chance("clothes_seed", 1, 2)
+    kind, depth = s.chance(1, 2, "clothes_seed")
     deep = 0.16 + 0.12 * depth
     pointed = 0.75 * np.maximum(a * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
     free = np.where(kind < 0.35, pointed, s.oval((0.0, 0.98), (0.35, deep)))
@@ -220,7 +220,7 @@ def _necktie(s: Sheet) -> None:
     """A white collar and a tie."""
     a = np.abs(s.u)
     colour = s.pick(_FACE.ties, "accessory_seed", 1)
-    (kind,) = s.chance("accessory_seed", 2, 1)
+    (kind,) = s.chance(2, 1, "accessory_seed")
     shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
     s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
     wing = Frame(a, s.v).polygon([(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
@@ -237,7 +237,7 @@ def _necktie(s: Sheet) -> None:
 
 def _necklace(s: Sheet) -> None:
     """Pearls, a chain with a pendant, or a broad ring."""
-    kind, _ = s.chance("accessory_seed", 3, 2)
+    kind, _ = s.chance(3, 2, "accessory_seed")
     bend = 0.215 / (s["neck"] * s["neck"])
     line = 1.135 - bend * s.u * s.u
     across = (s.v - line) / np.sqrt(1.0 + (2.0 * bend * s.u) ** 2)
@@ -255,7 +255,7 @@ def _necklace(s: Sheet) -> None:
 
 def _earrings(s: Sheet) -> None:
     """Hoops, drops or discs below the ears, over whatever hair there is."""
-    (kind,) = s.chance("accessory_seed", 5, 1)
+    (kind,) = s.chance(5, 1, "accessory_seed")
     u, v = np.abs(s.u) - (s["wide"] + 0.045), s.v - 0.255
     hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
     stud, _ = Frame(u, v).limb((0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
@@ -269,7 +269,7 @@ def _earrings(s: Sheet) -> None:
 
 def _glasses(s: Sheet) -> None:
     """Round, angular or swung frames over clear glass. Eyes and brows that are seen through it stay eyes and brows."""
-    kind, dark = s.chance("accessory_seed", 7, 2)
+    kind, dark = s.chance(7, 2, "accessory_seed")
     side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
     a = np.abs(s.u - s["shift"])
     u, v = a - s["eye_at"] - 0.008, s.v + 0.035
@@ -289,7 +289,7 @@ def _glasses(s: Sheet) -> None:
 
 def _hat(s: Sheet) -> None:
     """A knitted cap, a hat with a brim or a baseball cap, with its shadow below."""
-    kind, second = s.chance("accessory_seed", 11, 2)
+    kind, second = s.chance(11, 2, "accessory_seed")
     colour = s.pick(_FACE.hats, "accessory_seed", 12)
     band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
     half = s["wide"] + 0.10 + 0.075 * s["hair_volume"] + 0.05 * s["Wavy_Hair"]

@@ -199,9 +199,9 @@ class Surface(Frame):
             canvas[rows] = thing(self.take(rows))
         return canvas
 
-    def chance(self, stream: int, count: int) -> list[Field]:
-        """Random numbers in [0, 1) of the rows' own, each (n, 1, 1)."""
-        return [column(values) for values in uniform(self.seeds, stream, count).T]
+    def chance(self, stream: int, count: int, seed: str = "scene_seed") -> list[Field]:
+        """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
+        return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
     def number_of(self, cells: Field, stream: int, count: int) -> Field:
         """The random number, of `count` in [0, 1), of the whole cell that each pixel is in, (n, H, W)."""
@@ -223,8 +223,8 @@ class Surface(Frame):
 
 
 @dataclass(eq=False)
-class Sheet(Frame):
-    """Pictures of n faces, or the same window of each, drawn on in place.
+class Sheet(Surface):
+    """A surface that is drawn on in place: n faces, or the same window of each.
 
     In its own coordinates a face's middle is the origin, v points to the chin, and it is about 1.2 wide and 1.6 high.
     """
@@ -246,10 +246,6 @@ class Sheet(Frame):
         x, y = grid(size)
         own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
         return cls(own.u, own.v, canvas, region_index, table, 1.0 / (size * unit))
-
-    def __getitem__(self, name: str) -> Field:
-        """A column, (n, 1, 1)."""
-        return column(self.table[name])
 
     def window(self, across: tuple[float, float], down: tuple[float, float]) -> "Sheet":
         """The part of the pictures that holds this part of every face (and whatever else lies in it)."""
@@ -282,7 +278,7 @@ class Sheet(Frame):
 
         A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
         """
-        cover = coverage(distance, self.pixel)
+        cover = self.cover(distance)
         if region is not None:
             taken = cover > 0.5
             for name in keep:
@@ -293,14 +289,6 @@ class Sheet(Frame):
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what is there with `share` (n, h, w) of a colour."""
         paint(self.canvas, colour, share)
-
-    def cover(self, distance: Field) -> Field:
-        """How much of each pixel lies inside."""
-        return coverage(distance, self.pixel)
-
-    def chance(self, seed: str, stream: int, count: int) -> list[Field]:
-        """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
-        return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
     def pick(self, palette: Sequence[tuple[float, float, float]], seed: str, stream: int) -> Field:
         """One of the colours for each face, a little brighter or darker, (n, 3, 1, 1)."""
