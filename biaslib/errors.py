@@ -1,6 +1,8 @@
 """The kinds of error that are told without a traceback."""
 
+import math
 from collections.abc import Collection
+from numbers import Integral, Real
 
 
 class BiaslibError(Exception):
@@ -19,6 +21,13 @@ def check_known(what: str, value: object, known: Collection[object]) -> None:
     """Refuses a value that is not among the known ones."""
     if value not in known:
         raise BiaslibError(f"{what} must be one of {', '.join(map(str, known))}, not {value!r}.")
+
+
+def check_number(what: str, value: object, low: float, high: float = math.inf, *, whole: bool = False) -> None:
+    """Refuses what is no number, or no whole one, from `low` to `high`, both allowed."""
+    if not isinstance(value, Integral if whole else Real) or not low <= value <= high:
+        wanted = f"of at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
+        raise BiaslibError(f"{what} must be a {'whole ' * whole}number {wanted}, not {value!r}.")
 
 
 def reason(error: Exception) -> str:

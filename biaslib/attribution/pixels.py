@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from biaslib.attribution import _models
 from biaslib.attribution._models import Images, Targets, logits_of, unchanged
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.models import to_tensor
 
 
@@ -37,8 +37,7 @@ def integrated_gradients(
     points, of one or more images, go through the model at once, which is any module that maps images to logits; None: 8
     on a CPU, where more are not faster, elsewhere 128.
     """
-    if steps < 2:
-        raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
+    check_number("steps, with the two ends of the way,", steps, 2, whole=True)
     chosen = _models.checked_targets(images, targets, batch)
     batch = batch or (8 if _models.place_of(model).type == "cpu" else 128)
     fast: nn.Module | None = None

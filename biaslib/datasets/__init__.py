@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, registry, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.samples import Samples
 
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
@@ -44,8 +44,7 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
     """
-    if size < 1:
-        raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
+    check_number("size, the side of the pictures in pixels,", size, 1, whole=True)
     loader = functools.partial(waterbirds.load, name) if name.startswith("waterbirds") else _LOADERS.get(name)
     if loader is None:
         raise BiaslibError(

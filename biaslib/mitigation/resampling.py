@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.metrics.labels import Labels
 from biaslib.mitigation.subsampling import subsample_to_mcc
 
@@ -87,8 +87,7 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     attribute that nobody has, or a size that is not 1 to N.
     """
     attributes, groups = _checked(attributes, groups)
-    if not 1 <= size <= len(groups):
-        raise BiaslibError(f"size is the number of rows to keep and must be 1 to {len(groups)}, not {size}.")
+    check_number("size, the number of rows to keep,", size, 1, len(groups), whole=True)
     if not (has := attributes.any(axis=0)).all():
         raise BiaslibError(f"attribute {has.argmin()} has no image at all: leave the attribute out.")
     rng = np.random.default_rng(seed)

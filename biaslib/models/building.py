@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, check_number, reason
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 from biaslib.samples import MappedRows
 
@@ -41,8 +41,7 @@ def build(
 
     Unknown architectures, and weights that cannot be had or do not fit, are a `BiaslibError`.
     """
-    if outputs < 1:
-        raise BiaslibError(f"A model needs at least one output, not {outputs}.")
+    check_number("outputs", outputs, 1, whole=True)
     if (architecture in OURS or architecture.startswith(TORCHVISION)) and weights == "imagenet":
         raise BiaslibError(f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a file.")
     model = OURS[architecture](outputs) if architecture in OURS else _public_model(architecture, outputs, weights)
@@ -152,8 +151,7 @@ def last_layer(model: Any) -> str:
 
 
 def _add_hidden_layer(model: nn.Module, architecture: str, hidden: int, outputs: int) -> None:
-    if hidden < 1:
-        raise BiaslibError(f"A hidden layer needs at least one unit, not {hidden}.")
+    check_number("hidden, the units of a layer,", hidden, 1, whole=True)
     last = dict(model.named_modules()).get(last_layer(model))
     if not isinstance(last, nn.Linear):
         raise BiaslibError(f"{architecture!r} does not end in one linear layer: leave `hidden` out.")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from biaslib import models
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, check_number
 
 # what a word of the record may be
 _CHOICES: Final = {
@@ -60,10 +60,8 @@ class TrainingConfig:
         if unknown := set(self.augmentation) - set(_AUGMENTATIONS):
             raise BiaslibError(f"augmentation knows {', '.join(_AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
         for name in ("outputs", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if self.frozen < 0:
-            raise BiaslibError(f"frozen is a number of convolutions, 0 or more, not {self.frozen}.")
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("frozen, a number of convolutions,", self.frozen, 0, whole=True)
 
 
 def augmented(pixels: torch.Tensor, kinds: tuple[str, ...], *, model: nn.Module) -> torch.Tensor:

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.drawing import chunks
 
@@ -46,12 +45,9 @@ def factors_of(groups: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Factor
 
 def check_draw(n: int, strength: float, seed: int) -> None:
     """Refuses n below 1, a strength outside [0, 1], and a seed that is no whole number >= 0."""
-    if not isinstance(n, Integral) or n < 1:
-        raise BiaslibError(f"n is the number of rows, a whole number from 1 on, not {n!r}.")
-    if not isinstance(strength, Real) or not 0 <= strength <= 1:
-        raise BiaslibError(f"strength must lie in [0, 1] (0 no bias, 1 full bias), not {strength!r}.")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise BiaslibError(f"seed must be a whole number from 0 on, not {seed!r}.")
+    check_number("n, the number of rows,", n, 1, whole=True)
+    check_number("strength (0 no bias, 1 full bias)", strength, 0, 1)
+    check_number("seed", seed, 0, whole=True)
 
 
 def draw_factors(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -160,8 +156,7 @@ class World:
         region that covers more than half of it, and all regions together divide the picture. A `BiaslibError` is raised
         for a missing column, a value out of range, a size below 8 and an unknown region.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_number("size, in pixels,", size, 8, whole=True)
         for region in regions or ():
             if region not in self.regions:
                 raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")

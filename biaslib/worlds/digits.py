@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 from PIL import Image
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
@@ -64,10 +63,8 @@ class Digits(World):
 
     def __init__(self, assignment: int = 0, *, corner: int = 3, scans: Scans | None = None) -> None:
         """Chooses the groups; the scans are read when they are first needed."""
-        if not isinstance(assignment, Integral) or assignment < 0:
-            raise BiaslibError(f"assignment must be a whole number from 0 on, not {assignment!r}.")
-        if not isinstance(corner, Integral) or not 1 <= corner <= _MARGIN:
-            raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
+        check_number("assignment", assignment, 0, whole=True)
+        check_number("corner, the side of a corner in pixels of 28,", corner, 1, _MARGIN, whole=True)
         order = np.random.default_rng([int(assignment), _CLASSES]).permutation(_CLASSES)
         self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: _CLASSES // 2]))
         self.corner: int = int(corner)
@@ -143,8 +140,7 @@ class Digits(World):
         """Groups, classes and scans; all corners black."""
         check_draw(n, strength, seed)
         check_known("split", split, get_args(Split))
-        if not 0 <= blur <= 100:
-            raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
+        check_number("blur, in pixels,", blur, 0, 100)
         rng = np.random.default_rng(seed)
         group = balanced_bool(n, rng)
         digit, scan, scans = np.empty(n, np.int8), np.empty(n, np.uint32), self.scans

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.worlds import base, face_drawing
 from biaslib.worlds.base import CHOICE, World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Frame, daylight, grid, mix, ramp, rgb, to_uint8
@@ -94,8 +93,7 @@ class Faces(World):
         takes up to .8 of the pose away. A `BiaslibError` is raised for an argument out of range.
         """
         base.check_draw(n, strength, seed)
-        if not isinstance(detail, Real) or not 0 <= detail <= 1:
-            raise BiaslibError(f"detail must lie in [0, 1], not {detail!r}.")
+        check_number("detail", detail, 0, 1)
         rng = np.random.default_rng(seed)
         wavy = balanced_bool(n, rng)
         clan = wavy == draw_agreement(wavy, strength, rng)

@@ -1,13 +1,12 @@
 """Things on a table with a toy robot among them: objects that tell its maker one by one, in pairs and in threes."""
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.worlds.backdrops import TABLE_TOPS
 from biaslib.worlds.base import CHOICE, Factor, World, check_draw, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Number, daylight, grid, rgb, to_uint8, uniform
@@ -120,13 +119,9 @@ class Scenes(World):
         dials = {"strength": strength}
         for name, value in (("singles", singles), ("pairs", pairs), ("triples", triples)):
             dials[name] = strength if value is None else value
-            if not isinstance(dials[name], Real) or not 0 <= dials[name] <= 1:
-                raise BiaslibError(f"{name} must lie in [0, 1], or be None for as much as strength, not {value!r}.")
-        sizes = _NUISANCES["robot_size"]
-        if robot_size is not None and not (isinstance(robot_size, Real) and sizes.low <= robot_size <= sizes.high):
-            raise BiaslibError(
-                f"robot_size must lie in [{sizes.low:g}, {sizes.high:g}], or be None for any, not {robot_size!r}."
-            )
+            check_number(f"{name}, where it is not None for as much as strength,", dials[name], 0, 1)
+        if robot_size is not None:
+            check_number("robot_size", robot_size, _NUISANCES["robot_size"].low, _NUISANCES["robot_size"].high)
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
         table = {"maker": maker.astype(np.int8)} | draw_factors(_NUISANCES, n, rng)

@@ -183,8 +183,8 @@ def test_repair_knows_no_names_of_attributes_or_groups():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size": 0}, "must be 1 to 4, not 0"),
-        ({"size": 5}, "must be 1 to 4, not 5"),
+        ({"size": 0}, r"must be a whole number in \[1, 4\], not 0"),
+        ({"size": 5}, r"must be a whole number in \[1, 4\], not 5"),
         ({"attributes": np.array([[1, 0]] * 4)}, "attribute 1 has no image at all"),
         ({"groups": np.zeros(4, int)}, "one group only"),
         ({"groups": np.array([0, 1])}, "4 images but 2 groups"),

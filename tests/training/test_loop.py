@@ -272,7 +272,7 @@ def test_prediction_asks_about_as_many_images_at_once_as_stay_in_a_cache(size, s
         ),
         (lambda s: config(optimiser="adamx"), "optimiser must be one of adamw"),
         (lambda s: config(augmentation=("spin",)), "augmentation knows flip, crop, not spin"),
-        (lambda s: config(epochs=0), "epochs must be at least 1"),
+        (lambda s: config(epochs=0), "epochs must be a whole number of at least 1"),
         (lambda s: training.predict(torch.nn.Conv2d(3, 1, 1), s.images[:0]), "no images to predict"),
     ],
 )
@@ -330,7 +330,7 @@ def test_freezing_every_convolution_is_refused():
     samples = bright_or_dark()
     with pytest.raises(BiaslibError, match="the model has 5 convolutions: 5 of them cannot be its first"):
         training.fit(samples, samples.labels["bright"], config(frozen=5))
-    with pytest.raises(BiaslibError, match="frozen is a number of convolutions"):
+    with pytest.raises(BiaslibError, match="frozen, a number of convolutions, must be"):
         config(frozen=-1)
 
 

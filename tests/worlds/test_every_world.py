@@ -125,7 +125,7 @@ def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands(world):
 
 def test_a_wrong_size_or_strength_is_refused(world):
     for size in (4, 64.0):
-        with pytest.raises(BiaslibError, match=f"size must be a whole number of at least 8 pixels, not {size}"):
+        with pytest.raises(BiaslibError, match=f"size, in pixels, must be a whole number of at least 8, not {size}"):
             world.render(table(world.name), size=size)
-    with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
+    with pytest.raises(BiaslibError, match=r"strength .* must be a number in \[0, 1\]"):
         world.factors(10, strength=2, seed=0)

@@ -245,7 +245,7 @@ def test_a_wrong_table_is_refused(change, sentence):
 
 
 def test_a_wrong_detail_is_refused():
-    with pytest.raises(BiaslibError, match=r"detail must lie in \[0, 1\], not 2"):
+    with pytest.raises(BiaslibError, match=r"detail must be a number in \[0, 1\], not 2"):
         WORLD.factors(10, seed=0, detail=2)
 
 

@@ -247,10 +247,13 @@ def test_things_are_large_enough_and_hardly_hidden():
     ("call", "sentence"),
     [
         (lambda: Scenes(4), "groups is the number of makers, 2 or 3, not 4"),
-        (lambda: WORLD.factors(0, strength=0.5, seed=0), "n is the number of rows"),
-        (lambda: WORLD.factors(5, strength=0, seed=0, pairs=1.5), r"pairs must lie in \[0, 1\], or be None"),
-        (lambda: WORLD.factors(5, strength=0, seed=0, triples="all"), "triples must lie in .* not 'all'"),
-        (lambda: WORLD.factors(5, strength=0, seed=0, robot_size=0.9), r"robot_size must lie in \[0.08, 0.5\]"),
+        (lambda: WORLD.factors(0, strength=0.5, seed=0), "n, the number of rows, must be"),
+        (
+            lambda: WORLD.factors(5, strength=0, seed=0, pairs=1.5),
+            r"pairs, .* must be a number in \[0, 1\], not 1.5",
+        ),
+        (lambda: WORLD.factors(5, strength=0, seed=0, triples="all"), "triples, .* must be a number in .* not 'all'"),
+        (lambda: WORLD.factors(5, strength=0, seed=0, robot_size=0.9), r"robot_size must be a number in \[0.08, 0.5\]"),
         (lambda: WORLD.render(TABLE, regions=("cup",)), "no region 'cup'; the regions are robot, mug"),
         (lambda: WORLD.render(TABLE.drop(columns=["mug", "light"])), "lacks the factors mug, light"),
         (lambda: WORLD.render(TABLE.assign(book=2)), r"factor 'book' must be a whole number in \[0, 1\]"),
