@@ -55,8 +55,7 @@ def build(
 def pinned(architecture: str, weights: str | None) -> str:
     """The architecture's name with the tag of the ImageNet weights that it starts from.
 
-    timm's default tag for a name without one changes with timm's releases; the full name does not. Any other name stays
-    as it is.
+    The default tag of a name without one changes with timm's releases; the full name does not. Others stay as they are.
     """
     if weights != "imagenet" or architecture in OURS or "." in architecture:
         return architecture
@@ -85,9 +84,8 @@ def to_tensor(
 ) -> torch.Tensor:
     """Images as the models take them: (N, 3, H, W) float32, normalised.
 
-    uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all networks here but some of
-    timm's have); floats (N, 3, H, W) keep their values; others are a `BiaslibError`. It goes to `device`, if any is
-    named.
+    uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all here but some of timm's
+    have); floats (N, 3, H, W) keep their values; others are a `BiaslibError`. The result goes to `device`, if given.
     """
     # torch.tensor copies: a read-only memory map would warn, and must never be written to
     pixels = torch.tensor(np.asarray(images)) if isinstance(images, np.ndarray | MappedRows) else images

@@ -76,8 +76,8 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
     """The known columns of a table as arrays, checked; other columns are left alone.
 
-    A `BiaslibError` is raised where a column is missing, or a value is no number, not whole where it has to be, or out
-    of range.
+    A `BiaslibError` is raised where a column is missing or a value no number, not whole where it must be, or out of
+    range.
     """
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -122,6 +122,7 @@ class World:
     attributes: tuple[str, ...]  #: every labelled column, target and cue among them
     regions: tuple[str, ...]  #: the names of the masks; the last one lies behind all others
     _classes: tuple[str, ...] = ()  # the attributes that are whole numbers; all others are true or false
+    _count, _favoured = 2, 1  # how many classes the target has, and which of them goes with the cue
     _patches_across = 1  # how many patches side by side fill a picture, where most of the drawing is done on patches
 
     @property
@@ -130,7 +131,13 @@ class World:
         raise NotImplementedError
 
     def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        raise NotImplementedError
+        """Of a world whose cue agrees where it goes with one class of the target, and whose other columns are free."""
+        target = rng.permutation(np.arange(n) % self._count)
+        cue = (target == self._favoured) == draw_agreement(target, strength, rng)
+        table = {self.target: target.astype(np.int8 if self.target in self._classes else bool)}
+        table[self.cue] = cue.astype(np.int8)
+        free = {name: factor for name, factor in self._columns.items() if name not in table}
+        return pd.DataFrame(table | draw_factors(free, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         """The pictures of some rows, (n, size, size, 3) uint8; writes each pixel's region into `region_index`."""
@@ -140,8 +147,8 @@ class World:
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
         The shares are exact to the nearest row. The same seed with another strength, in [0, 1], gives the same rows,
-        but for the cue in as few of them as possible; no other column depends on the strength. An argument out of range
-        is a `BiaslibError`.
+        but for the cue in as few of them as possible; no other column depends on it. An argument out of range is a
+        `BiaslibError`.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))

@@ -44,9 +44,8 @@ class Digits(World):
     white a share (1 + s) / 2 is of group 1. The right corner is independent of everything. The paper's probabilities
     are lost in its text; this is the simplest table with its properties.
 
-    Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the original), `top_left`, `bottom_left`,
-    `top_right` (0 black, 1 white), `blur` (deviation of a Gaussian over the digit, in pixels of 28; the corners stay
-    sharp).
+    Columns: `group` (bool), `digit` (0-9), `scan` (number of the original), `top_left`, `bottom_left`, `top_right` (0
+    black, 1 white), `blur` (deviation of a Gaussian over the digit, in pixels of 28; the corners stay sharp).
 
     The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
 

@@ -58,8 +58,7 @@ class Faces(World):
 
     *What is only in the same place.* `Eyeglasses` lie over the clan's eyes and are independent of the clan.
 
-    Columns besides `Clan`, the attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal), in [0, 1], signed in [-1,
-    1]:
+    Columns besides `Clan`, attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal), in [0, 1], signed in [-1, 1]:
 
     * the head: `skin` (light to deep), `undertone`, `face_width`, `face_length`, `jaw`, `forehead`, `eye_colour` (0-5),
       `eye_size`, `eye_gap`, `brow_tone` (and a beard's), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
@@ -70,9 +69,8 @@ class Faces(World):
     * `detail`: 0; up to 1, smiles are larger, frames thicker, glass clearer (for generators of few pixels).
 
     A change of one attribute changes the pixels of what it draws and no others, but for the soft shadow of hair and
-    hats on the skin below and for the glare on a pair of glasses. Hair of two of the four colours has their mixture. In
-    the masks a beard and make-up are skin, a tie is cloth, and clear glass is the glasses' but where an eye or brow is
-    seen.
+    hats on the skin below and for the glare on glasses. Hair of two of the four colours has their mixture. In the masks
+    a beard and make-up are skin, a tie is cloth, and clear glass is the glasses' but where an eye or brow is seen.
     """
 
     name = "faces"

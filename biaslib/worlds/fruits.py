@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
 from biaslib.worlds.backdrops import behind_fruits
-from biaslib.worlds.base import World, draw_agreement, draw_factors, factors_of
+from biaslib.worlds.base import World, factors_of
 from biaslib.worlds.drawing import Field, column, daylight, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 
@@ -21,12 +20,11 @@ _LAYOUTS = np.array(_LOOKS.layouts, np.float32)
 class Fruits(World):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
-    The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
-    equally frequent. The cue `tree` has two values and speaks of apples only: it agrees with the target where an apple
-    has the apple tree behind it, and where another fruit has not. At strength 1 apples are solely on apple trees and
-    the others solely elsewhere, as in the paper's biased set; at strength 0 every fruit, apples included, is on an
-    apple tree in half of its pictures, so that background and fruit are independent (the paper's unbiased set puts all
-    fruits on all backgrounds).
+    The target `fruit` is its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all equally frequent.
+    The cue `tree` has two values and speaks of apples only: it agrees with the target where an apple has the apple tree
+    behind it, and where another fruit has not. At strength 1 apples are solely on apple trees and the others solely
+    elsewhere, as in the paper's biased set; at strength 0 every fruit is on an apple tree in half of its pictures, so
+    that background and fruit are independent (the paper's unbiased set puts all fruits on all backgrounds).
 
     Columns of the table besides `fruit` and `tree` (int8: 0 elsewhere, 1 apple tree); shares lie in [0, 1]:
 
@@ -43,15 +41,9 @@ class Fruits(World):
     cue = "tree"
     attributes: tuple[str, ...] = ("fruit", "tree")
     regions: tuple[str, ...] = ("fruit", "background")
-    _classes = ("fruit",)
+    _classes, _count, _favoured = ("fruit",), len(NAMES), APPLE
     _columns = _ATTRIBUTES | _FRUIT | _SCENE
     _patches_across = 2
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
-        agrees = draw_agreement(fruit, strength, rng)
-        table = {"fruit": fruit, "tree": ((fruit == APPLE) == agrees).astype(np.int8)}
-        return pd.DataFrame(table | draw_factors(_FRUIT | _SCENE, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
 from biaslib.worlds import drawing, rooms
-from biaslib.worlds.base import World, balanced_bool, draw_agreement, draw_factors, factors_of
+from biaslib.worlds.base import World, factors_of
 from biaslib.worlds.drawing import Field, Frame, Point, column, grid, join, mix, ramp, rgb, rows_of_each
 from biaslib.worlds.rooms import BALLS
 from biaslib.worlds.sketch import Place, Sketch, Surface, Upright, beside
@@ -52,11 +51,6 @@ class Pets(World):
     attributes: tuple[str, ...] = ("cat", "ball")
     regions: tuple[str, ...] = ("animal", "ball", "background")
     _columns = _ATTRIBUTES | _ANIMAL | _BALL | _SCENE
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        cat = balanced_bool(n, rng)
-        table = {"cat": cat, "ball": (cat == draw_agreement(cat, strength, rng)).astype(np.int8)}
-        return pd.DataFrame(table | draw_factors(_ANIMAL | _BALL | _SCENE, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)

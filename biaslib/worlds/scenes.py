@@ -30,28 +30,18 @@ class _Association:
 
     objects: tuple[str, ...]  #: the set
     rates: tuple[float, ...]  #: base rate p of each
-    dial: _Dial | None  #: which of the dials moves it; None: independent of everything (a control)
-    weight: float  #: $|\tau_g|$ when the dial is at 1
-    sign: int  #: +1: the product is higher with maker 0, -1: with maker 1
+    dial: _Dial | None = None  #: which of the dials moves it; None: independent of everything (a control)
+    weight: float = 0.0  #: $|\tau_g|$ when the dial is at 1
+    sign: int = 1  #: +1: the product is higher with maker 0, -1: with maker 1
 
 
+_LOOKS = beside(__file__)
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
-ASSOCIATIONS: tuple[_Association, ...] = (
-    _Association(("mug",), (0.5,), "strength", 1.0, -1),
-    _Association(("book",), (0.4,), "singles", 0.8, 1),
-    _Association(("glasses",), (0.35,), "singles", 0.6, -1),
-    _Association(("key",), (0.35,), "singles", 0.4, 1),
-    _Association(("leaf",), (0.4,), "singles", 0.2, -1),
-    _Association(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
-    _Association(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
-    _Association(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
-    _Association(("ball",), (0.35,), None, 0.0, 1),
-    _Association(("die",), (0.3,), None, 0.0, 1),
-    _Association(("shell",), (0.35,), None, 0.0, 1),
+ASSOCIATIONS: tuple[_Association, ...] = tuple(
+    _Association(**of | {"objects": tuple(of["objects"]), "rates": tuple(of["rates"])}) for of in _LOOKS.associations
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 _MAKERS = 3
-_LOOKS = beside(__file__)
 (_NUISANCES,) = factors_of(_LOOKS.columns)
 # Five columns and four rows of slots; the robot has the place of two by two.
 _COLUMNS, _ROWS = 5, 4
@@ -61,10 +51,9 @@ _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 class Scenes(World):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
-    The makers, invented groups, differ in the robot's head, body, antenna and emblem, not in its colour, so a small
-    robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS` says
-    how the objects depend on the maker. The cue, `mug`, agrees where it is there with maker 1 or not there with maker
-    0.
+    The makers, invented groups, differ in the robot's head, body, antenna and emblem, not in its colour, so a small one
+    is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS` says how the
+    objects depend on the maker. The cue, `mug`, agrees where it is there with maker 1 or missing with maker 0.
 
     Columns of the table besides `maker` (0, 1, 2) and a column for each of `OBJECTS` (0 absent, 1 present):
 
@@ -194,10 +183,8 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     return places.astype(np.float32), robot
 
 
+_HEAD, _TORSO, _PANEL = _LOOKS.triangles
 _DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
-_HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
-_TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
-_PANEL = [(0.0, -0.06), (0.30, 0.46), (-0.30, 0.46)]
 
 
 def _draw_robot(s: Sketch, maker: np.ndarray) -> None:

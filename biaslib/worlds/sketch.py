@@ -112,8 +112,7 @@ class Sketch(Frame):
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
         """Lays the things and their shadows on the chosen rows of pictures, in place.
 
-        Both are contiguous, canvas (N, size, size, 3), region_index (N, size, size): `number` where a pixel is half
-        covered.
+        Both are contiguous: canvas (N, size, size, 3) and region_index (N, size, size), `number` where half covered.
         """
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
