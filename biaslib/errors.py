@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from numbers import Integral, Real
+from typing import Any
 
 
 class BiaslibError(Exception):
@@ -23,7 +24,7 @@ def check_known(what: str, value: object, known: Collection[object]) -> None:
         raise BiaslibError(f"{what} must be one of {', '.join(map(str, known))}, not {value!r}.")
 
 
-def check_number(what: str, value: object, low: float, high: float = math.inf, *, whole: bool = False) -> None:
+def check_number(what: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False) -> None:
     """Refuses what is no number, or no whole one, from `low` to `high`, both allowed."""
     if not isinstance(value, Integral if whole else Real) or not low <= value <= high:
         wanted = f"of at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"

@@ -63,12 +63,11 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     that of mere errors: they wash associations out, and absolute changes count that. Attributes are predicted of one
     image together, so which errors go with which is kept.
 
-    With many attributes hardly two images have exactly the same ones, and nothing could change places. Then permute
-    each attribute for itself (`together=False`) among the images that agree in it and have about as many true
-    attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
-    misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
-    a model whose errors do not depend on the group is often said to amplify. Errors about different attributes become
-    independent.
+    With many attributes hardly two images have the same, and nothing could change places. Then permute each attribute
+    for itself (`together=False`) among the images that agree in it and have about as many true attributes, and the
+    groups among those of the same group and about as many: every attribute keeps its rates of misses and false alarms,
+    and crowded images keep theirs. Without these strata of crowdedness, eighths of the images, a model whose errors do
+    not depend on the group is often said to amplify. Errors about different attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """

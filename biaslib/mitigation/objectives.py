@@ -132,19 +132,16 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
         raise BiaslibError(f"logits of shape {logits.shape} are not {n_groups} blocks of equal width.")
     blocks = logits.reshape(len(logits), n_groups, -1)
     if rule == "conditional":
-        return blocks[np.arange(len(blocks)), _known(groups, len(logits), n_groups)]
+        known, n = np.asarray(groups), len(blocks)
+        if known.shape != (n,) or known.dtype.kind not in "bui" or not ((known >= 0) & (known < n_groups)).all():
+            raise BiaslibError(
+                f"the conditional rule is told every image's group: groups must be {n} whole numbers from 0 to "
+                f"{n_groups - 1}, one for each row of logits, or take another rule."
+            )
+        return blocks[np.arange(n), known.astype(np.intp)]
     if rule == "sum_of_probabilities":
         blocks = 0.5 * (1 + np.tanh(blocks / 2))  # the sigmoid, without overflow
     return blocks.max(axis=1) if rule == "max" else blocks.mean(axis=1)
-
-
-def _known(groups: np.ndarray | None, n: int, n_groups: int) -> np.ndarray:
-    if groups is None:
-        raise BiaslibError("the conditional rule is told every image's group: give `groups`, or take another rule.")
-    known = np.asarray(groups)
-    if known.shape != (n,) or known.dtype.kind not in "bui" or (n and not 0 <= known.min() <= known.max() < n_groups):
-        raise BiaslibError(f"groups must be {n} whole numbers from 0 to {n_groups - 1}, one for each row of logits.")
-    return known.astype(np.intp)
 
 
 @dataclass(frozen=True)

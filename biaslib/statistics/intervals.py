@@ -161,9 +161,8 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     **The smallest p that n pairs can reach is 2 / 2^n**: .25 for 3 pairs, .0625 for 5, .03125 for 6; with
     fewer than 6 nothing is significant at .05, before any correction.
 
-    The 95 % interval is Student's for the mean difference, as few pairs have no finite one by flipping; it may leave
-    zero out where p is not small. The effect size is Cohen's d_z, the mean in standard deviations; the statistic is the
-    mean.
+    The 95 % interval is Student's for the mean difference, as few pairs have no finite one by flipping; it may exclude
+    0 where p is not small. The effect size is Cohen's d_z, the mean in standard deviations; the statistic is the mean.
 
     Differences are (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out. The
     Comparison has n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for one

@@ -76,8 +76,7 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
     """The known columns of a table as arrays, checked; other columns are left alone.
 
-    A `BiaslibError` is raised where a column is missing or a value no number, not whole where it must be, or out of
-    range.
+    A missing column, and a value that is no number, not whole where it must be, or out of range, are a `BiaslibError`.
     """
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -146,9 +145,8 @@ class World:
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
-        The shares are exact to the nearest row. The same seed with another strength, in [0, 1], gives the same rows,
-        but for the cue in as few of them as possible; no other column depends on it. An argument out of range is a
-        `BiaslibError`.
+        The shares are exact to a row. The same seed with another strength, in [0, 1], gives the same rows, but for the
+        cue of as few as possible; nothing else depends on it. An argument out of range is a `BiaslibError`.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))
