@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, registry, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
-from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.errors import check_known, check_number
 from biaslib.samples import Samples
 
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
@@ -45,10 +45,8 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
     """
     check_number("size, the side of the pictures in pixels,", size, 1, whole=True)
-    loader = functools.partial(waterbirds.load, name) if name.startswith("waterbirds") else _LOADERS.get(name)
-    if loader is None:
-        raise BiaslibError(
-            f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
-        )
+    if not name.startswith("waterbirds"):
+        check_known("a data set whose images are loaded, waterbirds and waterbirds-NN apart,", name, _LOADERS)
+    loader = _LOADERS.get(name) or functools.partial(waterbirds.load, name)
     check_known(f"a split of {name}", split, ("train", "test") if name == "mnist" else pictures.SPLITS)
     return loader(split, size=size, root=registry.root(root))

@@ -130,7 +130,9 @@ def captioned_gender(captions: Iterable[str]) -> np.ndarray:
     Only whole words count, so that "snowman" and "human" do not; the lists are those of Zhao, Andrews and Xiang
     (2023, appendix C.1). What is found is a captioner's wording, not the gender of anybody.
     """
-    return np.array([_named(set(re.findall("[a-z]+", text.lower()))) for text in captions], dtype=np.int64)
+    words = (set(re.findall("[a-z]+", text.lower())) for text in captions)
+    named = [[not own.isdisjoint(registry.WORDS[who]) for who in ("men", "women")] for own in words]
+    return np.array([-1 if men == women else int(women) for men, women in named], dtype=np.int64)
 
 
 def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
@@ -217,11 +219,6 @@ def _names(file: str, key: str) -> list[str]:
     content = _read_json(path)
     with registry.get(_NAME).reading(path, f"its {key} does not number names from 0"):
         return [content[key][str(i)] for i in range(len(content[key]))]
-
-
-def _named(words: set[str]) -> int:
-    men, women = (not words.isdisjoint(registry.WORDS[named]) for named in ("men", "women"))
-    return -1 if men == women else int(women)
 
 
 def _terms(name: str) -> set[str]:

@@ -25,7 +25,7 @@ from typing import Any
 import pandas as pd
 
 from biaslib import store
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # what authors list by name, such as CelebA's attributes
@@ -132,8 +132,7 @@ def _parsed(text: str, folder: Path) -> dict[str, Dataset]:
 def get(name: str) -> Dataset:
     """One entry; a BiaslibError for a name that is not in the registry."""
     known = read()
-    if name not in known:
-        raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
+    check_known("a data set of the registry", name, sorted(known))
     return known[name]
 
 

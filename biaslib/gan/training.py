@@ -167,9 +167,9 @@ class _Run(Resumable):
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
-        optimisers = (torch.optim.Adam(network.parameters(), **options) for network in (critic, generator))
+        of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
         watched = torch.randn(config.frames, config.latent).to(device)
-        return cls(device, config, generator, copy.deepcopy(generator), critic, *optimisers, watched)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1], watched)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.drawing import chunks
 
@@ -163,8 +163,7 @@ class World:
         """
         check_number("size, in pixels,", size, 8, whole=True)
         for region in regions or ():
-            if region not in self.regions:
-                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+            check_known("a region", region, self.regions)
         images, labels, region_index = self._render(factors, size)
         numbers = {name: self.regions.index(name) for name in (self.regions if regions is None else regions)}
         return Samples(images, labels, {name: region_index == number for name, number in numbers.items()})

@@ -254,7 +254,7 @@ def test_things_are_large_enough_and_hardly_hidden():
         ),
         (lambda: WORLD.factors(5, strength=0, seed=0, triples="all"), "triples, .* must be a number in .* not 'all'"),
         (lambda: WORLD.factors(5, strength=0, seed=0, robot_size=0.9), r"robot_size must be a number in \[0.08, 0.5\]"),
-        (lambda: WORLD.render(TABLE, regions=("cup",)), "no region 'cup'; the regions are robot, mug"),
+        (lambda: WORLD.render(TABLE, regions=("cup",)), "a region must be one of robot, mug, .* not 'cup'"),
         (lambda: WORLD.render(TABLE.drop(columns=["mug", "light"])), "lacks the factors mug, light"),
         (lambda: WORLD.render(TABLE.assign(book=2)), r"factor 'book' must be a whole number in \[0, 1\]"),
         (lambda: Scenes(2).render(TABLE.assign(maker=2)), r"factor 'maker' must be a whole number in \[0, 1\]"),
