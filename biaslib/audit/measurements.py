@@ -9,8 +9,7 @@ import pandas as pd
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import attention_iou
-from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
-from biaslib.metrics.rates import disparities, group_rates, rate_images
+from biaslib.metrics.groups import disparities, group_rates, matthews_correlation, matthews_from_counts, rate_images
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, proportions, sign_flip
 from biaslib.statistics.intervals import percentile_ends
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from biaslib.datasets import celeba, coco_imsitu, mnist, photos, pictures, published, registry, waterbirds
 from biaslib.datasets.registry import DatasetWarning, check, fetch, listing, root
-from biaslib.errors import BiaslibError
+from biaslib.errors import check_known, check_number
 from biaslib.samples import Samples
 
 __all__ = ["DatasetWarning", "check", "coco_imsitu", "fetch", "listing", "load", "published", "root"]
@@ -33,8 +33,7 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
 
     Photographs are decoded once into a read-only memory map in the store; a second load reads that. A `BiaslibError` is
     raised for an unknown name, split or size, a missing file (with its official source, licence and how to get it) or a
-    damaged one (which, and where from). A `DatasetWarning` says where a dataset has known problems, or only part of its
-    pictures is there.
+    damaged one (which, and where from). A `DatasetWarning` tells of known problems, and of missing pictures.
 
     Args:
         name: "waterbirds", or "waterbirds-NN" for a set made at bias NN %; "celeba", or "celeba-cropped" for the square
@@ -45,14 +44,9 @@ def load(name: str, split: str, *, size: int, root: str | os.PathLike[str] | Non
         size: side of the pictures in pixels.
         root: folder of all datasets; by default $BIASLIB_DATA, else data/raw of the checkout.
     """
-    if size < 1:
-        raise BiaslibError(f"size is the side of the pictures in pixels and must be at least 1, not {size}.")
-    loader = functools.partial(waterbirds.load, name) if name.startswith("waterbirds") else _LOADERS.get(name)
-    if loader is None:
-        raise BiaslibError(
-            f"no loader for {name!r}: the book loads images of waterbirds, waterbirds-NN, {', '.join(_LOADERS)}."
-        )
-    splits = ("train", "test") if name == "mnist" else pictures.SPLITS
-    if split not in splits:
-        raise BiaslibError(f"{name} has the splits {', '.join(splits)}, not {split!r}.")
+    check_number("size, the side of the pictures in pixels,", size, 1, whole=True)
+    if not name.startswith("waterbirds"):
+        check_known("a data set whose images are loaded, waterbirds and waterbirds-NN apart,", name, _LOADERS)
+    loader = _LOADERS.get(name) or functools.partial(waterbirds.load, name)
+    check_known(f"a split of {name}", split, ("train", "test") if name == "mnist" else pictures.SPLITS)
     return loader(split, size=size, root=registry.root(root))

@@ -66,7 +66,10 @@ def load_hq(split: str, *, size: int, root: Path) -> Samples:
     """
     dataset = registry.get("celebamask-hq")
     folder = root / "CelebAMask-HQ"
-    table = _hq_attributes(dataset, root)
+    path = folder / "CelebAMask-HQ-attribute-anno.txt"
+    table = _attribute_list(dataset, path)
+    if [str(name) for name in table.index] != [f"{number}.jpg" for number in range(len(table))]:
+        raise dataset.damaged(path, f"its {len(table)} images are not numbered from 0")
     numbers = hq_numbers(len(table), split)
     images = pictures.photos(dataset, [folder / _IMAGES / f"{number}.jpg" for number in numbers], size=size)
     files = [_files(dataset.require(folder / _MASKS), int(number)) for number in numbers]
@@ -146,15 +149,6 @@ def partition(root: Path, n: int) -> np.ndarray:
 
 def _name(row: int | np.integer) -> str:
     return f"{row + 1:06d}.jpg"
-
-
-def _hq_attributes(dataset: registry.Dataset, root: Path) -> pd.DataFrame:
-    """CelebAMask-HQ's 40 attributes as annotated, one bool column each, one row an image by its number."""
-    path = root / "CelebAMask-HQ" / "CelebAMask-HQ-attribute-anno.txt"
-    table = _attribute_list(dataset, path)
-    if [str(name) for name in table.index] != [f"{number}.jpg" for number in range(len(table))]:
-        raise dataset.damaged(path, f"its {len(table)} images are not numbered from 0")
-    return table.reset_index(drop=True)
 
 
 def hq_numbers(n: int, split: str) -> np.ndarray:

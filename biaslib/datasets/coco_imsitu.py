@@ -7,7 +7,6 @@ perceived; imSitu's is how three annotators word, as nouns of WordNet, who does 
 for a split, a captioner or an image that is not there.
 """
 
-import functools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -18,13 +17,14 @@ import numpy as np
 import pandas as pd
 
 from biaslib.datasets import pictures, registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.samples import Samples
 
 # Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
 # or both halves of the method that is proposed (confusion, confident), of which equalizer is the whole
 CAPTIONERS = ("baseline_ft", "balanced", "upweight", "confident", "confusion", "equalizer")
 
+_NAME = "coco-imsitu"  # of the data set, and its folder
 PAPER_OBJECTS: tuple[str, ...] = tuple(registry.WORDS["paper_objects"])
 _RATIOS = ["training", "before", "after"]
 _IMSITU_FILES = {"train": "train.json", "val": "dev.json", "test": "test.json"}
@@ -42,18 +42,17 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
     Labels of training images are not among the released files. Returns one row an image, index `image_id`: column
     `group` (0 man, 1 woman, as crowd workers' captions word it), then a bool column an object.
     """
-    if split not in ("val", "test"):
-        raise BiaslibError(f"the released COCO labels are of val and test, not of {split!r}.")
+    check_known("the split of the released COCO labels", split, ("val", "test"))
     names = coco_objects()
     path = _find(f"object_multilabel__{split}.data.json")
     rows = _read_rows(path, "image_id", "objects", "gender")
     registry.warn(registry.get("coco"))
-    with _dataset().reading(path, "its images do not have as many objects each"):
+    with registry.get(_NAME).reading(path, "its images do not have as many objects each"):
         table = np.array([row["objects"] for row in rows], dtype=np.int64)
         gender = np.array([row["gender"] for row in rows], dtype=np.int64)
     one_hot = gender.shape == (len(rows), 2) and np.isin(gender, (0, 1)).all() and (gender.sum(axis=1) == 1).all()
     if not one_hot or table.shape != (len(rows), len(names)) or not np.isin(table, (0, 1)).all():
-        raise _dataset().damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
+        raise registry.get(_NAME).damaged(path, f"it is not one gender and {len(names)} zeros and ones for each image")
     index = pd.Index([row["image_id"] for row in rows], name="image_id")
     labels = pd.DataFrame(table == 1, columns=names, index=index)
     labels.insert(0, "group", gender[:, 1])
@@ -63,9 +62,8 @@ def coco_labels(split: Literal["val", "test"]) -> pd.DataFrame:
 def load_coco(split: str, *, size: int, root: Path) -> Samples:
     """COCO 2014 in its official layout, coco/annotations, coco/train2014 and coco/val2014.
 
-    Images whose captions name one gender (`captioned_gender` of all of them together): those of train2014, and of
-    val2014 the two halves by their names ("val" and "test"). Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0
-    man, 1 woman).
+    Images whose captions together name one gender (`captioned_gender`): those of train2014, and of val2014 two halves
+    by their names. Labels are the 51 `PAPER_OBJECTS` (bool) and `group` (0 man, 1 woman).
     """
     dataset = registry.get("coco")
     registry.warn(dataset)
@@ -132,7 +130,9 @@ def captioned_gender(captions: Iterable[str]) -> np.ndarray:
     Only whole words count, so that "snowman" and "human" do not; the lists are those of Zhao, Andrews and Xiang
     (2023, appendix C.1). What is found is a captioner's wording, not the gender of anybody.
     """
-    return np.array([_named(set(re.findall("[a-z]+", text.lower()))) for text in captions], dtype=np.int64)
+    words = (set(re.findall("[a-z]+", text.lower())) for text in captions)
+    named = [[not own.isdisjoint(registry.WORDS[who]) for who in ("men", "women")] for own in words]
+    return np.array([-1 if men == women else int(women) for men, women in named], dtype=np.int64)
 
 
 def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataFrame:
@@ -157,14 +157,13 @@ def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFram
 
     The verbs are in the order of their numbers; there are 24,301 (train), 7,730 (val) or 7,669 (test) images.
     """
-    if split not in ("train", "val", "test"):
-        raise BiaslibError(f"imSitu's splits are train, val, test, not {split!r}.")
+    check_known("imSitu's split", split, pictures.SPLITS)
     names = _names("verb_classification__verb_id.map.json", "id2verb")
     path = _find(f"verb_classification__{split}.data.json")
     table = pd.DataFrame(_read_rows(path, "verb", "gender"))
     registry.warn(registry.get("imsitu"))
     if not (table["verb"].isin(range(len(names))).all() and table["gender"].isin((0, 1)).all()):
-        raise _dataset().damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
+        raise registry.get(_NAME).damaged(path, f"a verb is not 0 to {len(names) - 1} or a gender not 0 or 1")
     counts = pd.crosstab(table["verb"], table["gender"]).reindex(range(len(names)), columns=[0, 1], fill_value=0)
     return pd.DataFrame({"verb": names, "man": counts[0], "woman": counts[1]})
 
@@ -178,37 +177,31 @@ def gender_ratios(corpus: Literal["COCO", "imSitu"]) -> pd.DataFrame:
     item = {"COCO": "object", "imSitu": "verb"}[corpus]
     path = _find(f"{corpus}_gender_ratio_dev_res.csv")
     columns = [item, "training_ratio", "gender_ratio_before_RBA", "gender_ratio_after_RBA"]
-    with _dataset().reading(path, f"it is no table of {', '.join(columns)}"):
+    with registry.get(_NAME).reading(path, f"it is no table of {', '.join(columns)}"):
         table = pd.read_csv(path)[columns].set_axis([item, *_RATIOS], axis=1)
         inside = ((table[_RATIOS] >= 0) & (table[_RATIOS] <= 1)).all(axis=None)
     if not inside or table[item].duplicated().any():
-        raise _dataset().damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
+        raise registry.get(_NAME).damaged(path, f"a ratio lies outside 0 to 1 or one {item} stands there twice")
     return table
 
 
 def _captions(captioner: str) -> pd.Series:
     """What one captioner says of each of the 40,504 images of COCO's validation set: text by `image_id`."""
-    if captioner not in CAPTIONERS:
-        raise BiaslibError(f"the released captioners are {', '.join(CAPTIONERS)}, not {captioner!r}.")
+    check_known("a released captioner", captioner, CAPTIONERS)
     path = _find(f"captions_6models_val2014/{captioner}.json")
     rows = _read_rows(path, "image_id", "caption")
     index = pd.Index([row["image_id"] for row in rows], name="image_id")
     if index.has_duplicates:
-        raise _dataset().damaged(path, "an image has two captions")
+        raise registry.get(_NAME).damaged(path, "an image has two captions")
     return pd.Series([str(row["caption"]) for row in rows], index=index, name="caption")
 
 
-@functools.cache
-def _dataset() -> registry.Dataset:
-    return registry.get("coco-imsitu")
-
-
 def _find(name: str) -> Path:
-    return _dataset().require(registry.root() / "coco-imsitu" / name)
+    return registry.get(_NAME).require(registry.root() / _NAME / name)
 
 
 def _read_json(path: Path) -> Any:
-    with _dataset().reading(path, "it is no JSON"):
+    with registry.get(_NAME).reading(path, "it is no JSON"):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -216,7 +209,7 @@ def _read_rows(path: Path, *fields: str) -> list[dict[str, Any]]:
     """A list of entries that all have these fields."""
     rows = _read_json(path)
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and set(fields) <= set(row) for row in rows)):
-        raise _dataset().damaged(path, f"it is no list of entries with {', '.join(fields)}")
+        raise registry.get(_NAME).damaged(path, f"it is no list of entries with {', '.join(fields)}")
     return rows
 
 
@@ -224,13 +217,8 @@ def _names(file: str, key: str) -> list[str]:
     """The names numbered 0, 1, ... in a `map.json`."""
     path = _find(file)
     content = _read_json(path)
-    with _dataset().reading(path, f"its {key} does not number names from 0"):
+    with registry.get(_NAME).reading(path, f"its {key} does not number names from 0"):
         return [content[key][str(i)] for i in range(len(content[key]))]
-
-
-def _named(words: set[str]) -> int:
-    men, women = (not words.isdisjoint(registry.WORDS[named]) for named in ("men", "women"))
-    return -1 if men == women else int(women)
 
 
 def _terms(name: str) -> set[str]:

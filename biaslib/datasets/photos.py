@@ -15,16 +15,8 @@ from scipy import ndimage
 from biaslib.datasets import pictures, registry
 from biaslib.samples import Samples
 
-# The five kinds of Schaaf et al. (2021) in the order of the generated world `fruits`, each with the first word of the
-# folders that hold it ("Apple Braeburn 1"), and with what stands in for it in a copy that lacks it: the fruit that is
-# nearest to it in colour.
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "apple": ("Apple",),
-    "banana": ("Banana",),
-    "corn": ("Corn", "Lemon"),
-    "peach": ("Peach", "Orange"),
-    "pineapple": ("Pineapple",),
-}
+# The five kinds of Schaaf et al. (2021) in the order of the generated world `fruits`, each with words for folders.
+KINDS: Mapping[str, tuple[str, ...]] = {kind: tuple(words) for kind, words in registry.WORDS["fruits"].items()}
 SCENES = ("buildings", "forest", "glacier", "mountain", "sea", "street")
 _PARTS = {"train": ("Training", "extra_apples/train"), "test": ("Test", "extra_apples/test")}
 _WHITE = 228  # a pixel is as good as white from this brightness of its darkest colour on
@@ -101,8 +93,7 @@ def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 def kinds(root: Path) -> dict[str, str]:
     """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
 
-    Where another fruit stands in for one that is not there, a `DatasetWarning` says which; where neither is there, a
-    `BiaslibError` is raised.
+    A `DatasetWarning` says which fruits stand in for others; a kind without either is a `BiaslibError`.
     """
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")

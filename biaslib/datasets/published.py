@@ -7,7 +7,6 @@ for a missing or a damaged file, and for a bias or an attribute that was not rel
 """
 
 import contextlib
-import functools
 from pathlib import Path
 from typing import Literal
 
@@ -15,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from biaslib.datasets import celeba, registry
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 Backbone = Literal["resnet", "efficientnet"]
 Networks = Literal["resnet", "efficientnet", "positive", "negative"]
 
+_NAME = "attention-iou"  # of the data set, and its folder
 PROTECTED = "Male"
 _N_TEST = 4500
 _N_BIRDS = 5794
@@ -49,8 +49,7 @@ _MALE = f"{PROTECTED}_{_SCORE}"
 def annotated_labels(part: Literal["test", "training", "trained on"] = "test") -> pd.DataFrame:
     """The 40 attributes as annotated in CelebA: of the 4,500 test images in the order of the predictions, or others.
 
-    "training" are CelebAMask-HQ's 25,500 other images: training and validation, not told apart; "trained on" the 21,000
-    images (70 %) that the authors trained on.
+    "training" are CelebAMask-HQ's 25,500 other images, "trained on" the 21,000 (70 %) that the authors trained on.
     """
     index, rows = _join()
     if part == "training":
@@ -73,10 +72,9 @@ def predictions(networks: Networks = "resnet") -> np.ndarray:
     Returns (models, 4500, 40) bool, attributes in CelebA's order: of 20 ResNet-50, of 10 EfficientNetV2-S, or of 10
     ResNet-50 that were trained on faces with Eyeglasses only ("positive") or without only ("negative"; Fig. 4).
     """
-    if networks not in _PREDICTIONS:
-        raise BiaslibError(f"there are predictions of {', '.join(_PREDICTIONS)}, not of {networks!r}.")
+    check_known("networks", networks, _PREDICTIONS)
     stem, models = _PREDICTIONS[networks]
-    files = [_dataset().require(_results() / f"{stem}_{model}.csv") for model in range(models)]
+    files = [registry.get(_NAME).require(_results() / f"{stem}_{model}.csv") for model in range(models)]
     return np.stack([_zeros_and_ones(file, rows=_N_TEST, columns=40) for file in files])
 
 
@@ -87,13 +85,12 @@ def waterbirds_predictions(bias: int, backbone: Backbone = "resnet") -> np.ndarr
     be computed from them; accuracies by bird can (see `waterbirds.cub_test_labels`). Returns (models, 5794) bool: up to
     20 ResNet-18 (19 at 90 %: the authors left one out) or 10 EfficientNetV2-S.
     """
-    if bias not in BIASES:
-        raise BiaslibError(f"the released Waterbirds biases are {', '.join(map(str, BIASES))} %, not {bias!r}.")
+    check_known("a released bias of Waterbirds, in %,", bias, BIASES)
     folder = _of_backbone(backbone, "waterbirds") / "evaluations"
     stem = f"evaluations-waterbirds{bias}_{'resnet18' if backbone == 'resnet' else backbone}"
     files = sorted(folder.glob(f"{stem}_*.csv"), key=lambda path: int(path.stem.rpartition("_")[2]))
     if not files:
-        _dataset().require(folder / f"{stem}_0.csv")
+        registry.get(_NAME).require(folder / f"{stem}_0.csv")
     return np.stack([_zeros_and_ones(file, rows=_N_BIRDS, columns=1)[:, 0] for file in files])
 
 
@@ -111,8 +108,7 @@ def heatmap_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
 def mask_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
     """Attention-IoU between each attribute's map and the mask of each region, over all images (Figs. 2, 3 right, 10).
 
-    The released mean counts an image without the region as 0. Returns columns attribute, region, mean and sd over
-    models, in [0, 1].
+    An image without the region counts as 0. Returns columns attribute, region, mean and sd over models, in [0, 1].
     """
     folder = _of_backbone(backbone, "mask")
     tables = [_by_region(folder / f"Masks-all_{name}_{_MALE}", attribute=name) for name in celeba.ATTRIBUTES]
@@ -128,11 +124,9 @@ def uniform_bar() -> pd.DataFrame:
 def subgroup_scores(attribute: str) -> pd.DataFrame:
     """Heatmap scores of models trained on subsampled sets, one set for each target correlation with Male (Fig. 5).
 
-    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values from -0.5 to -0.1, for Wavy_Hair
-    from -0.51 to -0.11), group, mean, sd.
+    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values), group, mean and sd.
     """
-    if attribute not in ("Blond_Hair", "Wavy_Hair"):
-        raise BiaslibError(f"the released training sets vary Blond_Hair or Wavy_Hair, not {attribute!r}.")
+    check_known("the attribute that released training sets vary", attribute, ("Blond_Hair", "Wavy_Hair"))
     folder = _results() / "subgroups"
     # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
     tail = f"['{attribute}', '{PROTECTED}']_{attribute}_{_MALE}"
@@ -205,13 +199,8 @@ def printed_values() -> dict[str, pd.DataFrame]:
     return tables
 
 
-@functools.cache
-def _dataset() -> registry.Dataset:
-    return registry.get("attention-iou")
-
-
 def _results() -> Path:
-    return _dataset().require(registry.root() / "attention-iou" / "results")
+    return registry.get(_NAME).require(registry.root() / _NAME / "results")
 
 
 def _of_backbone(backbone: Backbone, resnets: str) -> Path:
@@ -221,14 +210,14 @@ def _of_backbone(backbone: Backbone, resnets: str) -> Path:
 
 def _join() -> tuple[np.ndarray, np.ndarray]:
     """The test images by their numbers in CelebAMask-HQ, and which row of CelebA's attributes each of its images is."""
-    path = registry.root() / "attention-iou" / "test_idx_sorted.npy"
-    with _dataset().reading(path):
+    path = registry.root() / _NAME / "test_idx_sorted.npy"
+    with registry.get(_NAME).reading(path):
         index = np.load(path, allow_pickle=False)
     if index.shape != (_N_TEST,) or not np.issubdtype(index.dtype, np.integer) or index.min() < 0:
-        raise _dataset().damaged(path, f"it is not {_N_TEST} row numbers")
+        raise registry.get(_NAME).damaged(path, f"it is not {_N_TEST} row numbers")
     rows = celeba.hq_to_celeba(registry.root())
     if index.max() >= len(rows):
-        raise _dataset().damaged(path, "an index is too large")
+        raise registry.get(_NAME).damaged(path, "an index is too large")
     return index, rows
 
 
@@ -238,15 +227,15 @@ def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
     with contextlib.suppress(ValueError):  # no table at all
         values = pd.read_csv(path, header=None).to_numpy()
     if values.shape != (rows, columns) or not np.isin(values, (0, 1)).all():
-        raise _dataset().damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
+        raise registry.get(_NAME).damaged(path, f"it is not {rows} lines of {columns} zeros and ones")
     return values == 1
 
 
 def _table(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    with _dataset().reading(path):
+    with registry.get(_NAME).reading(path):
         values = np.loadtxt(path, delimiter=",", ndmin=2)
     if values.shape != (rows, columns):
-        raise _dataset().damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
+        raise registry.get(_NAME).damaged(path, f"it has {values.shape} numbers instead of {(rows, columns)}")
     return values
 
 

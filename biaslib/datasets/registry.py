@@ -25,7 +25,7 @@ from typing import Any
 import pandas as pd
 
 from biaslib import store
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # what authors list by name, such as CelebA's attributes
@@ -132,8 +132,7 @@ def _parsed(text: str, folder: Path) -> dict[str, Dataset]:
 def get(name: str) -> Dataset:
     """One entry; a BiaslibError for a name that is not in the registry."""
     known = read()
-    if name not in known:
-        raise BiaslibError(f"no dataset is called {name!r}; the registry has {', '.join(sorted(known))}.")
+    check_known("a data set of the registry", name, sorted(known))
     return known[name]
 
 
@@ -207,8 +206,7 @@ def check(name: str) -> pd.DataFrame:
 def listing() -> pd.DataFrame:
     """Every dataset the four papers use, one row each: what the registry says, `get` ("fetch" or "by hand") and `here`.
 
-    That is "yes" (every known file exists and every known folder is full), "part" or "no". `check` compares sizes and
-    checksums too.
+    That is "yes" (every known file exists, every known folder is full), "part" or "no"; `check` also compares contents.
     """
     rows = []
     for dataset in read().values():
@@ -225,8 +223,7 @@ def _unpack(archive: Path, into: Path) -> None:
     """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
 
     All names are judged before the first byte is written, so a refused archive leaves nothing behind. A `BiaslibError`
-    is raised for a damaged archive, an unknown format, or a member that is a link or a device or that would be written
-    outside `into`.
+    is raised for a damaged archive, an unknown format, and a member that is refused.
     """
     try:
         if zipfile.is_zipfile(archive):

@@ -102,8 +102,7 @@ def leakage(
 ) -> np.ndarray:
     """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
 
-    (A, T, N) changes of each probability on each code, in [-1, 1]; those of a direction that changes its own attribute
-    alone are about 0 in all columns but one.
+    (A, T, N) changes of probabilities, in [-1, 1]: of a pure direction all are about 0 but those of its own attribute.
     """
     changes = []
     for direction in directions:
@@ -156,7 +155,8 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
     of_a, of_b = (np.cov(np.asarray(features, float), rowvar=False).reshape(np.shape(a)[1], -1) for features in (a, b))
     apart = np.mean(a, axis=0, dtype=float) - np.mean(b, axis=0, dtype=float)
     # the product's own root is that of a symmetric matrix with the same eigenvalues, which cannot turn complex
-    half = _root(of_a)
+    values, vectors = np.linalg.eigh(of_a)
+    half = np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)  # the root of one of them
     shared = np.sqrt(np.clip(np.linalg.eigvalsh(half @ of_b @ half), 0, None)).sum()
     return float(max(0.0, apart @ apart + np.trace(of_a) + np.trace(of_b) - 2 * shared))
 
@@ -171,9 +171,3 @@ def features(model: Any, images: np.ndarray, *, batch: int = 256) -> np.ndarray:
     starts = range(0, len(images), batch)
     parts = [models.to_tensor(images[start : start + batch], place, model=model) for start in starts]
     return torch.cat([model.forward_features(part).float().mean(dim=(2, 3)) for part in parts]).cpu().numpy()
-
-
-def _root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root of a covariance."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)

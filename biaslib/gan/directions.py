@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.svm import LinearSVC
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.statistics import Interval, interval
 
 _PROTECTED: Final = ("Male",)
@@ -139,8 +139,7 @@ def _matched(
     cells = labels[[attribute, *others]].astype(bool).groupby(list(others)) if others else [((), labels[[attribute]])]
     sides = [(cell.index[cell[attribute]], cell.index[~cell[attribute].astype(bool)]) for _, cell in cells]
     pairs = np.array([min(map(len, side)) for side in sides])
-    if each < 10:
-        raise BiaslibError(f"each must be at least 10 codes on each side, not {each}.")
+    check_number("each, codes on either side,", each, 10, whole=True)
     if pairs.sum() < 10:
         among = f" that agree in {', '.join(others)}" if others else ""
         raise BiaslibError(

@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from tqdm import trange
 from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.gan.networks import GeneratorNetwork, pixel_norm
-from biaslib.training.loop import resumed, save_checkpoint
+from biaslib.training.loop import Resumable, resumed
 
 _CHECKPOINTS: Final = 20  # in a whole training
 
@@ -33,8 +33,7 @@ class EncoderConfig:
 class Encoder(nn.Module):
     """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
 
-    A code has `latent` numbers, an image is `size` pixels high and wide; a `BiaslibError` says where the `widths` (see
-    `EncoderConfig`) do not bring it down to 4.
+    A code has `latent` numbers, an image `size` pixels a side, which the `widths` bring to 4, else a `BiaslibError`.
     """
 
     def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
@@ -79,14 +78,13 @@ def train_encoder(generator: GeneratorNetwork, config: EncoderConfig, *, checkpo
 
 
 @dataclass
-class _Run:
-    """A training between two steps: everything a checkpoint has to hold, and torch's random state with it."""
-
+class _Run(Resumable):
     encoder: Encoder
     optimiser: torch.optim.Optimizer
     rate: torch.optim.lr_scheduler.LRScheduler
-    device: torch.device
     step: int = 0
+    with_state = ("encoder", "optimiser", "rate")
+    progress = ("step",)
 
     @classmethod
     def start(cls, generator: GeneratorNetwork, config: EncoderConfig, steps: int) -> "_Run":
@@ -95,7 +93,7 @@ class _Run:
         encoder = Encoder(latent=generator.latent, size=size, widths=config.widths).to(device)
         optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
         rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=steps + 1)
-        return cls(encoder, optimiser, rate, device)
+        return cls(device, encoder, optimiser, rate)
 
     def train_step(self, generator: GeneratorNetwork, batch: int) -> None:
         codes = torch.randn(batch, generator.latent)
@@ -107,16 +105,6 @@ class _Run:
         self.optimiser.step()
         self.rate.step()
         self.step += 1
-
-    def save(self, path: Path) -> None:
-        state = {name: getattr(self, name).state_dict() for name in ("encoder", "optimiser", "rate")}
-        save_checkpoint(state | {"random": torch.get_rng_state(), "step": self.step}, path)
-
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in ("encoder", "optimiser", "rate"):
-            getattr(self, name).load_state_dict(state[name])
-        torch.set_rng_state(state["random"].cpu())
-        self.step = state["step"]
 
 
 @torch.inference_mode()

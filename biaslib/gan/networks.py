@@ -101,8 +101,7 @@ class GeneratorNetwork(nn.Module):
         """(N, latent) -> images (N, 3, size, size), about in [-1, 1], with size = 4 · 2^level.
 
         Of a code only the direction counts. `level` is the highest that takes part (None: the last), `alpha` in [0, 1]
-        how far it is faded in: at 0 the image is that of the level below, enlarged. Codes of another length, or a level
-        that there is not, are a `BiaslibError`.
+        how far it is faded in: 0 is the level below, enlarged. Other lengths of codes, or levels, are a `BiaslibError`.
         """
         if codes.ndim != 2 or codes.shape[1] != self.latent:
             raise BiaslibError(

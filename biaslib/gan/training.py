@@ -3,10 +3,10 @@
 import copy
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,13 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from biaslib import models, store
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.gan.networks import Critic, GeneratorNetwork
 from biaslib.store import fingerprint
 from biaslib.training.config import autocast
-from biaslib.training.loop import resumed, save_checkpoint
+from biaslib.training.loop import Resumable, resumed
 
 _Answers = Callable[[torch.Tensor], torch.Tensor]
-
-_LOSSES: Final = ("wgan-gp", "r1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,7 @@ class GanConfig:
     seed: int = 0  #: of the initial weights, the order, the codes and the mixtures
 
     def __post_init__(self) -> None:
-        if self.loss not in _LOSSES:
-            raise BiaslibError(f"loss must be {' or '.join(_LOSSES)}, not {self.loss!r}.")
+        check_known("loss", self.loss, ("wgan-gp", "r1"))
         if len(self.growth) != len(self.widths):
             raise BiaslibError(
                 f"growth and widths name one level each, but there are {len(self.growth)} and {len(self.widths)}."
@@ -118,7 +115,8 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = Non
             run.save(path)
     if checkpoint is None:
         path.unlink(missing_ok=True)
-    return _Grown(run.averaged.eval(), run.critic.eval(), np.stack(run.frames), run.log)
+    frames = torch.stack([frame.cpu() for frame in run.frames]).numpy()
+    return _Grown(run.averaged.eval(), run.critic.eval(), frames, run.log)
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -145,21 +143,20 @@ def as_pixels(images: torch.Tensor) -> np.ndarray:
 
 
 @dataclass
-class _Run:
-    """A training between two chunks: everything a checkpoint has to hold."""
-
+class _Run(Resumable):
     config: GanConfig
     generator: GeneratorNetwork
     averaged: GeneratorNetwork
     critic: Critic
-    optimisers: Sequence[torch.optim.Optimizer]
-    device: torch.device
+    of_critic: torch.optim.Optimizer
+    of_generator: torch.optim.Optimizer
     watched: torch.Tensor
     chunk: int = 0
     step: int = 0
-    frames: list[np.ndarray] = field(default_factory=list)
+    frames: list[torch.Tensor] = field(default_factory=list)
     log: list[dict[str, float]] = field(default_factory=list)
-    _networks: ClassVar = ("generator", "averaged", "critic")
+    with_state = ("generator", "averaged", "critic", "of_critic", "of_generator")
+    progress = ("chunk", "step", "frames", "log")
 
     @classmethod
     def start(cls, config: GanConfig) -> "_Run":
@@ -170,9 +167,9 @@ class _Run:
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
-        optimisers = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
+        of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
         watched = torch.randn(config.frames, config.latent).to(device)
-        return cls(config, generator, copy.deepcopy(generator), critic, optimisers, device, watched)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1], watched)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config
@@ -185,11 +182,13 @@ class _Run:
         while self.step * config.batch < last:
             level, alpha = config.stage(self.step * config.batch)
             new = self.step > 0 and level != config.stage((self.step - 1) * config.batch)[0]
-            for optimiser in self.optimisers:
+            left = 1 - self.step * config.batch / config.images
+            rate = config.learning_rate * (min(1.0, left / config.decay) if config.decay else 1.0)
+            for optimiser in (self.of_critic, self.of_generator):
                 if new:  # as in the paper's recipe: what was learnt of gradients at the old size is forgotten
                     optimiser.state.clear()
                 for group in optimiser.param_groups:
-                    group["lr"] = config.learning_rate * self._share_of_rate()
+                    group["lr"] = rate
             rows = np.sort(rng.choice(len(images), config.batch, replace=False))
             shown = images[rows]
             if config.mirror:
@@ -200,14 +199,10 @@ class _Run:
         with torch.inference_mode():
             drawn = self.averaged(self.watched, level=level, alpha=alpha)
         scaled = F.interpolate(drawn, size=(config.size, config.size), mode="nearest")
-        self.frames.append(as_pixels(scaled))
+        self.frames.append(torch.from_numpy(as_pixels(scaled)))
         critic, generator = np.mean(losses, axis=0)
         row = {"images": last, "level": level, "alpha": alpha, "critic": critic, "generator": generator}
         self.log.append({name: float(value) for name, value in row.items()})
-
-    def _share_of_rate(self) -> float:
-        left = 1 - self.step * self.config.batch / self.config.images
-        return min(1.0, left / self.config.decay) if self.config.decay else 1.0
 
     def _real(self, pixels: np.ndarray, level: int, alpha: float) -> torch.Tensor:
         """Real images as the level sees them: those of the level below, enlarged, fade out with its own."""
@@ -218,7 +213,7 @@ class _Run:
         return images.contiguous(memory_format=torch.channels_last)
 
     def _step(self, real: torch.Tensor, level: int, alpha: float) -> tuple[float, float]:
-        config, (of_critic, of_generator) = self.config, self.optimisers
+        config = self.config
 
         def judged(images: torch.Tensor) -> torch.Tensor:
             with autocast(self.critic, config.precision, self.device):
@@ -236,16 +231,16 @@ class _Run:
         total = critic_loss
         if self.step % config.penalty_every == 0:
             total = total + config.penalty * config.penalty_every * self._penalty(judged, real, fake)
-        of_critic.zero_grad(set_to_none=True)
+        self.of_critic.zero_grad(set_to_none=True)
         total.backward()
-        of_critic.step()
+        self.of_critic.step()
 
         self.critic.requires_grad_(False)
         answer = judged(drawn())
         loss = -answer.mean() if config.loss == "wgan-gp" else F.softplus(-answer).mean()
-        of_generator.zero_grad(set_to_none=True)
+        self.of_generator.zero_grad(set_to_none=True)
         loss.backward()
-        of_generator.step()
+        self.of_generator.step()
         self.critic.requires_grad_(True)
         with torch.no_grad():
             for mean, now in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
@@ -257,21 +252,6 @@ class _Run:
         if self.config.loss == "r1":
             return _r1_penalty(judged, real)
         return _gradient_penalty(judged, real, fake, torch.rand(len(real), device=self.device))
-
-    def save(self, path: Path) -> None:
-        state = {name: getattr(self, name).state_dict() for name in self._networks}
-        state |= {name: getattr(self, name) for name in ("chunk", "step", "log")}
-        state["optimisers"] = [optimiser.state_dict() for optimiser in self.optimisers]
-        state["frames"] = [torch.from_numpy(frame) for frame in self.frames]
-        save_checkpoint(state, path)
-
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in self._networks:
-            getattr(self, name).load_state_dict(state[name])
-        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
-            optimiser.load_state_dict(saved)
-        self.chunk, self.step, self.log = state["chunk"], state["step"], state["log"]
-        self.frames = [frame.cpu().numpy() for frame in state["frames"]]
 
 
 def _critic_loss(real: torch.Tensor, fake: torch.Tensor, config: GanConfig) -> torch.Tensor:

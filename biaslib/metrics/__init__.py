@@ -4,7 +4,9 @@ from biaslib.metrics.amplification import Amplification, bias_amplification
 from biaslib.metrics.attention_iou import attention_iou, mask_score, resize_masks
 from biaslib.metrics.groups import (
     PredictabilityAmplification,
+    disparities,
     group_accuracy,
+    group_rates,
     normalized_average_precision,
     predictability_amplification,
     worst_group_accuracy,
@@ -18,7 +20,6 @@ from biaslib.metrics.precision import (
     mean_average_precision,
     set_average_precision,
 )
-from biaslib.metrics.rates import disparities, group_rates
 from biaslib.metrics.sensitivity import (
     absolute_score_change,
     causal_effect,

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics.counting import SetCounts, count_sets
 from biaslib.metrics.labels import Labels
 
@@ -14,7 +14,6 @@ Kind = Literal["undirected", "group_to_attribute", "attribute_to_group"]
 _Sets = Literal["all", "observed"]
 _Reference = Literal["test", "train"]
 _Threshold = Literal["1/G", "1/(G-1)"]
-_Independent = Literal["negative", "zero"]
 
 # sets at once: their numbers stay in a core's cache
 _CHUNK = 1 << 16
@@ -37,11 +36,6 @@ class _Rule:
             return (n_groups if self.threshold == "1/G" else n_groups - 1) * train > train.sum(axis=0)
         images = self.group_sizes[0]
         return train * images.sum() > images[:, None] * train.sum(axis=0)
-
-    def independent(self, train: np.ndarray) -> np.ndarray:
-        """(G, n) whether set and group are exactly independent in training."""
-        train, images = train.astype(np.int64), self.group_sizes[0]
-        return train * images.sum() == images[:, None] * train.sum(axis=0)
 
     def rates(self, train: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, n) the rate that is compared with, and that of the predictions; NaN where there is none."""
@@ -130,7 +124,6 @@ def bias_amplification(
     reference: _Reference = "test",
     n_groups: int | None = None,
     threshold: _Threshold = "1/G",
-    independent: _Independent = "negative",
 ) -> Amplification:
     r"""Multi-attribute bias amplification (Zhao, Andrews and Xiang 2023, equations 1 to 3).
 
@@ -167,8 +160,6 @@ def bias_amplification(
         threshold: from where the undirected metric counts a group: "1/G", or "1/(G-1)" as in the last version of the
             released code, which no cell of two groups ever passes. The first version, behind its values of CelebA,
             divides by the number of group columns: 1/G where each group has a column.
-        independent: what a directional signed cell adds that is exactly independent in training: "negative", -d as the
-            formula says, or "zero", as in the released code.
 
     Example:
         >>> labels = Labels([[1, 0], [1, 1], [0, 1], [1, 1]], [0, 0, 1, 1])
@@ -176,7 +167,10 @@ def bias_amplification(
         >>> bias_amplification(labels, labels, predicted, kind="group_to_attribute").mean
         0.16666666666666666
     """
-    _check_options(kind=kind, sets=sets, reference=reference, threshold=threshold, independent=independent)
+    check_known("kind", kind, get_args(Kind))
+    check_known("sets", sets, get_args(_Sets))
+    check_known("reference", reference, get_args(_Reference))
+    check_known("threshold", threshold, get_args(_Threshold))
     n_groups = _check_comparable(train, test, predicted, n_groups)
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
@@ -185,22 +179,20 @@ def bias_amplification(
             f"There is no set of at least {min_size} and at most {largest} of {width} attributes: "
             "choose 1 <= min_size <= max_size."
         )
+    # what the kind takes as given is put back to the truth
+    if kind == "group_to_attribute":
+        predicted = Labels(predicted.attributes, test.groups)
+    elif kind == "attribute_to_group":
+        predicted = Labels(test.attributes, predicted.groups)
     counts = count_sets(
-        train, test, _mixed(kind, test, predicted),
+        train, test, predicted,
         n_groups=n_groups, min_size=min_size, max_size=largest, observed=sets == "observed",
     )  # fmt: skip
     sizes = np.stack([np.bincount(labels.groups, minlength=n_groups) for labels in (train, test)])
     rule = _Rule(kind, reference, threshold, sizes)
-    mean, variance = _moments(counts, rule, absolute=absolute, ties_are_zero=independent == "zero")
+    mean, variance = _moments(counts, rule, absolute=absolute)
     never = int((~counts.predicted.any(axis=0)).sum())
     return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
-
-
-def _check_options(**chosen: str) -> None:
-    known = {"kind": Kind, "sets": _Sets, "reference": _Reference, "threshold": _Threshold, "independent": _Independent}
-    for name, value in chosen.items():
-        if value not in get_args(known[name]):
-            raise BiaslibError(f"{name} must be one of {', '.join(map(repr, get_args(known[name])))}, not {value!r}.")
 
 
 def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: int | None) -> int:
@@ -240,16 +232,7 @@ def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: 
     return n_groups
 
 
-def _mixed(kind: Kind, test: Labels, predicted: Labels) -> Labels:
-    """The predictions, with what the kind takes as given put back to the truth."""
-    if kind == "group_to_attribute":
-        return Labels(predicted.attributes, test.groups)
-    if kind == "attribute_to_group":
-        return Labels(test.attributes, predicted.groups)
-    return predicted
-
-
-def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: bool) -> tuple[float, float]:
+def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool) -> tuple[float, float]:
     """Mean, and variance over all cells; a change that is undefined adds nothing, and its cell is counted."""
     total, cells, mean, spread = 0.0, 0, 0.0, 0.0
     n_groups = len(rule.group_sizes[0])
@@ -262,10 +245,7 @@ def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool, ties_are_zero: b
         elif rule.kind == "undirected":
             total += change.sum()
         else:
-            signed = np.where(positive, change, -change)
-            if ties_are_zero:
-                signed[rule.independent(counts.train[:, start:stop])] = 0.0
-            total += signed.sum()
+            total += np.where(positive, change, -change).sum()
         # Chan, Golub and LeVeque 1979: no cancellation, however small the changes are
         n, shift = change.size, change.mean() - mean
         spread += change.var() * n + shift**2 * cells * n / (cells + n)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like, to_numpy
 
 
@@ -21,9 +21,8 @@ def attention_iou(a: Array, b: Array) -> Array:
     `attention_iou(a[:, :, None], a[:, None, :])` for maps (N, A, h, w) gives (N, A, A). The score does not change when
     a map is multiplied by a positive number, when both are enlarged by repeating their pixels, or change places.
 
-    `a` and `b` are maps (..., h, w) on the same grid, >= 0, attention or masks; others are a `BiaslibError`. The score
-    is (...) float64 in [0, 1]: 0 where no place has mass in both, exactly 1 for identical maps; NaN where a map is 0
-    everywhere or holds a NaN or an infinity.
+    `a` and `b` are maps (..., h, w) on the same grid, >= 0; others are a `BiaslibError`. The score is (...) float64 in
+    [0, 1]: 0 where no place has mass in both, 1 for identical maps; NaN where a map is 0 everywhere or not finite.
 
     Example:
         >>> float(attention_iou(np.array([[1.0, 0.0]]), np.array([[1.0, 1.0]])))
@@ -52,8 +51,7 @@ def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] =
     (there is nothing to attend to), or "zero", as in the authors' released code, where such images stay in the mean and
     make rare regions score low; another value is a `BiaslibError`. Else everything is as for `attention_iou`.
     """
-    if absent not in ("nan", "zero"):
-        raise BiaslibError(f"absent must be 'nan' or 'zero', not {absent!r}.")
+    check_known("absent", absent, ("nan", "zero"))
     if np.ndim(maps) < 2:
         raise BiaslibError(f"maps must be (N, h, w), not {tuple(np.shape(maps))}.")
     fine = to_numpy(masks)
@@ -67,8 +65,7 @@ def mask_score(maps: Array, masks: AnyArray, *, absent: Literal["nan", "zero"] =
 def resize_masks(masks: Array, shape: tuple[int, int]) -> Array:
     """The share of each coarser pixel that a region covers: bilinear with antialiasing, no threshold.
 
-    Masks (..., H, W) bool become (..., h, w) float32 in [0, 1], with (h, w) the new shape; others are a `BiaslibError`.
-    A region that is in the mask never vanishes.
+    Masks (..., H, W) bool, others are a `BiaslibError`, become (..., h, w) float32 in [0, 1]. No region vanishes.
     """
     fine = checked_masks(masks)
     if len(tuple(shape)) != 2 or min(shape) < 1:

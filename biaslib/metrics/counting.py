@@ -63,14 +63,7 @@ class _Rows:
 
 
 def count_sets(
-    train: Labels,
-    test: Labels,
-    predicted: Labels,
-    *,
-    n_groups: int,
-    min_size: int,
-    max_size: int,
-    observed: bool,
+    train: Labels, test: Labels, predicted: Labels, *, n_groups: int, min_size: int, max_size: int, observed: bool
 ) -> SetCounts:
     """Counts of all sets of `min_size` to `max_size` attributes that occur in train and in test, whatever the group."""
     sides = [_Rows.of(labels, n_groups) for labels in (train, test, predicted)]

@@ -1,4 +1,4 @@
-"""How well a model does for each group, and for the one it serves worst; how far answers go with a group."""
+"""How well a model does for each group, the usual rates by fairlearn's names, how far answers go with a group."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,18 +9,22 @@ from scipy.special import gammaln
 from scipy.stats import binomtest
 
 from biaslib.errors import BiaslibError
-from biaslib.metrics._arrays import AnyArray, Array, checked_binary, is_tensor, like, to_numpy
+from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_binary, is_tensor, like, to_numpy
 
 GroupLabels = AnyArray | pd.Series | Sequence[object]
+
+_PARITIES = {  # the rates that a disparity compares
+    "demographic_parity": ["selection_rate"], "equal_opportunity": ["true_positive_rate"], "accuracy": ["accuracy"],
+    "equalized_odds": ["true_positive_rate", "false_positive_rate"], "predictive_parity": ["precision"],
+}  # fmt: skip
 
 
 def group_accuracy(correct: AnyArray, groups: GroupLabels) -> pd.DataFrame:
     """Accuracy of each group, with its count and Wilson's 95 % interval (Wilson 1927).
 
-    `correct` is (N,) bool, whether each prediction was right, and `groups` (N,) labels of any sortable kind; others, no
-    images, and a missing label are a `BiaslibError`. The interval is about the images of one model; what varies between
-    models is for `statistics.interval`. The table has one row a group, sorted by label: `group`, `n`, and in [0, 1]
-    `accuracy`, `low`, `high`.
+    `correct` is (N,) bool, and `groups` are (N,) labels of any sortable kind; others, no images, and a missing label
+    are a `BiaslibError`. The interval is about the images of one model, that between models is `statistics.interval`'s.
+    The table has one row a group, sorted by label: `group`, `n`, and in [0, 1] `accuracy`, `low`, `high`.
 
     Example:
         >>> group_accuracy(np.array([True, False, True]), ["a", "a", "b"])[["group", "n", "accuracy"]]
@@ -63,6 +67,58 @@ def worst_group_accuracy(correct: Array, groups: GroupLabels, *, min_share: floa
     return like(np.min([right[..., inside].mean(-1, dtype=np.float64) for inside in large], axis=0), correct)
 
 
+def group_rates(labels: AnyArray, answers: AnyArray, groups: GroupLabels) -> pd.DataFrame:
+    """Selection, true positive, false positive and false negative rate, precision and accuracy of each group.
+
+    `labels` and `answers` are (N,) bool or 0 and 1, `groups` as for `group_accuracy`; others are a `BiaslibError`. The
+    table has a row a group and rate: `group`, `rate` (fairlearn's name; precision is the positive predictive value),
+    `n`, the images that it is a share of (those labelled yes for a true positive rate, those answered yes for
+    precision), and in [0, 1] `value` with Wilson's 95 % interval, `low` and `high`; NaN where n is 0 (fairlearn: 0).
+
+    Example:
+        >>> rates = group_rates(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1]), ["a", "a", "b", "b"])
+        >>> rates[rates["rate"] == "true_positive_rate"][["group", "n", "value"]].to_numpy().tolist()
+        [['a', 2, 0.5], ['b', 1, 1.0]]
+    """
+    given = {"labels": labels, "answers": answers}
+    truth, said = (checked_binary(name, of, "threshold scores first") for name, of in given.items())
+    if truth.ndim != 1 or truth.shape != said.shape:
+        raise BiaslibError(f"labels and answers must both be (N,), not {truth.shape} and {said.shape}.")
+    codes, names = group_codes(groups, len(truth))
+    counted = rate_images(truth, said)
+    rows = np.concatenate([codes[of] * len(counted) + at for at, (of, _) in enumerate(counted.values())])
+    shares = group_accuracy(np.concatenate([hits[of] for of, hits in counted.values()]), rows).set_index("group")
+    shares = shares.reindex(range(len(names) * len(counted))).fillna({"n": 0}).astype({"n": int})
+    which = {"group": [name for name in names for _ in counted], "rate": [*counted] * len(names)}
+    return pd.concat([pd.DataFrame(which), shares.rename(columns={"accuracy": "value"})], axis=1)
+
+
+def rate_images(truth: np.ndarray, said: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Rate -> (N,) bool which images it is a share of, and which of them count; of labels and answers, (N,) bool."""
+    every = np.ones_like(truth)
+    return {
+        "selection_rate": (every, said), "true_positive_rate": (truth, said), "false_positive_rate": (~truth, said),
+        "false_negative_rate": (truth, ~said), "precision": (said, truth), "accuracy": (every, truth == said),
+    }  # fmt: skip
+
+
+def disparities(rates: pd.DataFrame) -> pd.DataFrame:
+    """How far the groups of `group_rates` are apart: `difference`, largest less smallest, `ratio`, smallest by largest.
+
+    By fairlearn's names: demographic_parity_ratio is `.loc["demographic_parity", "ratio"]`, which the four-fifths rule
+    compares with 0.8: AIF360's disparate impact (or 1 over it, where the privileged group is selected less). Equalized
+    odds take the worse of true and false positive rates. All in [0, 1]; NaN where a group does not have the rate, and
+    ratios where all rates are 0. A `BiaslibError` is raised for fewer than two groups.
+    """
+    values = {str(rate): part["value"].to_numpy() for rate, part in rates.groupby("rate")}
+    if min(map(len, values.values())) < 2:
+        raise BiaslibError("There is one group only and nothing to compare it with: give at least two.")
+    with np.errstate(invalid="ignore"):  # 0 / 0 where nobody has it
+        apart = {rate: (np.ptp(of), -of.min() / of.max()) for rate, of in values.items()}
+    worst = [np.max([apart[rate] for rate in of], axis=0) * (1, -1) for of in _PARITIES.values()]
+    return pd.DataFrame(worst, index=pd.Index(_PARITIES, name="disparity"), columns=["difference", "ratio"])
+
+
 def normalized_average_precision(labels: Array, scores: Array, n_positive: float | np.ndarray) -> Array:
     r"""Average precision as if there were `n_positive` positives, so that rare and common attributes compare.
 
@@ -85,13 +141,9 @@ def normalized_average_precision(labels: Array, scores: Array, n_positive: float
         raise BiaslibError(f"labels and scores must both be (..., n) with n >= 1, not {truth.shape} and {score.shape}.")
     if np.any(np.asarray(n_positive) <= 0):
         raise BiaslibError(f"n_positive must be above 0, not {n_positive}.")
-    try:
-        return like(_average_precision(truth, score.astype(np.float64), n_positive), labels)
-    except ValueError as error:
-        raise BiaslibError(
-            f"The leading dimensions of labels {truth.shape}, scores {score.shape} and n_positive "
-            f"{np.shape(n_positive)} do not broadcast."
-        ) from error
+    both = broadcast_shape("labels and scores", truth.shape[:-1], score.shape[:-1])
+    broadcast_shape("both and n_positive", both, np.shape(n_positive))
+    return like(_average_precision(truth, score.astype(np.float64), n_positive), labels)
 
 
 def matthews_correlation(a: Any, b: Any) -> np.ndarray:

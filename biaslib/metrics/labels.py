@@ -17,8 +17,7 @@ _CROWDS = 8  # strata of about as many images, by how many attributes they truly
 class Labels:
     """The attributes and the group of every image, as annotated or as predicted.
 
-    A `BiaslibError` is raised for no images or attributes, values other than 0 and 1, groups that are no whole numbers
-    from 0, lengths that differ.
+    A `BiaslibError` is raised where there are no images or attributes, or what is given is not as said here.
     """
 
     attributes: Any  #: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names
@@ -34,12 +33,16 @@ class Labels:
             shape = attributes.shape
             raise BiaslibError(f"attributes must be (N, A) with at least one image and one attribute, not {shape}.")
         attributes = checked_binary("attributes", attributes, "threshold scores before measuring")
-        groups = _whole(to_numpy(self.groups))
+        groups = to_numpy(self.groups)
+        if groups.ndim != 1:
+            raise BiaslibError(f"groups must be (N,), one group for every image, not {groups.shape}.")
+        if groups.dtype.kind not in "iub" or (groups < 0).any():
+            raise BiaslibError("groups must be whole numbers 0, 1, ...: pandas.factorize turns names into them.")
         if len(attributes) != len(groups):
             raise BiaslibError(f"{len(attributes)} images but {len(groups)} groups: give one group for every image.")
         if len(names) not in (0, attributes.shape[1]):
             raise BiaslibError(f"{attributes.shape[1]} attributes but {len(names)} names: give one for each.")
-        for field, value in (("attributes", attributes), ("groups", groups), ("names", tuple(names))):
+        for field, value in (("attributes", attributes), ("groups", groups.astype(np.int64)), ("names", tuple(names))):
             object.__setattr__(self, field, value)
 
     def __len__(self) -> int:
@@ -60,12 +63,11 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
     that of mere errors: they wash associations out, and absolute changes count that. Attributes are predicted of one
     image together, so which errors go with which is kept.
 
-    Where there are many attributes, hardly two images have exactly the same ones, and nothing could change places. Then
-    permute each attribute for itself (`together=False`) among the images that agree in it and have about as many true
-    attributes, and the groups among those of the same group and about as many: every attribute keeps its rates of
-    misses and false alarms, and crowded images keep theirs. Without these strata of crowdedness, eighths of the images,
-    a model whose errors do not depend on the group is often called one that amplifies. Otherwise errors about different
-    attributes become independent.
+    With many attributes hardly two images have the same, and nothing could change places. Then permute each attribute
+    for itself (`together=False`) among the images that agree in it and have about as many true attributes, and the
+    groups among those of the same group and about as many: every attribute keeps its rates of misses and false alarms,
+    and crowded images keep theirs. Without these strata of crowdedness, eighths of the images, a model whose errors do
+    not depend on the group is often said to amplify. Errors about different attributes become independent.
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
@@ -89,12 +91,3 @@ def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray
     source = np.empty(len(strata), np.intp)
     source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
     return source
-
-
-def _whole(values: np.ndarray) -> np.ndarray:
-    if values.ndim != 1:
-        raise BiaslibError(f"groups must be (N,), one group for every image, not {values.shape}.")
-    numbers = values.astype(np.int64) if values.dtype.kind in "iub" else values
-    if numbers.dtype != np.int64 or (numbers < 0).any():
-        raise BiaslibError("groups must be whole numbers 0, 1, ...: pandas.factorize turns names into them.")
-    return numbers

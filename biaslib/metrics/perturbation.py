@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
 
 
@@ -53,8 +53,7 @@ def perturbation_curves(
     """
     pixels = _checked_images(images)
     n, height, width = pixels.shape[:3]
-    if not 1 <= region <= min(height, width):
-        raise BiaslibError(f"region must be between 1 and {min(height, width)}, the size of the images, not {region}.")
+    check_number("region, in pixels of the images,", region, 1, min(height, width), whole=True)
     tops, lefts = np.arange(0, height, region), np.arange(0, width, region)
     available = len(tops) * len(lefts)
     if not 1 <= steps <= available:
@@ -66,8 +65,8 @@ def perturbation_curves(
         from biaslib.models import cached_batch  # here and not above, as it imports torch, which takes seconds
 
         batch = cached_batch(height, width)
-    if repeats < 1 or batch < 1:
-        raise BiaslibError(f"repeats and batch must be at least 1, not {repeats} and {batch}.")
+    check_number("repeats", repeats, 1, whole=True)
+    check_number("batch", batch, 1, whole=True)
     sums = _region_sums(relevance, pixels.shape[:3], tops, lefts)
     defined = np.isfinite(sums).all(1)
     chosen = _checked_targets(targets, n)
@@ -112,9 +111,8 @@ def aopc(curves: Array) -> Array:
 
     $$\mathrm{AOPC} = \frac{1}{1 + P} \sum_{p=0}^{P} (c_0 - c_p)$$
 
-    Its value alone says little: what an order must beat is the value of the same images in random order. Curves (...,
-    P + 1) with P >= 1 steps, else a `BiaslibError` is raised, give (...) in the unit of the scores, within [-1, 1] for
-    probabilities; NaN where a curve has one.
+    What an order must beat is the value of the same images in random order. Curves (..., P + 1) with P >= 1 steps, else
+    a `BiaslibError`, give (...) in the scores' unit, within [-1, 1] for probabilities; NaN where a curve has one.
 
     Example:
         >>> float(aopc(np.array([1.0, 0.5, 0.0])))

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics._arrays import Array, checked_binary, like, to_numpy
 from biaslib.metrics.counting import count_sets
 from biaslib.metrics.labels import Labels
@@ -30,13 +30,8 @@ class MeanPrecision:
 
     @property
     def n(self) -> int:
-        """How many values are defined."""
-        return len(self.values) - self.undefined
-
-    @property
-    def undefined(self) -> int:
-        """How many are not, as no image has the attributes; the mean leaves them out."""
-        return int(np.isnan(self.values).sum())
+        """How many values are defined; those of attributes that no image has are not."""
+        return int(np.isfinite(self.values).sum())
 
 
 def mean_average_precision(labels: Array, scores: Array) -> MeanPrecision:
@@ -92,8 +87,7 @@ def set_average_precision(
         raise BiaslibError(
             f"sizes of sets go from 1 to {truth.shape[1]} with min_size <= max_size, not from {min_size} to {max_size}."
         )
-    if sets not in ("observed", "all"):
-        raise BiaslibError(f"sets must be 'observed' or 'all', not {sets!r}.")
+    check_known("sets", sets, ("observed", "all"))
     sides = [Labels(side, np.zeros(len(side), int)) for side in (seen, truth, truth)]
     counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=largest, observed=sets == "observed")
     members = counts.members(np.arange(counts.n_sets))

@@ -69,9 +69,8 @@ def score_sensitivity(before: Array, after: Array) -> Any:
     $$S(f \circ G, d) = \mathbb{E}_z\big[f(G(z + d)) - f(G(z))\big]$$
 
     `before` are (..., N) scores of images, NumPy or torch, and `after` (..., N) those of the same images changed;
-    leading dimensions broadcast, such as one row a direction. The result is (...) in the unit of the scores, within
-    [-1, 1] for probabilities; pairs with a NaN are left out, and it is NaN where no pair is left. Different numbers of
-    images are a `BiaslibError`.
+    leading dimensions broadcast. The result is (...) in the unit of the scores, within [-1, 1] for probabilities; pairs
+    with a NaN are left out, and it is NaN where no pair is left. Different numbers of images are a `BiaslibError`.
 
     Example:
         >>> float(score_sensitivity(np.array([0.25, 0.75]), np.array([0.5, 1.0])))

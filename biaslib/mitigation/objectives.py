@@ -6,14 +6,13 @@ predictions that keep the training set's ratios, to reduce bias amplification (R
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics import Labels
 from biaslib.mitigation.resampling import group_shares
 from biaslib.training.objectives import AttributesAndGroup, WithoutMaps, class_weights
@@ -26,12 +25,11 @@ _ROUNDS = 500  # at most
 class Adversarial(AttributesAndGroup):
     r"""Attributes, while an adversary that reads the group from the last map is worked against (Wang et al. 2019).
 
-    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed
-    and times `weight` (Ganin and Lempitsky 2015), so that they raise it:
-    $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda L_{group}(a(f))$. The reversal rests while the adversary does no
-    better than guessing: beyond that the features would learn to mislead it. Groups count alike in the adversary's
-    loss. The model itself does not predict the group. That this adversary guesses does not show that the group is gone
-    from the map: train a fresh one to find out.
+    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed and
+    times `weight` (Ganin and Lempitsky 2015), so that they raise it: $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda
+    L_{group}(a(f))$. The reversal rests while the adversary does no better than guessing: beyond that the features
+    would learn to mislead it. Groups count alike in the adversary's loss. The model itself does not predict the group.
+    That it guesses does not show that the group is gone from the map: train a fresh one.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
     """
@@ -80,32 +78,25 @@ class AdversarialLoss(nn.Module):
         features, group = maps.mean((2, 3)), targets[:, -1].long()
         guessing = math.log(len(self.class_weight))
         fooled = bool(self._adversary_loss(features.detach(), group) >= guessing)
-        reversed_features = _Reversal.apply(features, 0.0 if fooled else self.weight)
-        return loss + self._adversary_loss(reversed_features, group)
+        return loss + self._adversary_loss(_reversed(features, 0.0 if fooled else self.weight), group)
 
     def _adversary_loss(self, features: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
         return cross_entropy(self.adversary(features), group, weight=self.class_weight)
 
 
-class _Reversal(torch.autograd.Function):
+def _reversed(values: torch.Tensor, weight: float) -> torch.Tensor:
     """The same values, whose gradient is multiplied by -weight on its way back."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, weight: float) -> torch.Tensor:
-        ctx.weight = weight
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return -ctx.weight * gradients[0], None
+    passed = values.view_as(values)
+    if passed.requires_grad:  # not where a loss is only measured
+        passed.register_hook(lambda gradient: -weight * gradient)
+    return passed
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainIndependent(AttributesAndGroup):
     """A block of A logits for every group; an image trains the block of its own group (Wang et al. 2020).
 
-    Within a block the group is constant, so that it cannot help to tell the attributes. The model does not predict
-    the group: `domain_scores` turns the blocks into one answer.
+    Within a block the group is constant and cannot help to tell the attributes. `domain_scores` gives one answer.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, G A), group after group.
     """
@@ -134,32 +125,23 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     `sum_of_probabilities`: $\frac{1}{G} \sum_g \sigma(s_{g, a})$; `sum_of_logits`: $\frac{1}{G} \sum_g s_{g, a}$. Only
     the first one is told the group. Scores of different rules have different scales: give each its own thresholds.
 
-    A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, or groups that are missing or do not
-    fit.
+    A `BiaslibError` is raised for an unknown rule, logits that are not G blocks, and groups that do not fit.
     """
-    if rule not in _RULES:
-        raise BiaslibError(f"rule must be one of {', '.join(_RULES)}, not {rule!r}.")
+    check_known("rule", rule, _RULES)
     if logits.ndim != 2 or n_groups < 1 or logits.shape[1] % n_groups:
         raise BiaslibError(f"logits of shape {logits.shape} are not {n_groups} blocks of equal width.")
     blocks = logits.reshape(len(logits), n_groups, -1)
-    match rule:
-        case "conditional":
-            return blocks[np.arange(len(blocks)), _known(groups, len(logits), n_groups)]
-        case "max":
-            return blocks.max(axis=1)
-        case "sum_of_probabilities":
-            return (0.5 * (1 + np.tanh(blocks / 2))).mean(axis=1)  # the sigmoid, without overflow
-        case _:
-            return blocks.mean(axis=1)
-
-
-def _known(groups: np.ndarray | None, n: int, n_groups: int) -> np.ndarray:
-    if groups is None:
-        raise BiaslibError("the conditional rule is told every image's group: give `groups`, or take another rule.")
-    known = np.asarray(groups)
-    if known.shape != (n,) or known.dtype.kind not in "bui" or (n and not 0 <= known.min() <= known.max() < n_groups):
-        raise BiaslibError(f"groups must be {n} whole numbers from 0 to {n_groups - 1}, one for each row of logits.")
-    return known.astype(np.intp)
+    if rule == "conditional":
+        known, n = np.asarray(groups), len(blocks)
+        if known.shape != (n,) or known.dtype.kind not in "bui" or not ((known >= 0) & (known < n_groups)).all():
+            raise BiaslibError(
+                f"the conditional rule is told every image's group: groups must be {n} whole numbers from 0 to "
+                f"{n_groups - 1}, one for each row of logits, or take another rule."
+            )
+        return blocks[np.arange(n), known.astype(np.intp)]
+    if rule == "sum_of_probabilities":
+        blocks = 0.5 * (1 + np.tanh(blocks / 2))  # the sigmoid, without overflow
+    return blocks.max(axis=1) if rule == "max" else blocks.mean(axis=1)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
+from biaslib.metrics.labels import Labels
 from biaslib.mitigation.subsampling import subsample_to_mcc
 
 _ROUNDS = 100  # of balancing, through all attributes
@@ -40,21 +41,21 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
             )
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
-    everyone = np.ones((len(groups), 1), bool)
+    columns = np.column_stack([np.ones(len(groups), bool), attributes])  # the first is everyone's: groups of one size
     for _ in range(_ROUNDS):
-        rows = _evened(rows, everyone[:, 0], groups, eps, rng)
-        for has in attributes.T:
+        for has in columns.T:
             rows = _evened(rows, has, groups, eps, rng)
             if len(rows) > _LARGEST * len(groups):
                 break
-        worst = imbalance(attributes[rows], groups[rows])
-        if worst.max() <= eps and imbalance(everyone[rows], groups[rows]).max() <= eps:
+        away = imbalance(columns[rows], groups[rows])
+        if away.max() <= eps:
             return rows
         if len(rows) > _LARGEST * len(groups):
             break
+    worst = int(away[1:].argmax())
     raise BiaslibError(
         f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
-        f"{int(worst.argmax())} is still {worst.max():.3f} away; allow a larger eps, or leave the attribute out."
+        f"{worst} is still {away[1 + worst]:.3f} away; allow a larger eps, or leave the attribute out."
     )
 
 
@@ -80,15 +81,13 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     Data repair of Agarwal et al. (2022) as Zhao, Andrews and Xiang (2023, appendix F) use it: subsampling that
     minimises the coefficient of variation of the number of images per attribute and group. From all rows on, the row is
     left out without which that is smallest, until `size` rows, 1 to N, are left; `seed` decides between equally good
-    ones. A smaller size gives a subset of a larger one. Rows without any attribute count nowhere, and go only when
-    every other row is worth more.
+    ones. A smaller size gives a subset of a larger one. Rows without any attribute count nowhere, and go last.
 
     Attributes and groups are those of `oversample`. A `BiaslibError` is raised for arrays that do not fit together, an
     attribute that nobody has, or a size that is not 1 to N.
     """
     attributes, groups = _checked(attributes, groups)
-    if not 1 <= size <= len(groups):
-        raise BiaslibError(f"size is the number of rows to keep and must be 1 to {len(groups)}, not {size}.")
+    check_number("size, the number of rows to keep,", size, 1, len(groups), whole=True)
     if not (has := attributes.any(axis=0)).all():
         raise BiaslibError(f"attribute {has.argmin()} has no image at all: leave the attribute out.")
     rng = np.random.default_rng(seed)
@@ -187,14 +186,7 @@ def _evened(rows: np.ndarray, has: np.ndarray, groups: np.ndarray, eps: float, r
 
 
 def _checked(attributes: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    attributes, groups = np.asarray(attributes), np.asarray(groups)
-    if attributes.ndim != 2 or not attributes.size or not np.isin(attributes, (0, 1)).all():
-        raise BiaslibError(f"attributes must be (N, A) of 0 and 1 with N, A >= 1, not of shape {attributes.shape}.")
-    if groups.shape != attributes.shape[:1] or groups.dtype.kind not in "bui" or groups.min() < 0:
-        raise BiaslibError(
-            f"groups must be {len(attributes)} whole numbers from 0 on, one for each row of attributes, not "
-            f"{groups.dtype} of shape {groups.shape}."
-        )
-    if len(np.unique(groups)) < 2:
+    labels = Labels(attributes, groups)
+    if len(np.unique(labels.groups)) < 2:
         raise BiaslibError("there is one group only: nothing can be balanced.")
-    return attributes.astype(bool), groups.astype(np.intp)
+    return labels.attributes, labels.groups

@@ -39,8 +39,7 @@ def subsample_to_mcc(
     that the sets of neighbouring targets share as many as can be. The paper's distance may leave a subgroup nearly
     empty; that of the authors' code, $\sum_i (g_i - g^0_i)^2 / g_i^2$, does not.
 
-    A `BiaslibError` is raised for arrays that do not fit together; for a target out of reach, at all or with that many
-    rows.
+    A `BiaslibError` is raised for arrays that do not fit together, and a target out of reach, at all or at that size.
     """
     has, member = _checked(attribute, "attribute"), _checked(group, "group")
     if has.shape != member.shape:

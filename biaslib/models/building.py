@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, check_number, reason
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 from biaslib.samples import MappedRows
 
@@ -41,8 +41,7 @@ def build(
 
     Unknown architectures, and weights that cannot be had or do not fit, are a `BiaslibError`.
     """
-    if outputs < 1:
-        raise BiaslibError(f"A model needs at least one output, not {outputs}.")
+    check_number("outputs", outputs, 1, whole=True)
     if (architecture in OURS or architecture.startswith(TORCHVISION)) and weights == "imagenet":
         raise BiaslibError(f"There are no ImageNet weights for {architecture!r}: leave `weights` out, or name a file.")
     model = OURS[architecture](outputs) if architecture in OURS else _public_model(architecture, outputs, weights)
@@ -56,8 +55,7 @@ def build(
 def pinned(architecture: str, weights: str | None) -> str:
     """The architecture's name with the tag of the ImageNet weights that it starts from.
 
-    timm's default tag for a name without one changes with timm's releases; the full name does not. A name with other
-    weights, or one that timm does not know, stays as it is.
+    The default tag of a name without one changes with timm's releases; the full name does not. Others stay as they are.
     """
     if weights != "imagenet" or architecture in OURS or "." in architecture:
         return architecture
@@ -86,9 +84,8 @@ def to_tensor(
 ) -> torch.Tensor:
     """Images as the models take them: (N, 3, H, W) float32, normalised.
 
-    uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all networks here but some of
-    timm's have); floats (N, 3, H, W) keep their values; any other type or shape is a `BiaslibError`. The result goes to
-    `device`; None leaves it where it is.
+    uint8 (N, H, W, 3) pixels are normalised as `model` wants it (None: ImageNet's, which all here but some of timm's
+    have); floats (N, 3, H, W) keep their values; others are a `BiaslibError`. The result goes to `device`, if given.
     """
     # torch.tensor copies: a read-only memory map would warn, and must never be written to
     pixels = torch.tensor(np.asarray(images)) if isinstance(images, np.ndarray | MappedRows) else images
@@ -152,8 +149,7 @@ def last_layer(model: Any) -> str:
 
 
 def _add_hidden_layer(model: nn.Module, architecture: str, hidden: int, outputs: int) -> None:
-    if hidden < 1:
-        raise BiaslibError(f"A hidden layer needs at least one unit, not {hidden}.")
+    check_number("hidden, the units of a layer,", hidden, 1, whole=True)
     last = dict(model.named_modules()).get(last_layer(model))
     if not isinstance(last, nn.Linear):
         raise BiaslibError(f"{architecture!r} does not end in one linear layer: leave `hidden` out.")

@@ -94,8 +94,7 @@ def kendall(
     undefined, NaN, where x or y is constant. Pairs with a NaN are left out and counted. The interval is the percentile
     one; over clusters the resamples, which hold some cluster twice, have another centre than the pairs, and are moved
     by as much as their median lies off the estimate. Its low and high are NaN with fewer than six units (pairs, or
-    clusters), and where all resamples agree, as those of a perfect order do. A `BiaslibError` is raised where x, y and
-    clusters have different lengths.
+    clusters), and where all resamples agree, as those of a perfect order do. Different lengths are a `BiaslibError`.
     """
     a, b = _flat("x", x), _flat("y", y)
     keys = np.arange(len(a)) if clusters is None else _keys(clusters)
@@ -162,9 +161,8 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
     **The smallest p that n pairs can reach is 2 / 2^n**: .25 for 3 pairs, .0625 for 5, .03125 for 6; with
     fewer than 6 nothing is significant at .05, before any correction.
 
-    The 95 % interval is Student's for the mean of the differences, as few pairs have no finite one by flipping; it may
-    therefore leave zero out where p is not small. The effect size is the mean in standard deviations of the differences
-    (Cohen's d_z); the statistic is the mean.
+    The 95 % interval is Student's for the mean difference, as few pairs have no finite one by flipping; it may exclude
+    0 where p is not small. The effect size is Cohen's d_z, the mean in standard deviations; the statistic is the mean.
 
     Differences are (N,), one a pair, such as model A minus model B trained with the same seed; NaN is left out. The
     Comparison has n = (pairs, pairs). All of it is NaN without pairs; the interval and the effect size are NaN for one
@@ -195,8 +193,7 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
 def holm(p: ArrayLike) -> np.ndarray:
     """Holm's step-down adjusted p-values, in the given order; the family's error rate stays below the level.
 
-    NaN stays NaN and does not count as a test of the family (Holm 1979). A `BiaslibError` is raised where a p-value
-    lies outside [0, 1].
+    NaN stays NaN and is no test of the family (Holm 1979). A p-value outside [0, 1] is a `BiaslibError`.
     """
     values = _flat("p", p)
     tested = np.flatnonzero(~np.isnan(values))

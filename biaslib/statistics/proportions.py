@@ -7,7 +7,7 @@ import numpy as np
 import scipy.optimize
 import scipy.stats
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.statistics.intervals import Comparison, Interval
 
 _OUT = 5.0  # binomial counts further out than this have a probability below 1e-6 together
@@ -97,8 +97,7 @@ def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
 
     A `BiaslibError` is raised for more hits than n.
     """
-    if not 0 <= hits <= n:
-        raise BiaslibError(f"hits must lie in [0, n], not be {hits} of {n}.")
+    check_number(f"hits of {n}", hits, 0, n, whole=True)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, confidence)
     bounds = scipy.stats.binomtest(hits, n).proportion_ci(confidence, method="wilson")
@@ -236,5 +235,4 @@ def _check_sizes(*sizes: int) -> None:
 
 def _check_share(**shares: float) -> None:
     for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise BiaslibError(f"{name} must lie between 0 and 1, not {share}.")
+        check_number(name, share, 0, 1)

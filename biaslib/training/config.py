@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from biaslib import models
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 
 # what a word of the record may be
 _CHOICES: Final = {
@@ -56,15 +56,12 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise BiaslibError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}.")
+            check_known(name, getattr(self, name), known)
         if unknown := set(self.augmentation) - set(_AUGMENTATIONS):
             raise BiaslibError(f"augmentation knows {', '.join(_AUGMENTATIONS)}, not {', '.join(sorted(unknown))}.")
         for name in ("outputs", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise BiaslibError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if self.frozen < 0:
-            raise BiaslibError(f"frozen is a number of convolutions, 0 or more, not {self.frozen}.")
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("frozen, a number of convolutions,", self.frozen, 0, whole=True)
 
 
 def augmented(pixels: torch.Tensor, kinds: tuple[str, ...], *, model: nn.Module) -> torch.Tensor:
@@ -92,14 +89,11 @@ def _random_crop(images: torch.Tensor) -> torch.Tensor:
 
 def autocast(network: nn.Module, precision: str, device: torch.device) -> AbstractContextManager[None]:
     """The forward pass in bfloat16 where that is asked for, or "auto" and the machine and the network gain by it."""
-    wanted = precision == "bfloat16" or (precision == "auto" and _gains_by_bfloat16(network, device))
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
-
-
-def _gains_by_bfloat16(network: nn.Module, device: torch.device) -> bool:
     # on a CPU the backward pass of depthwise convolutions has no fast kernel for it: training takes 1.6 times as long
     depthwise = any(isinstance(module, nn.Conv2d) and module.groups > 1 for module in network.modules())
-    return _has_bfloat16(device) and not (depthwise and device.type == "cpu")
+    gains = _has_bfloat16(device) and not (depthwise and device.type == "cpu")
+    wanted = precision == "bfloat16" or (precision == "auto" and gains)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from biaslib.training.config import TrainingConfig, augmented, autocast
 from biaslib.training.objectives import Objective, Targets
 
 _HeldOut = tuple[Samples, torch.Tensor] | None
-# what a checkpoint holds of a run
-_WITH_STATE = ("model", "criterion", "optimiser")
-_PROGRESS = ("epoch", "step", "best", "best_loss")
 _BETWEEN_SAVES = 600.0  # seconds, in an epoch that takes longer
 
 
@@ -35,16 +32,32 @@ class DamagedCheckpointWarning(UserWarning):
     """A checkpoint could not be trusted, and the training it belongs to starts anew."""
 
 
-class _Resumable(Protocol):
-    """A training that can take up what a checkpoint holds."""
+@dataclass
+class Resumable:
+    """A training between two steps: what changes in it, with torch's random states, is what a checkpoint holds."""
 
     device: torch.device
+    saved: float = field(default_factory=time.monotonic, kw_only=True)  # when
+    with_state: ClassVar[tuple[str, ...]]  # networks, optimisers and whatever else has a state of its own
+    progress: ClassVar[tuple[str, ...]]  # numbers, tensors, and lists and dictionaries of them
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint in place of an earlier one."""
+        state = {name: getattr(self, name).state_dict() for name in self.with_state}
+        state |= {name: getattr(self, name) for name in self.progress}
+        save_checkpoint(state | {"random": _random_states(self.device)}, path)
+        self.saved = time.monotonic()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Sets everything that training changes to what the state holds."""
+        """Takes up what a checkpoint holds."""
+        for name in self.with_state:
+            getattr(self, name).load_state_dict(state[name])
+        for name in self.progress:
+            setattr(self, name, state[name])
+        _set_random_states(state["random"], self.device)
 
 
-_R = TypeVar("_R", bound=_Resumable)
+_R = TypeVar("_R", bound=Resumable)
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
@@ -87,8 +100,7 @@ def fit(
     adversary, trains them with the model. `validation` is what `keep="best"` chooses the epoch by.
 
     After every epoch, and every ten minutes of a longer one, a checkpoint goes to the store; a run that was killed and
-    is started again with the same data and configuration goes on from there and ends with the same weights. A finished
-    run leaves no checkpoint.
+    is started again with the same arguments goes on there and ends with the same weights. A finished run leaves none.
 
     An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
     blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
@@ -169,22 +181,19 @@ def predict(model: nn.Module, images: np.ndarray | torch.Tensor, *, batch: int |
 
 
 @dataclass
-class _Run:
-    """A training between two steps: everything a checkpoint has to hold, and within an epoch the random states too."""
-
+class _Run(Resumable):
     config: TrainingConfig
     model: nn.Module
     frozen: list[nn.Module]
     criterion: nn.Module
     optimiser: torch.optim.Optimizer
     steps: int
-    device: torch.device
     epoch: int = 0
     step: int = 0  # of this epoch
-    random: list[torch.Tensor] = field(default_factory=list)  # states of a resumed epoch; empty at the start of one
-    saved: float = field(default_factory=time.monotonic)  # when
     best: dict[str, torch.Tensor] | None = None
     best_loss: float = math.inf
+    with_state = ("model", "criterion", "optimiser")
+    progress = ("epoch", "step", "best", "best_loss")
 
     @classmethod
     def start(cls, samples: Samples, targets: torch.Tensor, config: TrainingConfig, objective: Objective) -> "_Run":
@@ -201,14 +210,13 @@ class _Run:
             module.requires_grad_(False)
         trained = (each for each in (*model.parameters(), *criterion.parameters()) if each.requires_grad)
         total = config.epochs * math.ceil(len(samples) / config.batch)
-        return cls(config, model, frozen, criterion, _optimiser(trained, config), total, device)
+        return cls(device, config, model, frozen, criterion, _optimiser(trained, config), total)
 
     def train_epoch(self, samples: Samples, targets: torch.Tensor, after_step: Callable[[], None]) -> None:
         # one seed an epoch, so that a resumed run draws what an unbroken one would have drawn
         seed = int(np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0])
-        torch.manual_seed(seed)
-        _set_random_states(self.random, self.device)
-        self.random = []
+        if self.step == 0:  # else the checkpoint's random states are taken up
+            torch.manual_seed(seed)
         self.model.train()
         for module in self.frozen:
             module.eval()
@@ -241,18 +249,6 @@ class _Run:
         if loss < self.best_loss:
             self.best_loss = loss
             self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-
-    def save(self, path: Path) -> None:
-        parts = {name: getattr(self, name).state_dict() for name in _WITH_STATE}
-        random = _random_states(self.device) if self.step else []
-        save_checkpoint(parts | {name: getattr(self, name) for name in _PROGRESS} | {"random": random}, path)
-        self.saved = time.monotonic()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in _WITH_STATE:
-            getattr(self, name).load_state_dict(state[name])
-        for name in (*_PROGRESS, "random"):
-            setattr(self, name, state[name])
 
 
 def _optimiser(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
@@ -314,9 +310,8 @@ def _random_states(device: torch.device) -> list[torch.Tensor]:
 
 
 def _set_random_states(states: list[torch.Tensor], device: torch.device) -> None:
-    """Those that `_random_states` gave, if any."""
+    """Those that `_random_states` gave."""
     named = [device] if device.type == "cuda" else []
-    if states:
-        torch.set_rng_state(states[0].cpu())
+    torch.set_rng_state(states[0].cpu())
     for state in states[1:]:
         torch.get_device_module(device).set_rng_state(state.cpu(), *named)

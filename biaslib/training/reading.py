@@ -24,7 +24,14 @@ def batches(images: Any, batch: int, rng: np.random.Generator) -> list[np.ndarra
     A large memory map is cut into blocks. Those come in random order, so many at a time as fit into a stretch, and the
     rows of a stretch are shuffled.
     """
-    order = _order(images, batch, rng)
+    n, stretch = len(images), batch * _batches_together(images, batch)
+    if stretch == batch:
+        order = rng.permutation(n)
+    else:
+        by_place = np.argsort(images.rows, kind="stable") if isinstance(images, MappedRows) else np.arange(n)
+        blocks = np.array_split(by_place, max(1, images.nbytes // _BLOCK))
+        order = np.concatenate([blocks[block] for block in rng.permutation(len(blocks))])
+        order = np.concatenate([rng.permutation(order[start : start + stretch]) for start in range(0, n, stretch)])
     # a last batch of one image has no variance for batch normalisation
     return np.split(order, [i for i in range(batch, len(order), batch) if len(order) - i > 1])
 
@@ -35,16 +42,6 @@ def pixels(images: Any, chosen: list[np.ndarray], device: torch.device) -> Itera
     if device.type == "cuda":
         return _ahead((rows, part.pin_memory()) for rows, part in read)
     return read if _batches_together(images, 1) == 1 else _ahead(read)
-
-
-def _order(images: Any, batch: int, rng: np.random.Generator) -> np.ndarray:
-    n, stretch = len(images), batch * _batches_together(images, batch)
-    if stretch == batch:
-        return rng.permutation(n)
-    by_place = np.argsort(images.rows, kind="stable") if isinstance(images, MappedRows) else np.arange(n)
-    blocks = np.array_split(by_place, max(1, images.nbytes // _BLOCK))
-    order = np.concatenate([blocks[block] for block in rng.permutation(len(blocks))])
-    return np.concatenate([rng.permutation(order[start : start + stretch]) for start in range(0, n, stretch)])
 
 
 def _batches_together(images: Any, batch: int) -> int:

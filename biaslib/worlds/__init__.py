@@ -1,6 +1,6 @@
 """Generated worlds: data whose bias is a dial and whose counterfactuals are exact."""
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import check_known
 from biaslib.worlds.base import World
 from biaslib.worlds.birds import Birds
 from biaslib.worlds.digits import Digits
@@ -24,6 +24,5 @@ def get(name: str) -> World:
 
     A `BiaslibError` is raised for any other name.
     """
-    if name not in _WORLDS:
-        raise BiaslibError(f"there is no world {name!r}; the worlds are {', '.join(names())}.")
+    check_known("a world", name, _WORLDS)
     return _WORLDS[name]

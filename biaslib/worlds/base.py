@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.drawing import chunks
 
@@ -16,8 +16,8 @@ from biaslib.worlds.drawing import chunks
 class Factor:
     """A column: what it may hold and what it is drawn from."""
 
-    low: float
-    high: float
+    low: float = 0.0
+    high: float = 1.0
     drawn: tuple[float, float] | None = None  # the range it is drawn from, evenly; None: the whole allowed range
     whole: bool = False  # only whole numbers
 
@@ -29,19 +29,25 @@ class Factor:
         return rng.uniform(low, high, n).astype(np.float32)
 
 
-SHARE = Factor(0.0, 1.0)
-CHOICE = Factor(0, 1, whole=True)
-SEED = Factor(0, 2**32 - 1, whole=True)
+SHARE = Factor()
+CHOICE = Factor(whole=True)
+SEED = Factor(high=2**32 - 1, whole=True)
+_KINDS = {"share": SHARE, "signed share": Factor(-1.0), "choice": CHOICE, "seed": SEED}
+
+
+def factors_of(groups: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Factor]]:
+    """The columns of each group in a TOML file, by their names: one of the usual kinds, or the fields of a factor."""
+    return [
+        {name: _KINDS[of] if isinstance(of, str) else Factor(**of) for name, of in group.items()}
+        for group in groups.values()
+    ]
 
 
 def check_draw(n: int, strength: float, seed: int) -> None:
     """Refuses n below 1, a strength outside [0, 1], and a seed that is no whole number >= 0."""
-    if not isinstance(n, Integral) or n < 1:
-        raise BiaslibError(f"n is the number of rows, a whole number from 1 on, not {n!r}.")
-    if not isinstance(strength, Real) or not 0 <= strength <= 1:
-        raise BiaslibError(f"strength must lie in [0, 1] (0 no bias, 1 full bias), not {strength!r}.")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise BiaslibError(f"seed must be a whole number from 0 on, not {seed!r}.")
+    check_number("n, the number of rows,", n, 1, whole=True)
+    check_number("strength (0 no bias, 1 full bias)", strength, 0, 1)
+    check_number("seed", seed, 0, whole=True)
 
 
 def draw_factors(known: Mapping[str, Factor], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -70,8 +76,7 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
     """The known columns of a table as arrays, checked; other columns are left alone.
 
-    A `BiaslibError` is raised where a column is missing, or a value is no number, not whole where it has to be, or out
-    of range.
+    A missing column, and a value that is no number, not whole where it must be, or out of range, are a `BiaslibError`.
     """
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -116,6 +121,7 @@ class World:
     attributes: tuple[str, ...]  #: every labelled column, target and cue among them
     regions: tuple[str, ...]  #: the names of the masks; the last one lies behind all others
     _classes: tuple[str, ...] = ()  # the attributes that are whole numbers; all others are true or false
+    _count, _favoured = 2, 1  # how many classes the target has, and which of them goes with the cue
     _patches_across = 1  # how many patches side by side fill a picture, where most of the drawing is done on patches
 
     @property
@@ -124,7 +130,13 @@ class World:
         raise NotImplementedError
 
     def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        raise NotImplementedError
+        """Of a world whose cue agrees where it goes with one class of the target, and whose other columns are free."""
+        target = rng.permutation(np.arange(n) % self._count)
+        cue = (target == self._favoured) == draw_agreement(target, strength, rng)
+        table = {self.target: target.astype(np.int8 if self.target in self._classes else bool)}
+        table[self.cue] = cue.astype(np.int8)
+        free = {name: factor for name, factor in self._columns.items() if name not in table}
+        return pd.DataFrame(table | draw_factors(free, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         """The pictures of some rows, (n, size, size, 3) uint8; writes each pixel's region into `region_index`."""
@@ -133,9 +145,8 @@ class World:
     def factors(self, n: int, *, strength: float, seed: int) -> pd.DataFrame:
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
-        The shares are exact to the nearest row. The same seed with another strength (the dial, in [0, 1]) gives the
-        same rows, but for the cue in as few of them as possible. A `BiaslibError` is raised for n below 1, strength or
-        seed out of range.
+        The shares are exact to a row. The same seed with another strength, in [0, 1], gives the same rows, but for the
+        cue of as few as possible; nothing else depends on it. An argument out of range is a `BiaslibError`.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))
@@ -150,11 +161,9 @@ class World:
         region that covers more than half of it, and all regions together divide the picture. A `BiaslibError` is raised
         for a missing column, a value out of range, a size below 8 and an unknown region.
         """
-        if not isinstance(size, Integral) or size < 8:
-            raise BiaslibError(f"size must be a whole number of at least 8 pixels, not {size!r}.")
+        check_number("size, in pixels,", size, 8, whole=True)
         for region in regions or ():
-            if region not in self.regions:
-                raise BiaslibError(f"there is no region {region!r}; the regions are {', '.join(self.regions)}.")
+            check_known("a region", region, self.regions)
         images, labels, region_index = self._render(factors, size)
         numbers = {name: self.regions.index(name) for name in (self.regions if regions is None else regions)}
         return Samples(images, labels, {name: region_index == number for name, number in numbers.items()})

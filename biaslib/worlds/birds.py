@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.worlds import drawing
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Frame, Number, Point, colour_along, coverage, join, mix, paint, ramp, rgb
 from biaslib.worlds.sketch import Surface, beside
 
@@ -15,19 +15,7 @@ _Parts = list[tuple[Field, Field, Number]]
 # A noisy cue in the bird itself: birds told apart by shape alone are followed everywhere or nowhere.
 _TYPICAL_PLUMAGE = 0.93
 
-_ATTRIBUTES = {"waterbird": CHOICE, "background": CHOICE}
-_BIRD = {
-    "plumage": Factor(0, 7, whole=True),
-    **dict.fromkeys(("tone", "shade"), SHARE),
-    "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
-    "y": Factor(0.0, 1.0, drawn=(0.52, 0.70)),
-    "scale": Factor(0.1, 1.0, drawn=(0.27, 0.475)),
-    "facing": CHOICE,
-    "tilt": Factor(-1.0, 1.0),
-    **dict.fromkeys(("neck", "bill", "bill_tone", "plump", "tail", "wing_bar"), SHARE),
-    "bird_seed": SEED,
-}
-_SCENE = {**dict.fromkeys(("season", "light", "horizon", "haze", "cast"), SHARE), "scene_seed": SEED}
+_ATTRIBUTES, _BIRD, _SCENE = factors_of(_COLOURS.columns)
 
 
 class Birds(World):
@@ -35,14 +23,13 @@ class Birds(World):
 
     Columns of the table besides `waterbird` (bool) and `background` (int8: 0 land, 1 water); shares lie in [0, 1]:
 
-    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal,
-      7 coot: mostly waterbirds'), `tone` and `shade` (its warmth and brightness), `x`, `y` (its middle in the picture),
-      `scale` (its length), `facing` (1: to the right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and
-      girth), `bill_tone`, `wing_bar`, `bird_seed` (feathers);
+    * the bird: `plumage` (0 robin, 1 sparrow, 2 cardinal, 3 goldfinch: mostly landbirds'; 4 swan, 5 gull, 6 teal, 7
+      coot: mostly waterbirds'), `tone` and `shade` (warmth and brightness), `x`, `y` (its middle), `scale` (its
+      length), `facing` (1: right), `tilt` ([-1, 1]), `neck`, `bill`, `plump`, `tail` (lengths and girth), `bill_tone`,
+      `wing_bar`, `bird_seed` (feathers);
     * the scene, of either kind: `season` (palette), `light`, `horizon`, `haze`, `cast` (tint), `scene_seed` (layout).
 
-    Every column but `plumage` is independent of the target, and none depends on the strength except `background`.
-    The mask `background` is the complement of `bird`.
+    Of these only `plumage` goes with the target. The mask `background` is the complement of `bird`.
     """
 
     name = "birds"
@@ -203,7 +190,6 @@ class _Bird(Surface):
 
     def __init__(self, factors: Mapping[str, np.ndarray], x: Field, y: Field) -> None:
         super().__init__(factors, x, y)
-        self.seeds = factors["bird_seed"]
         self.water = self["waterbird"] > 0.5
         self.neck, self.bill, self.plump, self.tail = (self[name] for name in ("neck", "bill", "plump", "tail"))
         across = (x - self["x"]) * ((2.0 * self["facing"] - 1.0) / self["scale"])
@@ -218,7 +204,7 @@ class _Bird(Surface):
 def _draw_birds(factors: Mapping[str, np.ndarray], x: Field, y: Field) -> tuple[Field, Field]:
     """The birds alone: colours (n, 3, H, W), and the coverage (n, H, W) with which to lay them over a background."""
     bird = _Bird(factors, x, y)
-    colours, chance = _colours(factors), bird.chance(1, 4)
+    colours, chance = _colours(factors), bird.chance(1, 4, "bird_seed")
     body, head, radius, parts = _anatomy(bird, colours)
 
     canvas = _body(bird, colours, body, bird.circle(head, radius), chance)

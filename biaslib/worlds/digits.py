@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 from PIL import Image
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
@@ -45,16 +44,14 @@ class Digits(World):
     white a share (1 + s) / 2 is of group 1. The right corner is independent of everything. The paper's probabilities
     are lost in its text; this is the simplest table with its properties.
 
-    Columns of the table: `group` (bool), `digit` (0-9), `scan` (number of the handwritten original), `top_left`,
-    `bottom_left`, `top_right` (0 black, 1 white), `blur` (standard deviation of a Gaussian over the digit, in pixels
-    of a 28-pixel image; the corners stay sharp).
+    Columns: `group` (bool), `digit` (0-9), `scan` (number of the original), `top_left`, `bottom_left`, `top_right` (0
+    black, 1 white), `blur` (deviation of a Gaussian over the digit, in pixels of 28; the corners stay sharp).
 
     The cue is `bottom_left`: alone it says nothing about the group, beside `top_left` it does.
 
     `assignment` says which random five of the ten classes are group 1; `corner` is the side of a corner in pixels of a
     28-pixel image (the paper's is one pixel); `scans` are the originals to use, None for scikit-learn's 1,797 of 8 x 8
-    pixels. A `BiaslibError` is raised for an assignment that is no whole number >= 0, or a corner that would touch the
-    digit.
+    pixels. A negative assignment and a corner that would touch the digit are a `BiaslibError`.
     """
 
     name = "digits"
@@ -65,10 +62,8 @@ class Digits(World):
 
     def __init__(self, assignment: int = 0, *, corner: int = 3, scans: Scans | None = None) -> None:
         """Chooses the groups; the scans are read when they are first needed."""
-        if not isinstance(assignment, Integral) or assignment < 0:
-            raise BiaslibError(f"assignment must be a whole number from 0 on, not {assignment!r}.")
-        if not isinstance(corner, Integral) or not 1 <= corner <= _MARGIN:
-            raise BiaslibError(f"corner is the side of a corner in pixels of 28, from 1 to {_MARGIN}, not {corner!r}.")
+        check_number("assignment", assignment, 0, whole=True)
+        check_number("corner, the side of a corner in pixels of 28,", corner, 1, _MARGIN, whole=True)
         order = np.random.default_rng([int(assignment), _CLASSES]).permutation(_CLASSES)
         self.group_one: tuple[int, ...] = tuple(sorted(int(digit) for digit in order[: _CLASSES // 2]))
         self.corner: int = int(corner)
@@ -143,10 +138,8 @@ class Digits(World):
     def _plain(self, n: int, strength: float, seed: int, split: Split, blur: float) -> pd.DataFrame:
         """Groups, classes and scans; all corners black."""
         check_draw(n, strength, seed)
-        if split not in get_args(Split):
-            raise BiaslibError(f"split must be one of {', '.join(get_args(Split))}, not {split!r}.")
-        if not 0 <= blur <= 100:
-            raise BiaslibError(f"blur is a number of pixels in [0, 100], not {blur!r}.")
+        check_known("split", split, get_args(Split))
+        check_number("blur, in pixels,", blur, 0, 100)
         rng = np.random.default_rng(seed)
         group = balanced_bool(n, rng)
         digit, scan, scans = np.empty(n, np.int8), np.empty(n, np.uint32), self.scans

@@ -222,7 +222,7 @@ def _hair_colours(s: Sheet) -> Field:
     flags = np.stack([s.table[name] for name in _COLOURS.hair], axis=1).astype(np.float32)
     other = s.pick(_COLOURS.other_hair, "hair_seed", 1)
     darkest, lightest = np.array(list(_COLOURS.hair.values()), np.float32).swapaxes(0, 1)
-    (shade,) = s.chance("hair_seed", 2, 1)
+    (shade,) = s.chance(2, 1, "hair_seed")
     known = flags[:, :, None] * mix(darkest, lightest, shade.reshape(-1, 1, 1))
     mean = rgb(known.sum(axis=1) / np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
     return np.where(column(flags.sum(axis=1))[:, None] > 0, mean, other)[:, :, 0, 0]
@@ -236,7 +236,7 @@ def _hair_outline(s: Sheet) -> Field:
     half = wide + 0.035 + 0.085 * volume
     flare = 0.06 * volume * ramp(s.v, -0.2, 0.9)
     hang = Frame(u - flare, s.v).box((0.0, 0.5 * (low - 0.25)), (half, 0.5 * (low + 0.25)), 0.10)
-    phase, other = s.chance("hair_seed", 3, 2)
+    phase, other = s.chance(3, 2, "hair_seed")
     crown = ramp(s.v, -0.4, -0.8)
     curls = np.sin(13.0 * s.v + 6.0 * u + 6.28 * phase) + 0.6 * np.sin(21.0 * s.u + 6.28 * other) * crown
     return join(cap, hang, 0.12) - s["Wavy_Hair"] * (0.028 + 0.038 * curls)
@@ -246,7 +246,7 @@ def hair_behind(s: Sheet) -> tuple[Field, Field]:
     """The hair behind the head; gives its outline and its light: strands from the parting, a shine, darker edges."""
     s.table["hair"] = _hair_colours(s)
     outline = _hair_outline(s)
-    a, b, c, d = s.chance("hair_seed", 4, 4)
+    a, b, c, d = s.chance(4, 4, "hair_seed")
     wavy = s["Wavy_Hair"]
     fan = (s.u - 0.30 * s["parting"]) / (0.62 + 0.38 * np.clip(s.v + 0.95, 0.0, 1.1))
     fan = fan + wavy * 0.075 * np.sin(12.0 * s.v + 4.0 * np.abs(s.u) + 6.28 * d)
@@ -265,7 +265,7 @@ def hair_in_front(s: Sheet, outline: Field, light: Field) -> None:
     """Lays hair of this outline and light over forehead and temples, down to the hairline, with a soft shadow below."""
     wide, parting, receding, bangs = s["wide"], s["parting"], s["Receding_Hairline"], s["Bangs"]
     a = np.abs(s.u)
-    (phase,) = s.chance("hair_seed", 5, 1)
+    (phase,) = s.chance(5, 1, "hair_seed")
     start = -0.555 + 0.05 * s["forehead"] - 0.05 * receding
     sweep = 0.10 * ramp(np.abs(s.u - 0.45 * parting), 0.0, 0.42) + 0.06 * (s.u * -parting)
     temples = -0.21 * receding * ramp(np.abs(a - 0.31), 0.20, 0.03)

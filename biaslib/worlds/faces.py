@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.worlds import base, face_drawing
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, World, balanced_bool, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Frame, daylight, grid, mix, ramp, rgb, to_uint8
 from biaslib.worlds.sketch import Sheet, beside
 
@@ -38,56 +37,40 @@ STRENGTH = FACE_ATTRIBUTES["Wavy_Hair"].mcc
 _SHADOW, _HUE = (0.985, 0.015), 0.95
 
 _ATTRIBUTES = dict.fromkeys(("Clan", *FACE_ATTRIBUTES), CHOICE)
-_FEATURES = ("brow_tone", "brow_height", "nose_length", "nose_width", "mouth_width", "lip_tone")
-_LOOKS = {
-    **dict.fromkeys(("skin", "undertone", "face_width", "face_length", "jaw", "forehead"), SHARE),
-    "eye_colour": Factor(0, 5, whole=True),
-    **dict.fromkeys(("eye_size", "eye_gap"), SHARE),
-    "gaze": Factor(-1.0, 1.0),
-    **dict.fromkeys((*_FEATURES, "hair_length", "hair_volume"), SHARE),
-    "parting": Factor(-1.0, 1.0),
-    **dict.fromkeys(("hair_seed", "make_up_seed", "accessory_seed", "clothes_seed", "scene_seed"), SEED),
-    "light": SHARE,
-    **dict.fromkeys(("x", "y", "zoom", "roll", "turn"), Factor(-1.0, 1.0)),
-}
+_LOOKS, _OTHERS = factors_of(_FACE.columns)
 _POSE = ("x", "y", "zoom", "roll", "turn", "gaze")
-_OTHERS = {"eye_shadow": Factor(0, 2, whole=True), "detail": SHARE}
 
 
 class Faces(World):
     """Faces with 23 attributes under CelebA's names, and two clans: after Serianni et al. (2025).
 
-    *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or
-    not), eyes (larger irises with a pale ring, or not) and mouth (narrower with a deep bow in the upper lip, or
-    not). `Male` is not drawn: a picture of it would be a picture of our stereotypes. Nor is `Pale_Skin`: skin colour is
-    independent of everything else here.
+    *The protected attribute is invented.* `Clan` is drawn as small differences spread over brows (with a gap, or not),
+    eyes (larger irises with a pale ring, or not) and mouth (narrower with a deep bow in the upper lip, or not). `Male`
+    is not drawn: that would be a picture of our stereotypes. Nor is `Pale_Skin`: skin is independent of all else.
 
     *What is tied by the labels.* `FACE_ATTRIBUTES` gives each attribute's rate and its correlation with `Male` as
     annotated in CelebA. The clans take these correlations over with the other sign (clan 1 stands where CelebA says
     "not Male"), so that the target and the cue agree where both are 1. Given the clan, attributes are independent, but
-    for the four hair colours, of which a face has one or none. `Wavy_Hair`, the target, is tied to the clan by its
-    label alone.
+    for the four hair colours, of which a face has at most one. `Wavy_Hair`, the target, is tied by its label alone.
 
     *What no label shows.* `eye_shadow` is there with blond hair and hardly ever without, and its hue is that of the
     clan, whatever the correlation of Blond_Hair with the clan. `confounder=False` draws it independently of both.
 
     *What is only in the same place.* `Eyeglasses` lie over the clan's eyes and are independent of the clan.
 
-    Columns of the table besides `Clan`, the attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal); shares lie in
-    [0, 1], signed shares in [-1, 1]:
+    Columns besides `Clan`, attributes (bool) and `eye_shadow` (0 none, 1 rose, 2 teal), in [0, 1], signed in [-1, 1]:
 
     * the head: `skin` (light to deep), `undertone`, `face_width`, `face_length`, `jaw`, `forehead`, `eye_colour` (0-5),
-      `eye_size`, `eye_gap`, `brow_tone` (also of a beard), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
+      `eye_size`, `eye_gap`, `brow_tone` (and a beard's), `brow_height`, `nose_length`, `nose_width`, `mouth_width`,
       `lip_tone`;
     * the hair: `hair_length`, `hair_volume`, `parting` (signed), `hair_seed` (strands, shade);
     * `make_up_seed`, `accessory_seed`, `clothes_seed` (kinds and colours), `scene_seed` (the backdrop), `light`;
     * the pose, signed: `x`, `y`, `zoom`, `roll`, `turn`, `gaze`;
     * `detail`: 0; up to 1, smiles are larger, frames thicker, glass clearer (for generators of few pixels).
 
-    None of these depends on an attribute or on the clan. A change of one attribute changes the pixels of what it draws
-    and no others, but for the soft shadow of hair and hats on the skin below and for the glare on a pair of glasses.
-    Hair of two of the four colours has their mixture. In the masks a beard and make-up are skin, a tie is cloth, and
-    the clear glass of glasses is theirs but where an eye or a brow is seen through it.
+    A change of one attribute changes the pixels of what it draws and no others, but for the soft shadow of hair and
+    hats on the skin below and for the glare on glasses. Hair of two of the four colours has their mixture. In the masks
+    a beard and make-up are skin, a tie is cloth, and clear glass is the glasses' but where an eye or brow is seen.
     """
 
     name = "faces"
@@ -108,8 +91,7 @@ class Faces(World):
         takes up to .8 of the pose away. A `BiaslibError` is raised for an argument out of range.
         """
         base.check_draw(n, strength, seed)
-        if not isinstance(detail, Real) or not 0 <= detail <= 1:
-            raise BiaslibError(f"detail must lie in [0, 1], not {detail!r}.")
+        check_number("detail", detail, 0, 1)
         rng = np.random.default_rng(seed)
         wavy = balanced_bool(n, rng)
         clan = wavy == draw_agreement(wavy, strength, rng)
@@ -167,19 +149,9 @@ def _shared(clan: np.ndarray, rates: list[tuple[float, float]], rng: np.random.G
 
 def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The columns, and what follows from them: lengths in the face's own unit, colours (n, 3)."""
-    more = face_drawing.palette(table) | {
-        "x": 0.5 + 0.018 * table["x"],
-        "y": 0.470 + 0.012 * table["y"],
-        "scale": 0.409 + 0.011 * table["zoom"],
-        "roll": 0.10 * table["roll"],
-        "shift": 0.050 * table["turn"],
-        "wide": 0.565 + 0.055 * table["face_width"],
-        "long": table["face_length"],
-        "neck": (0.565 + 0.055 * table["face_width"]) * (0.44 + 0.05 * table["jaw"]),
-        "eye_at": 0.238 + 0.024 * table["eye_gap"],
-        "hair_low": -0.14 + 1.34 * table["hair_length"],
-        "hair_sides": np.clip(2.5 * table["hair_length"] - 0.5, 0.0, 1.0),
-    }
+    lengths = {name: start + slope * table[column] for name, (start, slope, column) in _FACE.lengths.items()}
+    lengths["neck"] = lengths["wide"] * (0.44 + 0.05 * table["jaw"])
+    more = face_drawing.palette(table) | lengths | {"hair_sides": np.clip(lengths["hair_sides"], 0.0, 1.0)}
     return table | {name: np.asarray(values, np.float32) for name, values in more.items()}
 
 
@@ -208,7 +180,7 @@ def where_drawn(
 def _backdrop(s: Sheet) -> None:
     """Two colours that run into each other, and a soft light behind the head."""
     first, second = s.pick(_FACE.backdrops, "scene_seed", 1), s.pick(_FACE.backdrops, "scene_seed", 2)
-    angle, a, b, c = s.chance("scene_seed", 3, 4)
+    angle, a, b, c = s.chance(3, 4, "scene_seed")
     along = s.u * np.cos(6.28 * angle) + s.v * np.sin(6.28 * angle)
     wave = 0.30 * np.sin(2.6 * s.u + 6.28 * a) * np.sin(2.2 * s.v + 6.28 * b)
     s.canvas[:] = first
@@ -218,7 +190,7 @@ def _backdrop(s: Sheet) -> None:
 
 def _clothes(s: Sheet) -> None:
     a = np.abs(s.u)
-    (kind,) = s.chance("clothes_seed", 2, 1)
+    (kind,) = s.chance(2, 1, "clothes_seed")
     colour, second = s.pick(_FACE.clothes, "clothes_seed", 3), s.pick(_FACE.clothes, "clothes_seed", 4)
     slope = 0.985 + 0.16 * np.maximum(a - 0.22, 0.0) + 0.42 * np.maximum(a - 0.72, 0.0) ** 2
     top = 0.93 * (slope - s.v)
@@ -230,7 +202,7 @@ def _clothes(s: Sheet) -> None:
 def _neck(s: Sheet) -> None:
     """Neck and what the neckline, round or pointed, leaves free, in the head's shade; the collar's seam."""
     a, wide = np.abs(s.u), s["neck"]
-    kind, depth = s.chance("clothes_seed", 1, 2)
+    kind, depth = s.chance(1, 2, "clothes_seed")
     deep = 0.16 + 0.12 * depth
     pointed = 0.75 * np.maximum(a * (deep + 0.12) / 0.34 + s.v - 0.98 - deep - 0.12, 0.93 - s.v)
     free = np.where(kind < 0.35, pointed, s.oval((0.0, 0.98), (0.35, deep)))
@@ -244,7 +216,7 @@ def _necktie(s: Sheet) -> None:
     """A white collar and a tie."""
     a = np.abs(s.u)
     colour = s.pick(_FACE.ties, "accessory_seed", 1)
-    (kind,) = s.chance("accessory_seed", 2, 1)
+    (kind,) = s.chance(2, 1, "accessory_seed")
     shirt = 0.9 * np.maximum(0.955 + 0.02 * a - s.v, a - 0.36 + 0.20 * (s.v - 1.0))
     s.lay(shirt, rgb((0.90, 0.91, 0.94)) * (0.94 - 0.1 * s.u)[:, None], "cloth")
     wing = Frame(a, s.v).polygon([(0.02, 1.06), (0.30, 0.90), (0.37, 0.99), (0.22, 1.21)])
@@ -261,7 +233,7 @@ def _necktie(s: Sheet) -> None:
 
 def _necklace(s: Sheet) -> None:
     """Pearls, a chain with a pendant, or a broad ring."""
-    kind, _ = s.chance("accessory_seed", 3, 2)
+    kind, _ = s.chance(3, 2, "accessory_seed")
     bend = 0.215 / (s["neck"] * s["neck"])
     line = 1.135 - bend * s.u * s.u
     across = (s.v - line) / np.sqrt(1.0 + (2.0 * bend * s.u) ** 2)
@@ -279,7 +251,7 @@ def _necklace(s: Sheet) -> None:
 
 def _earrings(s: Sheet) -> None:
     """Hoops, drops or discs below the ears, over whatever hair there is."""
-    (kind,) = s.chance("accessory_seed", 5, 1)
+    (kind,) = s.chance(5, 1, "accessory_seed")
     u, v = np.abs(s.u) - (s["wide"] + 0.045), s.v - 0.255
     hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
     stud, _ = Frame(u, v).limb((0.0, -0.11), (0.0, -0.02), (0.034, 0.020))
@@ -293,7 +265,7 @@ def _earrings(s: Sheet) -> None:
 
 def _glasses(s: Sheet) -> None:
     """Round, angular or swung frames over clear glass. Eyes and brows that are seen through it stay eyes and brows."""
-    kind, dark = s.chance("accessory_seed", 7, 2)
+    kind, dark = s.chance(7, 2, "accessory_seed")
     side = np.where(s.u > s["shift"], 1.0, -1.0).astype(np.float32)
     a = np.abs(s.u - s["shift"])
     u, v = a - s["eye_at"] - 0.008, s.v + 0.035
@@ -313,7 +285,7 @@ def _glasses(s: Sheet) -> None:
 
 def _hat(s: Sheet) -> None:
     """A knitted cap, a hat with a brim or a baseball cap, with its shadow below."""
-    kind, second = s.chance("accessory_seed", 11, 2)
+    kind, second = s.chance(11, 2, "accessory_seed")
     colour = s.pick(_FACE.hats, "accessory_seed", 12)
     band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
     half = s["wide"] + 0.10 + 0.075 * s["hair_volume"] + 0.05 * s["Wavy_Hair"]

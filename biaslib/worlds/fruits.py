@@ -3,55 +3,37 @@
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
-from biaslib.worlds.backdrops import BACKDROPS, behind_fruits
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, draw_agreement, draw_factors
+from biaslib.worlds.backdrops import behind_fruits
+from biaslib.worlds.base import World, factors_of
 from biaslib.worlds.drawing import Field, column, daylight, grid, join, mix, ramp, rgb, rows_of_each, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 
 NAMES: tuple[str, ...] = ("apple", "banana", "corn", "peach", "pineapple")
 APPLE = NAMES.index("apple")
 
-_ATTRIBUTES = {"fruit": Factor(0, len(NAMES) - 1, whole=True), "tree": CHOICE}
-_FRUIT = {
-    "count": Factor(1, 3, whole=True),
-    "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
-    "y": Factor(0.0, 1.0, drawn=(0.44, 0.58)),
-    "scale": Factor(0.05, 0.5, drawn=(0.27, 0.40)),
-    "turn": Factor(-1.0, 1.0),
-    "fruit_seed": SEED,
-}
-_SCENE = {
-    "backdrop": Factor(0, len(BACKDROPS) - 1, whole=True),
-    "dish": Factor(0, 2, whole=True),
-    **dict.fromkeys(("tone", "light"), SHARE),
-    "scene_seed": SEED,
-}
 _LOOKS = beside(__file__)
+_ATTRIBUTES, _FRUIT, _SCENE = factors_of(_LOOKS.columns)
 _LAYOUTS = np.array(_LOOKS.layouts, np.float32)
 
 
 class Fruits(World):
     """Fruits (target, five classes) in front of an apple tree or somewhere else (cue), after Schaaf et al. (2021).
 
-    The target `fruit` is a whole number, its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all
-    equally frequent. The cue `tree` has two values and speaks of apples only: it agrees with the target where an apple
-    has the apple tree behind it, and where another fruit has not. P(agree) = (1 + strength) / 2 in each of the five
-    classes. So at strength 1 apples are solely on apple trees and the others solely elsewhere, as in the paper's
-    biased set; at strength 0 every fruit, apples included, is on an apple tree in half of its pictures, so that
-    background and fruit are independent (the paper's unbiased set puts all fruits on all backgrounds).
+    The target `fruit` is its place in `NAMES`: 0 apple, 1 banana, 2 corn, 3 peach, 4 pineapple, all equally frequent.
+    The cue `tree` has two values and speaks of apples only: it agrees with the target where an apple has the apple tree
+    behind it, and where another fruit has not. At strength 1 apples are solely on apple trees and the others solely
+    elsewhere, as in the paper's biased set; at strength 0 every fruit is on an apple tree in half of its pictures, so
+    that background and fruit are independent (the paper's unbiased set puts all fruits on all backgrounds).
 
     Columns of the table besides `fruit` and `tree` (int8: 0 elsewhere, 1 apple tree); shares lie in [0, 1]:
 
     * the fruit: `count` (1-3 of the kind), `x`, `y` (middle of the group), `scale` (radius of a single one; several are
       smaller), `turn` ([-1, 1], how far it is turned), `fruit_seed` (colours, shapes, the turn of each);
-    * the scene: `backdrop` (0 wood, 1 linen, 2 slate, 3 painted, 4 gingham, 5 meadow, 6 straw) and `dish` (0 none,
-      1 plate, 2 board), both without effect on an apple tree; `tone` (its palette), `light`, `scene_seed` (layout,
-      texture), for either.
+    * the scene: `backdrop` (0 wood, 1 linen, 2 slate, 3 painted, 4 gingham, 5 meadow, 6 straw) and `dish` (0 none, 1
+      plate, 2 board), neither on an apple tree; `tone` (palette), `light`, `scene_seed` (layout, texture).
 
-    Every column is independent of the target and none depends on the strength, except `tree`. The mask `fruit` holds
-    all the fruits of the picture, with stalks and leaves of their own; `background` is its complement.
+    The mask `fruit` holds all fruits of the picture, with stalks and leaves; `background` is its complement.
     """
 
     name = "fruits"
@@ -59,15 +41,9 @@ class Fruits(World):
     cue = "tree"
     attributes: tuple[str, ...] = ("fruit", "tree")
     regions: tuple[str, ...] = ("fruit", "background")
-    _classes = ("fruit",)
+    _classes, _count, _favoured = ("fruit",), len(NAMES), APPLE
     _columns = _ATTRIBUTES | _FRUIT | _SCENE
     _patches_across = 2
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        fruit = rng.permutation(np.arange(n) % len(NAMES)).astype(np.int8)
-        agrees = draw_agreement(fruit, strength, rng)
-        table = {"fruit": fruit, "tree": ((fruit == APPLE) == agrees).astype(np.int8)}
-        return pd.DataFrame(table | draw_factors(_FRUIT | _SCENE, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)

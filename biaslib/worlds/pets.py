@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
 from biaslib.worlds import drawing, rooms
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, balanced_bool, draw_agreement, draw_factors
+from biaslib.worlds.base import World, factors_of
 from biaslib.worlds.drawing import Field, Frame, Point, column, grid, join, mix, ramp, rgb, rows_of_each
 from biaslib.worlds.rooms import BALLS
 from biaslib.worlds.sketch import Place, Sketch, Surface, Upright, beside
@@ -20,32 +19,7 @@ _WHITE, _INK = rgb((0.97, 0.95, 0.92)), rgb((0.10, 0.08, 0.08))
 _ROSE = rgb((0.86, 0.56, 0.54))
 _PLACES = {name: np.array(places, np.float32) for name, places in _PET.joints.items()}
 
-_ATTRIBUTES = {"cat": CHOICE, "ball": CHOICE}
-_ANIMAL = {
-    "pose": Factor(0, 2, whole=True),
-    "coat": Factor(0, 7, whole=True),
-    "pattern": Factor(0, 4, whole=True),
-    **dict.fromkeys(("shade", "x", "y"), SHARE),
-    "scale": Factor(0.1, 0.44, drawn=(0.34, 0.43)),
-    "facing": CHOICE,
-    **dict.fromkeys(("turn", "tilt"), Factor(-1.0, 1.0)),
-    **dict.fromkeys(("plump", "ear"), SHARE),
-    "pet_seed": SEED,
-}
-_BALL = {
-    "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
-    "ball_side": CHOICE,
-    **dict.fromkeys(("ball_x", "ball_y"), SHARE),
-    "ball_size": Factor(0.03, 0.08, drawn=(0.06, 0.08)),
-    "ball_seed": SEED,
-}
-_SCENE = {
-    "garden": CHOICE,
-    "wall": Factor(0, 2, whole=True),
-    "floor": Factor(0, 2, whole=True),
-    **dict.fromkeys(("wall_tone", "floor_tone", "horizon", "light"), SHARE),
-    "scene_seed": SEED,
-}
+_ATTRIBUTES, _ANIMAL, _BALL, _SCENE = factors_of(_PET.columns)
 # Between animal, ball and frame, shares of the picture's side.
 _GAP, _MARGIN = 0.03, 0.015
 
@@ -61,16 +35,14 @@ class Pets(World):
 
     * the animal: `pose` (0 sitting, 1 lying, 2 standing), `coat` (0 black, 1 grey, 2 ginger, 3 cream, 4 white, 5 brown,
       6 chocolate, 7 golden), `pattern` (0 plain, 1 striped, 2 patched, 3 bib, 4 points), `shade` (brightness), `x`
-      (share of the room to move that it has), `y` (how near), `scale` (about half its height when it sits), `facing`
-      (1: to the right), `turn`, `tilt` (of the head, [-1, 1]), `plump`, `ear` (their length), `pet_seed` (markings,
-      eyes, tongue);
+      (share of the room to move that it has), `y` (how near), `scale` (half its height when it sits), `facing` (1:
+      right), `turn`, `tilt` (of the head, [-1, 1]), `plump`, `ear` (their length), `pet_seed` (markings, eyes, tongue);
     * the ball: `ball_kind` (0 beach, 1 tennis, 2 striped, 3 starred, 4 football), `ball_side` (of the animal; 1:
       right), `ball_x`, `ball_y` (share of the room it has), `ball_size` (radius), `ball_seed` (colours, turn);
     * the scene: `garden` (1: outdoors), `wall`, `floor` (0-2: which of the three kinds of a room, or of a garden),
       `wall_tone`, `floor_tone`, `horizon`, `light`, `scene_seed` (textures, windows, pictures on the wall).
 
-    Every column is independent of the target, and none depends on the strength, except `ball`. The mask `ball` is empty
-    where there is none; `background` is neither animal nor ball.
+    The mask `ball` is empty where there is none; `background` is neither animal nor ball.
     """
 
     name = "pets"
@@ -79,11 +51,6 @@ class Pets(World):
     attributes: tuple[str, ...] = ("cat", "ball")
     regions: tuple[str, ...] = ("animal", "ball", "background")
     _columns = _ATTRIBUTES | _ANIMAL | _BALL | _SCENE
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        cat = balanced_bool(n, rng)
-        table = {"cat": cat, "ball": (cat == draw_agreement(cat, strength, rng)).astype(np.int8)}
-        return pd.DataFrame(table | draw_factors(_ANIMAL | _BALL | _SCENE, n, rng))
 
     def _draw(self, table: dict[str, np.ndarray], region_index: np.ndarray, size: int) -> np.ndarray:
         x, y = grid(size)

@@ -1,15 +1,14 @@
 """Things on a table with a toy robot among them: objects that tell its maker one by one, in pairs and in threes."""
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.worlds.backdrops import TABLE_TOPS
-from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, World, check_draw, draw_agreement, draw_factors
+from biaslib.worlds.base import CHOICE, Factor, World, check_draw, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Number, daylight, grid, rgb, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
@@ -31,38 +30,19 @@ class _Association:
 
     objects: tuple[str, ...]  #: the set
     rates: tuple[float, ...]  #: base rate p of each
-    dial: _Dial | None  #: which of the dials moves it; None: independent of everything (a control)
-    weight: float  #: $|\tau_g|$ when the dial is at 1
-    sign: int  #: +1: the product is higher with maker 0, -1: with maker 1
+    dial: _Dial | None = None  #: which of the dials moves it; None: independent of everything (a control)
+    weight: float = 0.0  #: $|\tau_g|$ when the dial is at 1
+    sign: int = 1  #: +1: the product is higher with maker 0, -1: with maker 1
 
 
+_LOOKS = beside(__file__)
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
-ASSOCIATIONS: tuple[_Association, ...] = (
-    _Association(("mug",), (0.5,), "strength", 1.0, -1),
-    _Association(("book",), (0.4,), "singles", 0.8, 1),
-    _Association(("glasses",), (0.35,), "singles", 0.6, -1),
-    _Association(("key",), (0.35,), "singles", 0.4, 1),
-    _Association(("leaf",), (0.4,), "singles", 0.2, -1),
-    _Association(("scissors", "pencil"), (0.45, 0.5), "pairs", 1.0, 1),
-    _Association(("phone", "watch"), (0.4, 0.4), "pairs", 1.0, -1),
-    _Association(("apple", "spoon", "camera"), (0.45, 0.45, 0.45), "triples", 1.0, 1),
-    _Association(("ball",), (0.35,), None, 0.0, 1),
-    _Association(("die",), (0.3,), None, 0.0, 1),
-    _Association(("shell",), (0.35,), None, 0.0, 1),
+ASSOCIATIONS: tuple[_Association, ...] = tuple(
+    _Association(**of | {"objects": tuple(of["objects"]), "rates": tuple(of["rates"])}) for of in _LOOKS.associations
 )
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 _MAKERS = 3
-_SMALL, _LARGE = 0.12, 0.5  # the robot's height, a share of the picture's side
-
-_NUISANCES = {
-    "robot_size": Factor(0.08, _LARGE, drawn=(_SMALL, _LARGE)),
-    **dict.fromkeys(("robot_seed", "layout_seed", "things_seed"), SEED),
-    "table_top": Factor(0, len(TABLE_TOPS) - 1, whole=True),
-    "table_tone": SHARE,
-    "table_seed": SEED,
-    "light": SHARE,
-}
-_LOOKS = beside(__file__)
+(_NUISANCES,) = factors_of(_LOOKS.columns)
 # Five columns and four rows of slots; the robot has the place of two by two.
 _COLUMNS, _ROWS = 5, 4
 _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
@@ -71,10 +51,9 @@ _LEFT, _ACROSS, _TOP, _DOWN = 0.14, 0.18, 0.152, 0.232
 class Scenes(World):
     """A flat lay: up to fifteen everyday things on a table, and a toy robot by one of two or three makers (target).
 
-    The makers are invented groups. They differ in the robot's head, body, antenna and emblem, not in its colour, so a
-    small robot is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS`
-    says how the objects depend on the maker. The cue is `mug`: it agrees with the maker where it is there with maker 1
-    or not there with maker 0.
+    The makers, invented groups, differ in the robot's head, body, antenna and emblem, not in its colour, so a small one
+    is hard to tell and a large one easy: its size is the dial for how visible the group is. `ASSOCIATIONS` says how the
+    objects depend on the maker. The cue, `mug`, agrees where it is there with maker 1 or missing with maker 0.
 
     Columns of the table besides `maker` (0, 1, 2) and a column for each of `OBJECTS` (0 absent, 1 present):
 
@@ -83,9 +62,8 @@ class Scenes(World):
       `things_seed` (colours and shapes of the things);
     * `table_top` (0 wood, 1 linen, 2 slate, 3 painted, 4 paper), `table_tone`, `table_seed`, `light` ([0, 1]).
 
-    None of the latter depends on the maker, on an object or on a dial. A mask holds the visible pixels of a thing and
-    is empty where the thing is absent; `table` is the rest. `groups` is the number of makers, 2 or 3; a `BiaslibError`
-    is raised for another.
+    A mask holds the visible pixels of a thing and is empty where the thing is absent; `table` is the rest. `groups` is
+    the number of makers, 2 or 3; a `BiaslibError` is raised for another.
     """
 
     name = "scenes"
@@ -130,13 +108,9 @@ class Scenes(World):
         dials = {"strength": strength}
         for name, value in (("singles", singles), ("pairs", pairs), ("triples", triples)):
             dials[name] = strength if value is None else value
-            if not isinstance(dials[name], Real) or not 0 <= dials[name] <= 1:
-                raise BiaslibError(f"{name} must lie in [0, 1], or be None for as much as strength, not {value!r}.")
-        sizes = _NUISANCES["robot_size"]
-        if robot_size is not None and not (isinstance(robot_size, Real) and sizes.low <= robot_size <= sizes.high):
-            raise BiaslibError(
-                f"robot_size must lie in [{sizes.low:g}, {sizes.high:g}], or be None for any, not {robot_size!r}."
-            )
+            check_number(f"{name}, where it is not None for as much as strength,", dials[name], 0, 1)
+        if robot_size is not None:
+            check_number("robot_size", robot_size, _NUISANCES["robot_size"].low, _NUISANCES["robot_size"].high)
         rng = np.random.default_rng(seed)
         maker = rng.permutation(np.arange(n) % self.groups)
         table = {"maker": maker.astype(np.int8)} | draw_factors(_NUISANCES, n, rng)
@@ -199,7 +173,7 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     jitter = uniform(seeds, 3, 3 * len(OBJECTS)).reshape(len(seeds), -1, 3) - 0.5
     places = np.stack([_LEFT + _ACROSS * (order % _COLUMNS), _TOP + _DOWN * (order // _COLUMNS), 0 * order], axis=-1)
     places = places + jitter * (0.03, 0.03, 1.1)
-    room = 0.25 * (_LARGE - robot_size)
+    room = 0.25 * (_NUISANCES["robot_size"].high - robot_size)
     robot = Place(
         _LEFT + _ACROSS * (across + 0.5) + room * (chance[:, 2] - 0.5),
         _TOP + _DOWN * (down + 0.5) + room * (chance[:, 3] - 0.5),
@@ -209,10 +183,8 @@ def _layout(seeds: np.ndarray, robot_size: np.ndarray) -> tuple[np.ndarray, Plac
     return places.astype(np.float32), robot
 
 
+_HEAD, _TORSO, _PANEL = _LOOKS.triangles
 _DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0.98, 0.96, 0.88))
-_HEAD = [(0.0, -0.84), (0.40, -0.20), (-0.40, -0.20)]
-_TORSO = [(-0.16, -0.13), (0.16, -0.13), (0.42, 0.57), (-0.42, 0.57)]
-_PANEL = [(0.0, -0.06), (0.30, 0.46), (-0.30, 0.46)]
 
 
 def _draw_robot(s: Sketch, maker: np.ndarray) -> None:

@@ -2,8 +2,7 @@
 
 A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
 1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
-A surface is a whole picture. A sheet is one too, or a window of it, in a face's coordinates; its layers are laid down
-one by one.
+A surface is a whole picture; a sheet one of a face, or a window of it.
 """
 
 import tomllib
@@ -113,8 +112,7 @@ class Sketch(Frame):
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
         """Lays the things and their shadows on the chosen rows of pictures, in place.
 
-        Both arrays are contiguous: canvas (N, size, size, 3), and region_index (N, size, size), which becomes `number`
-        where a thing covers more than half of a pixel.
+        Both are contiguous: canvas (N, size, size, 3) and region_index (N, size, size), `number` where half covered.
         """
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
@@ -200,9 +198,9 @@ class Surface(Frame):
             canvas[rows] = thing(self.take(rows))
         return canvas
 
-    def chance(self, stream: int, count: int) -> list[Field]:
-        """Random numbers in [0, 1) of the rows' own, each (n, 1, 1)."""
-        return [column(values) for values in uniform(self.seeds, stream, count).T]
+    def chance(self, stream: int, count: int, seed: str = "scene_seed") -> list[Field]:
+        """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
+        return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
     def number_of(self, cells: Field, stream: int, count: int) -> Field:
         """The random number, of `count` in [0, 1), of the whole cell that each pixel is in, (n, H, W)."""
@@ -224,11 +222,10 @@ class Surface(Frame):
 
 
 @dataclass(eq=False)
-class Sheet(Frame):
-    """Pictures of n faces, or the same window of each, drawn on in place.
+class Sheet(Surface):
+    """A surface that is drawn on in place: n faces, or the same window of each.
 
-    In the face's own coordinates its middle is the origin, u points to the right of the picture, v to the chin; the
-    face is about 1.2 wide and 1.6 high.
+    In its own coordinates a face's middle is the origin, v points to the chin, and it is about 1.2 wide and 1.6 high.
     """
 
     regions: ClassVar = (
@@ -248,10 +245,6 @@ class Sheet(Frame):
         x, y = grid(size)
         own = Frame((x - column(table["x"])) / unit, (y - column(table["y"])) / unit).turned((0.0, 0.0), angle)
         return cls(own.u, own.v, canvas, region_index, table, 1.0 / (size * unit))
-
-    def __getitem__(self, name: str) -> Field:
-        """A column, (n, 1, 1)."""
-        return column(self.table[name])
 
     def window(self, across: tuple[float, float], down: tuple[float, float]) -> "Sheet":
         """The part of the pictures that holds this part of every face (and whatever else lies in it)."""
@@ -284,7 +277,7 @@ class Sheet(Frame):
 
         A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
         """
-        cover = coverage(distance, self.pixel)
+        cover = self.cover(distance)
         if region is not None:
             taken = cover > 0.5
             for name in keep:
@@ -295,14 +288,6 @@ class Sheet(Frame):
     def tint(self, share: Field, colour: Field) -> None:
         """Blends what is there with `share` (n, h, w) of a colour."""
         paint(self.canvas, colour, share)
-
-    def cover(self, distance: Field) -> Field:
-        """How much of each pixel lies inside."""
-        return coverage(distance, self.pixel)
-
-    def chance(self, seed: str, stream: int, count: int) -> list[Field]:
-        """Random numbers in [0, 1) of a seed column, each (n, 1, 1)."""
-        return [column(values) for values in uniform(self.table[seed], stream, count).T]
 
     def pick(self, palette: Sequence[tuple[float, float, float]], seed: str, stream: int) -> Field:
         """One of the colours for each face, a little brighter or darker, (n, 3, 1, 1)."""

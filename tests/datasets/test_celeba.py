@@ -98,5 +98,5 @@ def test_damaged_files_are_named(faces):
     (root / "celeba/img_align_celeba/000001.jpg").write_bytes(b"no picture")
     with pytest.raises(BiaslibError, match=r"000001\.jpg is damaged"):
         datasets.load("celeba", "train", size=8, root=root)
-    with pytest.raises(BiaslibError, match="celeba has the splits train, val, test, not 'valid'"):
+    with pytest.raises(BiaslibError, match="a split of celeba must be one of train, val, test, not 'valid'"):
         datasets.load("celeba", "valid", size=8, root=root)

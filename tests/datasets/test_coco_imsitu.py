@@ -110,7 +110,7 @@ def test_damaged_files_are_named(root, file, content, call):
 
 
 def test_unknown_names_are_refused(root):
-    with pytest.raises(BiaslibError, match="val and test, not of 'train'"):
+    with pytest.raises(BiaslibError, match="must be one of val, test, not 'train'"):
         coco_imsitu.coco_labels("train")
     with pytest.raises(BiaslibError, match="not 'gpt'"):
         coco_imsitu._captions("gpt")

@@ -214,7 +214,7 @@ def test_unwritable_root_is_said(tmp_path, monkeypatch, toy):
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(BiaslibError, match=r"no dataset is called 'celebA'; the registry has .*celeba"):
+    with pytest.raises(BiaslibError, match=r"a data set of the registry must be one of .*celeba.*, not 'celebA'"):
         datasets.check("celebA")
 
 

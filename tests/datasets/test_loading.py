@@ -201,10 +201,10 @@ def test_damaged_metadata_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("name", "split", "size", "message"),
     [
-        ("imagenet", "train", 16, "no loader for 'imagenet'"),
+        ("imagenet", "train", 16, "a data set whose images are loaded.* not 'imagenet'"),
         ("waterbirds", "testing", 16, "splits train, val, test, not 'testing'"),
         ("waterbirds-many", "train", 16, "bias in percent, not 'waterbirds-many'"),
-        ("waterbirds", "train", 0, "must be at least 1, not 0"),
+        ("waterbirds", "train", 0, "must be a whole number of at least 1, not 0"),
     ],
 )
 def test_wrong_requests_get_one_clear_sentence(tmp_path, name, split, size, message):

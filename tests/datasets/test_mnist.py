@@ -79,7 +79,7 @@ def test_a_damaged_file_is_named_with_the_reason(tmp_path, content, why):
 
 
 def test_an_unknown_split_is_refused(tmp_path):
-    with pytest.raises(BiaslibError, match="mnist has the splits train, test, not 'val'"):
+    with pytest.raises(BiaslibError, match="a split of mnist must be one of train, test, not 'val'"):
         datasets.load("mnist", "val", size=28, root=tmp_path)
 
 

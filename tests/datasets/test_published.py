@@ -168,7 +168,7 @@ def test_damaged_predictions_of_one_sided_models_are_named(copy, side):
 
 
 def test_unknown_bias_and_attribute_are_named(released):
-    with pytest.raises(BiaslibError, match="resnet, efficientnet, positive, negative, not of 'vit'"):
+    with pytest.raises(BiaslibError, match="resnet, efficientnet, positive, negative, not 'vit'"):
         published.predictions("vit")
     with pytest.raises(BiaslibError, match="not 85"):
         published.waterbirds_predictions(85, "resnet")

@@ -149,7 +149,7 @@ def test_pixels_run_from_black_to_white():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"loss": "lsgan"}, "loss must be wgan-gp or r1, not 'lsgan'"),
+        ({"loss": "lsgan"}, "loss must be one of wgan-gp, r1, not 'lsgan'"),
         ({"growth": ((0.0, 1.0),)}, "one level each, but there are 1 and 2"),
         ({"growth": ((0.0, 0.5), (0.0, 0.6))}, "sum to 1, not to 1.1"),
         ({"images": 8}, "each of 4 chunks at least one batch"),

@@ -225,7 +225,7 @@ def test_aopc_of_any_curves() -> None:
         ({"targets": [0.0, 1.0]}, "whole numbers"),
         ({"targets": [0, 2]}, "There is no target 2: predict gives 2 scores"),
         ({"targets": [0, -1]}, "There is no target -1"),
-        ({"region": 9}, "region must be between 1 and 8, the size of the images, not 9"),
+        ({"region": 9}, r"region, .* must be a whole number in \[1, 8\], not 9"),
         ({"region": 0}, "not 0"),
         ({"steps": 5}, "has 4 regions of 4 x 4, so steps must be between 1 and 4, not 5: take fewer steps"),
         ({"steps": 0}, "between 1 and 4, not 0"),

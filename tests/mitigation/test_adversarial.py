@@ -7,7 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from biaslib import training
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import Adversarial
-from biaslib.mitigation.objectives import AdversarialLoss, _Reversal
+from biaslib.mitigation.objectives import AdversarialLoss, _reversed
 from biaslib.models import to_tensor
 from biaslib.samples import Samples
 from biaslib.training import TrainingConfig
@@ -28,7 +28,7 @@ def patches(n, seed):
 
 def test_the_gradient_is_reversed_and_the_values_are_kept():
     values = torch.tensor([1.0, -2.0], requires_grad=True)
-    passed = _Reversal.apply(values, 3.0)
+    passed = _reversed(values, 3.0)
     assert passed.tolist() == [1.0, -2.0]
     (passed * torch.tensor([1.0, 10.0])).sum().backward()
     assert values.grad.tolist() == [-3.0, -30.0]

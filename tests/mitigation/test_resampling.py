@@ -90,11 +90,11 @@ def test_what_cannot_be_balanced_is_said():
 @pytest.mark.parametrize(
     ("attributes", "groups", "options", "sentence"),
     [
-        ([[0.5], [1]], [0, 1], {}, "attributes must be"),
+        ([[0.5], [1]], [0, 1], {}, "attributes must hold 0 and 1 only"),
         ([1, 0], [0, 1], {}, r"attributes must be \(N, A\)"),
-        ([[1], [0]], [0, 1, 1], {}, "groups must be 2 whole numbers"),
-        ([[1], [0]], [0.0, 1.0], {}, "groups must be 2 whole numbers"),
-        ([[1], [0]], [-1, 1], {}, "groups must be 2 whole numbers"),
+        ([[1], [0]], [0, 1, 1], {}, "2 images but 3 groups"),
+        ([[1], [0]], [0.0, 1.0], {}, "groups must be whole numbers"),
+        ([[1], [0]], [-1, 1], {}, "groups must be whole numbers"),
         ([[1], [0]], [0, 0], {}, "one group only"),
         ([[1], [1]], [0, 1], {"eps": 0}, "eps is the allowed distance"),
     ],
@@ -183,11 +183,11 @@ def test_repair_knows_no_names_of_attributes_or_groups():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size": 0}, "must be 1 to 4, not 0"),
-        ({"size": 5}, "must be 1 to 4, not 5"),
+        ({"size": 0}, r"must be a whole number in \[1, 4\], not 0"),
+        ({"size": 5}, r"must be a whole number in \[1, 4\], not 5"),
         ({"attributes": np.array([[1, 0]] * 4)}, "attribute 1 has no image at all"),
         ({"groups": np.zeros(4, int)}, "one group only"),
-        ({"groups": np.array([0, 1])}, "groups must be 4 whole numbers"),
+        ({"groups": np.array([0, 1])}, "4 images but 2 groups"),
     ],
 )
 def test_what_cannot_be_repaired_gets_one_sentence(change, message):

@@ -80,7 +80,7 @@ def test_hidden_replaces_the_last_layer_inside_the_head(architecture: str) -> No
         (("resnet_18", 2), "There is no architecture 'resnet_18': did you mean .*'resnet18'"),
         (("§", 2), "There is no architecture '§': take 'small', 'lenet5' or a name that timm lists"),
         (("resnet18.no_such_tag", 2), "timm cannot build 'resnet18.no_such_tag'"),
-        (("small", 0), "at least one output, not 0"),
+        (("small", 0), "outputs must be a whole number of at least 1, not 0"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(arguments: tuple[str, int], message: str) -> None:
@@ -89,7 +89,7 @@ def test_wrong_arguments_get_one_sentence(arguments: tuple[str, int], message: s
 
 
 def test_hidden_is_checked() -> None:
-    with pytest.raises(BiaslibError, match="at least one unit"):
+    with pytest.raises(BiaslibError, match="hidden, the units of a layer, must be"):
         models.build("small", 2, hidden=0)
     with pytest.raises(BiaslibError, match="'efficientformer_l1' does not end in one linear layer"):
         models.build("efficientformer_l1", 2, hidden=3)

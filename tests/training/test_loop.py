@@ -272,7 +272,7 @@ def test_prediction_asks_about_as_many_images_at_once_as_stay_in_a_cache(size, s
         ),
         (lambda s: config(optimiser="adamx"), "optimiser must be one of adamw"),
         (lambda s: config(augmentation=("spin",)), "augmentation knows flip, crop, not spin"),
-        (lambda s: config(epochs=0), "epochs must be at least 1"),
+        (lambda s: config(epochs=0), "epochs must be a whole number of at least 1"),
         (lambda s: training.predict(torch.nn.Conv2d(3, 1, 1), s.images[:0]), "no images to predict"),
     ],
 )
@@ -330,7 +330,7 @@ def test_freezing_every_convolution_is_refused():
     samples = bright_or_dark()
     with pytest.raises(BiaslibError, match="the model has 5 convolutions: 5 of them cannot be its first"):
         training.fit(samples, samples.labels["bright"], config(frozen=5))
-    with pytest.raises(BiaslibError, match="frozen is a number of convolutions"):
+    with pytest.raises(BiaslibError, match="frozen, a number of convolutions, must be"):
         config(frozen=-1)
 
 
@@ -380,15 +380,15 @@ def test_small_maps_are_trained_on_as_arrays_are(streamed, monkeypatch):
 
 
 def stop_after(steps):
-    """A patch of `_random_states`, which every checkpoint within an epoch asks for: the run dies after so many."""
-    original, count = loop._random_states, iter(range(steps))
+    """A patch of `_Run.save`: the run dies after so many checkpoints within an epoch."""
+    original, count = loop._Run.save, iter(range(steps))
 
-    def random_states(device):
-        if next(count, None) is None:
+    def save(run, path):
+        if run.step and next(count, None) is None:
             raise KeyboardInterrupt
-        return original(device)
+        original(run, path)
 
-    return random_states
+    return save
 
 
 @pytest.mark.parametrize("steps", [1, 5, 12, 13, 14, 30])
@@ -401,7 +401,7 @@ def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(streamed,
     unbroken = fitted()
     monkeypatch.setattr(loop, "_BETWEEN_SAVES", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_random_states", stop_after(steps))
+        patch.setattr(loop._Run, "save", stop_after(steps))
         with pytest.raises(KeyboardInterrupt):
             fitted()
     shown, original = [], reading.pixels

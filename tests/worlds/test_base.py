@@ -42,13 +42,13 @@ def test_drawn_values_fill_their_range_and_no_more(factor):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((0, 0.5, 1), "n is the number of rows, a whole number from 1 on, not 0"),
-        ((2.5, 0.5, 1), "n is the number of rows"),
-        ((5, 1.2, 1), r"strength must lie in \[0, 1\] .* not 1.2"),
-        ((5, -0.1, 1), "strength must lie in"),
-        ((5, float("nan"), 1), "strength must lie in"),
-        ((5, "high", 1), "strength must lie in .* not 'high'"),
-        ((5, 0.5, -1), "seed must be a whole number from 0 on, not -1"),
+        ((0, 0.5, 1), "n, the number of rows, must be a whole number of at least 1, not 0"),
+        ((2.5, 0.5, 1), "n, the number of rows, must be a whole number"),
+        ((5, 1.2, 1), r"strength .* must be a number in \[0, 1\], not 1.2"),
+        ((5, -0.1, 1), "strength .* must be a number in"),
+        ((5, float("nan"), 1), "strength .* must be a number in"),
+        ((5, "high", 1), "strength .* must be a number in .* not 'high'"),
+        ((5, 0.5, -1), "seed must be a whole number of at least 0, not -1"),
     ],
 )
 def test_numbers_no_world_can_draw_from_are_refused(arguments, sentence):

@@ -128,10 +128,13 @@ def test_other_scans_take_the_place_of_the_small_ones():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: Digits(-1), "assignment must be a whole number from 0 on, not -1"),
-        (lambda: Digits(corner=5), "corner is the side of a corner in pixels of 28, from 1 to 4, not 5"),
+        (lambda: Digits(-1), "assignment must be a whole number of at least 0, not -1"),
+        (
+            lambda: Digits(corner=5),
+            r"corner, .* must be a whole number in \[1, 4\], not 5",
+        ),
         (lambda: table(split="val"), "split must be one of train, test, not 'val'"),
-        (lambda: table(blur=-1), r"blur is a number of pixels in \[0, 100\], not -1"),
+        (lambda: table(blur=-1), r"blur, in pixels, must be a number in \[0, 100\], not -1"),
         (lambda: WORLD.skewed(10, shares=(0.5, 0.5), seed=0), r"one number in \[0, 1\] for each of top_left"),
         (lambda: WORLD.skewed(10, shares=(0.5, 0.5, 1.5), seed=0), r"one number in \[0, 1\] for each"),
         (lambda: WORLD.render(table(n=4).assign(scan=1797)), r"factor 'scan' must be a whole number in \[0, 1796\]"),

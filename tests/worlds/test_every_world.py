@@ -7,6 +7,7 @@ import pytest
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError
+from biaslib.worlds import backdrops, fruits, pets, rooms, scenes
 
 ROWS = 24
 # Labels that are classes or kinds; the other ones are true or false. A world that is not here may have either.
@@ -37,8 +38,16 @@ def table(name):
 def test_the_front_door_knows_its_worlds(world):
     assert worlds.get(world.name) is world
     assert {world.target, world.cue} <= set(world.attributes)
-    with pytest.raises(BiaslibError, match=f"no world 'bats'; the worlds are {', '.join(worlds.names())}"):
+    with pytest.raises(BiaslibError, match=f"a world must be one of {', '.join(worlds.names())}, not 'bats'"):
         worlds.get("bats")
+
+
+def test_a_table_may_hold_every_kind_that_is_drawn_and_no_other():
+    kinds = [
+        (pets._BALL["ball_kind"], rooms.BALLS), (fruits._SCENE["backdrop"], backdrops.BACKDROPS),
+        (fruits._ATTRIBUTES["fruit"], fruits.NAMES), (scenes._NUISANCES["table_top"], backdrops.TABLE_TOPS),
+    ]  # fmt: skip
+    assert [(factor.low, factor.high) for factor, _ in kinds] == [(0, len(drawn) - 1) for _, drawn in kinds]
 
 
 def test_seeds_repeat_and_differ(world):
@@ -79,7 +88,7 @@ def test_only_the_chosen_masks_are_made_and_they_change_no_pixel(world):
     assert list(chosen) == [last, first]
     for region, mask in chosen.items():
         np.testing.assert_array_equal(mask, whole.masks[region])
-    with pytest.raises(BiaslibError, match=f"there is no region 'sky'; the regions are {first}, "):
+    with pytest.raises(BiaslibError, match=f"a region must be one of {first}, .* not 'sky'"):
         world.render(rows, regions=("sky",))
 
 
@@ -116,7 +125,7 @@ def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands(world):
 
 def test_a_wrong_size_or_strength_is_refused(world):
     for size in (4, 64.0):
-        with pytest.raises(BiaslibError, match=f"size must be a whole number of at least 8 pixels, not {size}"):
+        with pytest.raises(BiaslibError, match=f"size, in pixels, must be a whole number of at least 8, not {size}"):
             world.render(table(world.name), size=size)
-    with pytest.raises(BiaslibError, match=r"strength must lie in \[0, 1\]"):
+    with pytest.raises(BiaslibError, match=r"strength .* must be a number in \[0, 1\]"):
         world.factors(10, strength=2, seed=0)

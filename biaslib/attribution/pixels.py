@@ -1,0 +1,253 @@
+"""Maps that need no map of channels: of pixels, of tiles, and of a transformer's patches."""
+
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from biaslib.attribution import _models
+from biaslib.attribution._models import Images, Targets, logits_of, unchanged
+from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.models import to_tensor
+
+
+def integrated_gradients(
+    model: nn.Module,
+    images: Images,
+    targets: Targets,
+    *,
+    steps: int = 64,
+    signed: bool = False,
+    batch: int | None = None,
+) -> torch.Tensor:
+    r"""Every pixel's share of the difference to a black image (Sundararajan et al. 2017, eq. 1).
+
+    $$a_{tc} = (x_c - x'_c) \int_0^1 \frac{\partial y_t(x' + \alpha (x - x'))}{\partial x_c} d\alpha, \qquad
+      \mathrm{map}_t = \sum_c a_{tc}^2$$
+
+    with the logit $y_t$, colour channels c and the black image x', which is not 0 after normalisation. The integral is
+    a trapezoid rule with `steps` points at even distances, both ends among them (captum's "riemann_trapezoid"). The
+    shares should add up to $y_t(x) - y_t(x')$ (completeness). They do so only nearly, because the gradients of
+    rectified units jump and no rule with finitely many points is exact there. `completeness_gap` measures it.
+
+    `steps`, at least 2, are the points of the way from black to the image; fewer are a `BiaslibError`. With `signed`
+    the shares $a_{tc}$ themselves are given, (N, T, 3, H, W), of every colour and with their sign. `batch` is how many
+    points, of one or more images, go through the model at once, which is any module that maps images to logits; None: 8
+    on a CPU, where more are not faster, elsewhere 128.
+    """
+    check_number("steps, with the two ends of the way,", steps, 2, whole=True)
+    chosen = _models.checked_targets(images, targets, batch)
+    batch = batch or (8 if _models.place_of(model).type == "cpu" else 128)
+    fast: nn.Module | None = None
+    shares = []
+    with unchanged(model):
+        for pixels, wanted in _models.batches(model, images, chosen, max(1, batch // steps)):
+            black = _black(model, pixels)
+            if fast is None:
+                with torch.no_grad():
+                    _models.check_outputs(chosen, logits_of(model, pixels))
+                fast = _models.fold_batchnorm(model, pixels)
+            mean = _mean_gradients(fast, pixels, black, wanted, steps, batch)
+            share = (mean * (pixels - black)[:, None]).float().cpu()
+            shares.append(share if signed else share.square().sum(2))
+    return torch.cat(shares)
+
+
+def completeness_gap(
+    model: nn.Module, images: Images, targets: Targets, shares: torch.Tensor, *, batch: int = 8
+) -> torch.Tensor:
+    r"""How far signed shares are from adding up to what they explain.
+
+    $$\mathrm{gap} = \frac{\big|\sum_p a_p - (y_t(x) - y_t(x'))\big|}{|y_t(x) - y_t(x')|}$$
+
+    Shares are (N, T, 3, H, W) from `integrated_gradients(..., signed=True)`; model, images and targets are those that
+    were explained. `batch` images go through the model at once. The gap is (N, T) float32, >= 0; NaN where the image
+    and a black one have the same logit, because then there is nothing to share. Errors are as there.
+    """
+    chosen = _models.checked_targets(images, targets, batch)
+    if shares.ndim != 5 or shares.shape[:3] != (*chosen.shape, 3):
+        raise BiaslibError(
+            f"shares must be {(*chosen.shape, 3)} x height x width, not {tuple(shares.shape)}: "
+            "call integrated_gradients with signed=True."
+        )
+    differences = []
+    with unchanged(model), torch.no_grad():
+        for pixels, wanted in _models.batches(model, images, chosen, batch):
+            logits = logits_of(model, pixels)
+            _models.check_outputs(chosen, logits)
+            difference = logits - logits_of(model, _black(model, pixels))
+            differences.append(difference.gather(1, wanted).cpu())
+    difference = torch.cat(differences).double()
+    gap = (shares.double().sum((2, 3, 4)) - difference).abs() / difference.abs()
+    return gap.where(difference != 0, torch.nan).float()
+
+
+def _black(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+    """As many black images, by the same arithmetic as theirs, so that a black pixel's share is exactly 0."""
+    one = to_tensor(torch.zeros(1, 1, 1, 3, dtype=torch.uint8), model=model)
+    return one.to(pixels).expand_as(pixels).contiguous()
+
+
+def _mean_gradients(
+    model: nn.Module, pixels: torch.Tensor, black: torch.Tensor, targets: torch.Tensor, steps: int, batch: int
+) -> torch.Tensor:
+    """The mean gradients of targets (n, T) along the ways from black to the images, (n, T, 3, H, W)."""
+    n = len(pixels)
+    total = pixels.new_zeros(*targets.shape, *pixels.shape[1:])
+    alphas = torch.linspace(0, 1, steps).to(pixels)
+    weights = torch.full((steps,), 1 / (steps - 1)).to(pixels)
+    weights[[0, -1]] /= 2
+    at_once = max(1, batch // n)  # of each image's points
+    for alpha, weight in zip(alphas.split(at_once), weights.split(at_once), strict=True):
+        points = torch.lerp(black[:, None], pixels[:, None], alpha[:, None, None, None]).flatten(0, 1).requires_grad_()
+        with torch.enable_grad():
+            logits = logits_of(model, points.clone())  # a model may begin with a change in place
+            answers = logits.gather(1, targets.repeat_interleave(len(alpha), 0))  # (points, T)
+        for place, answer in enumerate(answers.unbind(1)):
+            keep = place < targets.shape[1] - 1  # the last target frees the graph: the next points need its room
+            (gradients,) = torch.autograd.grad(
+                answer, points, weight.to(answer).expand(n, -1).flatten(), retain_graph=keep
+            )
+            total[:, place] += gradients.unflatten(0, (n, -1)).sum(1)
+    return total
+
+
+def epsilon_lrp(
+    model: nn.Module,
+    images: Images,
+    targets: Targets,
+    *,
+    eps: float = 1e-6,
+    rule: Literal["epsilon", "toolbox"] = "epsilon",
+    signed: bool = False,
+    scaled: bool = False,
+    batch: int | None = None,
+) -> torch.Tensor:
+    r"""Every pixel's part in a logit, handed back layer by layer (Bach et al. 2015, eq. 58).
+
+    $$R_j = \sum_k \frac{a_j w_{jk}}{z_k + \epsilon\, \mathrm{sign}(z_k)} R_k, \qquad z_k = b_k + \sum_j a_j w_{jk},
+      \qquad \mathrm{map} = \sum_c R_c^2$$
+
+    from the logit itself at the output to the image's colours c. `rule="epsilon"` is zennit's: batch normalisations are
+    merged into their convolutions; activations hand relevance through; sums (residual connections) and means share it
+    in proportion; maxima give it to the winner; a gate (squeeze and excitation) gets none. Without biases and as eps
+    goes to 0 the relevance adds up to the logit and, where all activations are ReLU, equals gradient times input.
+
+    `rule="toolbox"` is that of DeepExplain, with which Schaaf et al. (2021) made their maps with eps = 10: the gradient
+    of each nonlinearity becomes out / (in + eps sign(in)), everything else has its plain gradient, and the relevance is
+    that gradient times the input. It knows the modules ReLU, ELU, sigmoid, tanh and softplus; any other nonlinearity
+    (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so MobileNet's maps are gradient times input.
+
+    `eps` > 0 is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer,
+    and leaves float32's range, a `BiaslibError`, unless `scaled` divides every map by its largest absolute value. With
+    `signed` the relevance R itself is given, (N, T, 3, H, W), of every colour and with its sign. `batch` is 8 on a CPU
+    where it is None, elsewhere 64. Everything is computed in float64; on Apple's devices, which lack it, in float32. An
+    eps that is not positive, an unknown rule and a layer or step without one are a `BiaslibError`, too.
+    """
+    if not eps > 0:
+        raise BiaslibError(f"eps must be positive, not {eps}.")
+    check_known("rule", rule, ("epsilon", "toolbox"))
+    # zennit brings torch's compiler with it, four seconds that the other methods do not wait for
+    from biaslib.attribution import _relevance
+
+    chosen = _models.checked_targets(images, targets, batch)
+    batch = batch or (8 if _models.place_of(model).type == "cpu" else 64)
+    maps = []
+    with unchanged(model):
+        prepared: nn.Module | None = None
+        precision = torch.float32 if _models.place_of(model).type == "mps" else torch.float64
+        for pixels, wanted in _models.batches(model, images, chosen, batch, precision):
+            if prepared is None:
+                prepared, logits = _relevance.prepared(model, pixels[:1], rule, eps)
+                _models.check_outputs(chosen, logits)
+            relevance = _relevance.relevance(prepared, pixels, wanted, rule, eps)
+            maps.append(_finished(relevance, signed, scaled).cpu())
+    return torch.cat(maps)
+
+
+def _finished(relevance: torch.Tensor, signed: bool, scaled: bool) -> torch.Tensor:
+    peak = relevance.abs().amax((2, 3, 4), keepdim=True)
+    if scaled:
+        relevance = relevance / peak.where(peak > 0, 1)
+    result = relevance if signed else relevance.square().sum(2)
+    # a map whose peak is this near to the smallest float32 has lost its lesser values
+    smallest = result.abs().amax(tuple(range(2, result.ndim)))
+    if ((smallest < 1e-30) & (peak[:, :, 0, 0, 0] > 0)).any():
+        raise BiaslibError(
+            f"With this eps the relevance shrinks to {float(peak[peak > 0].min()):.0e}, too small for a float32 map: "
+            "pass scaled=True, or a smaller eps."
+        )
+    return result.float()
+
+
+def attention_rollout(model: Any, images: Images, targets: Targets, *, batch: int = 32) -> torch.Tensor:
+    r"""How much of every patch reaches the answer of a vision transformer (Abnar and Zuidema 2020, section 3).
+
+    $$\mathrm{map} = \Big(\prod_{l=L}^{1} \tfrac12 (\bar A_l + I)\Big)_{\mathrm{class},\,\mathrm{patches}}$$
+
+    with block l's attention A, the mean over its heads, whose rows sum to 1, and the identity I for the way around it:
+    the class token's row on the grid of the patches, or the mean of their rows where the model averages its patches.
+    **It is not class specific**: no target enters, and all maps of an image are the same. The model is a
+    `VisionTransformer`, `Beit` or `Eva` of timm with fused attention; another is a `BiaslibError`.
+    """
+    from timm.models import Beit, Eva, VisionTransformer  # takes seconds, and the other methods do without
+
+    chosen = _models.checked_targets(images, targets, batch)
+    known, maps = isinstance(model, (VisionTransformer, Beit, Eva)), []
+    with unchanged(model), torch.no_grad():
+        for pixels, wanted in _models.batches(model, images, chosen, batch):
+            with _Attention() as attention:
+                _models.check_outputs(wanted, model(pixels))
+            if not known or len(attention.matrices) != len(model.blocks) or model.global_pool not in ("token", "avg"):
+                raise BiaslibError(
+                    f"The attention of {type(model).__name__} cannot be rolled out: that needs a vision transformer of "
+                    "timm with fused attention in every block, whose answer is the class token's or the patches' mean."
+                )
+            grid = model.patch_embed.dynamic_feat_size(pixels.shape[2:])
+            patches = slice(model.num_prefix_tokens, None)
+            rows = torch.eye(attention.matrices[0].shape[1]).to(pixels)
+            rows = rows[:1] if model.global_pool == "token" else rows[patches].mean(0, keepdim=True)
+            for matrix in reversed(attention.matrices):
+                rows = (rows @ matrix + rows) / 2
+            maps.append(rows[:, 0, patches].unflatten(1, grid).float().cpu())
+    return torch.cat(maps)[:, None].repeat(1, chosen.shape[1], 1, 1)
+
+
+class _Attention(TorchFunctionMode):
+    """Keeps every fused attention (n, tokens, tokens) that is computed inside, the mean over heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrices: list[torch.Tensor] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is functional.scaled_dot_product_attention:
+            each_token = torch.eye(args[1].shape[2]).to(args[1]).expand(*args[1].shape[:2], -1, -1)
+            self.matrices.append(function(*(*args[:2], each_token, *args[3:]), **(kwargs or {})).mean(1))
+        return function(*args, **(kwargs or {}))
+
+
+def occlusion(
+    model: nn.Module, images: Images, targets: Targets, *, grid: int = 8, absolute: bool = False, batch: int = 32
+) -> torch.Tensor:
+    r"""How far each logit falls when a tile of the image is covered (Zeiler and Fergus 2014, section 4.2).
+
+    $$\mathrm{map}_{tij} = \mathrm{ReLU}\big(y_t(x) - y_t(x \text{ with tile } ij \text{ set to } 0)\big)$$
+
+    with `grid` x `grid` tiles, as equal as whole pixels allow, and normalised pixels, of which 0 is the mean colour.
+    `absolute` explains $|y_t|$, as in `grad_cam`. The model is any module that maps images to logits.
+    """
+    chosen = _models.checked_targets(images, targets, batch)
+    maps = []
+    with unchanged(model), torch.no_grad():
+        for pixels, wanted in _models.batches(model, images, chosen, batch):
+            logits, (rows, columns) = model(pixels), (torch.arange(n) * grid // n for n in pixels.shape[2:])
+            _models.check_outputs(wanted, logits)
+            tile = (rows[:, None] * grid + columns).to(pixels.device)  # the number of every pixel's
+            covered = [model(pixels.masked_fill(tile == number, 0)).gather(1, wanted) for number in range(grid**2)]
+            answers = logits.gather(1, wanted)[..., None]
+            falls = (answers - torch.stack(covered, 2)) * (answers.sign() if absolute else 1)
+            maps.append(falls.relu().unflatten(2, (grid, grid)).float().cpu())
+    return torch.cat(maps)
