@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := uv==0.13.8
+# Each page, worker and command is a process of its own: what one has compiled, the others need not.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help book test check-slow faults bench real record lab lock clean
 .DELETE_ON_ERROR:
@@ -16,7 +18,6 @@ book: $(VENV)/.with-book ## run what has changed and build the pages (a quarter 
 test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the pages in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, a fresh installation

@@ -16,10 +16,11 @@ def store_of_its_own(tmp_path, monkeypatch):
 
 def pytest_collection_modifyitems(items):
     """What runs long begins first, so that neither of two processes is left alone with it at the end."""
-    first = ["test_facts", "test_notebooks", "test_pages", "test_building"]
-    places = {f"{name}.py": place for place, name in enumerate(first)}
-    places |= {"test_claims.py": len(first) + 1, "test_plan.py": len(first) + 1}  # they read the smoke book
-    items.sort(key=lambda item: places.get(item.path.name, len(first)))
+    first = ["test_facts", "test_notebooks", "test_pages", "test_building", "test_types"]
+    last = ["test_plan", "test_claims", "test_words"]  # they read the smoke book, and would wait for it
+    places = {f"{name}.py": place - len(first) for place, name in enumerate(first)}
+    places |= {f"{name}.py": place + 1 for place, name in enumerate(last)}
+    items.sort(key=lambda item: places.get(item.path.name, 0))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -35,13 +36,14 @@ def pytest_xdist_make_scheduler(config, log):
     return OneBook(config, log)
 
 
+@contextlib.contextmanager
+def one_worker():
+    """In place of `parallel.workers`: this process, as one of its own takes longer to start than to work."""
+    with ThreadPoolExecutor(1) as executor:
+        yield executor, 1
+
+
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """A process for every kind of result would take longer than the results."""
-
-    @contextlib.contextmanager
-    def workers(scheduler=None):
-        with ThreadPoolExecutor(1) as executor:
-            yield executor, 1
-
-    monkeypatch.setattr(parallel, "workers", workers)
+    """What the store lacks is computed in this process."""
+    monkeypatch.setattr(parallel, "workers", one_worker)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+import biaslib.cli
 from biaslib.book import Project
 
 HEADER = """---
@@ -66,6 +67,21 @@ def project(tmp_path: Path) -> Project:
     (project.book / "index.md").write_text("# A small book\n\nHello.\n")
     write_contents(project)
     return project
+
+
+@pytest.fixture
+def command(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """As `cli` in the project, without the seconds that a process of its own takes to import all that it needs."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        monkeypatch.chdir(project.root)
+        monkeypatch.setattr(sys, "argv", ["biaslib", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            biaslib.cli.main()
+        return subprocess.CompletedProcess(arguments, stopped.value.code or 0, *capsys.readouterr())
+
+    return run
 
 
 ROOT = Path(__file__).resolve().parents[2]

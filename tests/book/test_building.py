@@ -36,7 +36,8 @@ def without_site(monkeypatch):
     monkeypatch.setattr(site, "write", lambda project: project.site / "index.html")
 
 
-def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(project):
+def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(project, command, monkeypatch):
+    monkeypatch.setenv("BIASLIB_CORES", "3")  # all at a time, without the workers that more pages would share
     write_notebook(project, "one", "print(n + 1)")
     write_notebook(project, "two", "print(n + 2)")
     leaving = write_notebook(project, "three", "print(n + 3)")
@@ -48,14 +49,14 @@ def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(proj
     assert "6\n" in html(project, "three")
 
     made = (project.site / "index.html").stat().st_mtime_ns
-    second = cli(project, "build")
+    second = command("build")
     assert second.returncode == 0, second.stderr
     assert "running" not in second.stdout
     assert (project.site / "index.html").stat().st_mtime_ns == made
 
     leaving.unlink()
     write_notebook(project, "two", "print(n + 20)")
-    third = cli(project, "build")
+    third = command("build")
     assert third.returncode == 0, third.stderr
     assert "two: running" in third.stdout
     assert "one: running" not in third.stdout
@@ -79,14 +80,14 @@ def test_other_words_on_a_page_run_the_page_and_no_experiment(project, without_s
     assert ran.read_text() == "x"
 
 
-def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, without_site):
+def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, command, without_site):
     write_notebook(project, "good", "print(n)")
     write_notebook(project, "bad", "print('an old result')")
     building.build(project)
     old = executed(project, "bad")
 
     write_notebook(project, "bad", "ratio = n\nratio / 0")
-    failed = cli(project, "build")
+    failed = command("build")
     assert failed.returncode == 1
     assert "bad stopped at cell" in failed.stderr
     assert "ratio / 0" in failed.stderr
@@ -97,10 +98,10 @@ def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, withou
     assert not list(project.executed.glob(".partial-*"))
 
 
-def test_a_users_mistake_inside_a_notebook_is_one_sentence(project):
+def test_a_users_mistake_inside_a_notebook_is_one_sentence(project, command):
     code = "from biaslib.errors import BiaslibError\nraise BiaslibError('the file labels.csv is missing: fetch it.')"
     write_notebook(project, "one", code)
-    failed = cli(project, "build")
+    failed = command("build")
     assert failed.returncode == 2
     assert failed.stderr.strip() == "biaslib: one: the file labels.csv is missing: fetch it."
 
@@ -160,10 +161,10 @@ def is_running(pid):
         return False
 
 
-def test_only_runs_the_named_notebook_and_says_what_is_missing(project):
+def test_only_runs_the_named_notebook_and_says_what_is_missing(project, command):
     write_notebook(project, "one", "print(n)")
     write_notebook(project, "two", "print(n)")
-    done = cli(project, "build", "--only", "one")
+    done = command("build", "--only", "one")
     assert done.returncode == 0, done.stderr
     assert "two: running" not in done.stdout
     assert "not run yet: two" in done.stdout
@@ -207,10 +208,10 @@ def test_threads_scheduler_and_folders_are_handed_on(project, tmp_path, monkeypa
     assert f"3 tcp://127.0.0.1:1 {tmp_path / 'somewhere'}" in out.read_text()
 
 
-def test_an_output_that_cannot_be_written_is_one_sentence(project):
+def test_an_output_that_cannot_be_written_is_one_sentence(project, command):
     write_notebook(project, "one", "print(n)")
     (project.root / "file").touch()
-    done = cli(project, "run", "one", "--out", str(project.root / "file" / "one.ipynb"))
+    done = command("run", "one", "--out", str(project.root / "file" / "one.ipynb"))
     assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
@@ -326,13 +327,13 @@ def test_a_parameters_cell_that_computes_is_refused(project):
         execution.read_parameters(project, "one", [])
 
 
-def test_unknown_notebooks_and_presets_are_named(project):
+def test_unknown_notebooks_and_presets_are_named(project, command):
     write_notebook(project, "one", "print(n)")
     with pytest.raises(BiaslibError, match=re.escape("there is no notebook 'oen': the book has one; did you mean")):
         execution.read_parameters(project, "oen", [])
     with pytest.raises(BiaslibError, match="there is no preset 'huge': choose quick"):
         building.build(project, preset="huge")
-    done = cli(project, "run", "oen")
+    done = command("run", "oen")
     assert done.returncode == 2
     assert done.stderr.startswith("biaslib: there is no notebook")
     assert len(done.stderr.strip().splitlines()) == 1

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import pytest
@@ -9,19 +10,21 @@ from biaslib.statistics import Interval
 from tests.book.conftest import NOTEBOOKS, write_notebook
 
 PROJECT = find_project()
-CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
+claimed = functools.partial(functools.cache(claims.of_notebook), PROJECT)
+CASES = [(name, claim) for name in NOTEBOOKS for claim in claimed(name)[0]]
 
 
 def span(low, high):
     return Interval((low + high) / 2, low, high, 10)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def known_numbers(request):
     """What a notebook's claims are about: its record, or one that it names; where it has none, its defaults' run."""
 
+    @functools.cache
     def known(notebook):
-        _, numbers, source = claims.of_notebook(PROJECT, notebook)
+        _, numbers, source = claimed(notebook)
         record = recorded.get(*source)
         if record:
             return numbers(record["values"])

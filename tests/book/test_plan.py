@@ -11,7 +11,7 @@ from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, parallel
 from biaslib.training import TrainingConfig
-from tests.book.conftest import NOTEBOOKS, ROOT, cli, write_notebook
+from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
 
 CHECKOUT = Project(ROOT)
 PRESETS = sorted(file.stem for file in CHECKOUT.presets.glob("*.yml"))
@@ -176,9 +176,9 @@ def test_any_other_error_of_the_cell_names_the_page(project):
         (["page", "--record"], "--dry-run makes no page, so there is nothing to record or open"),
     ],
 )
-def test_names_that_there_are_not_are_one_sentence(project, arguments, message):
+def test_names_that_there_are_not_are_one_sentence(project, command, arguments, message):
     write_notebook(project, "page", "n")
-    done = cli(project, "run", *arguments, "--dry-run")
+    done = command("run", *arguments, "--dry-run")
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from biaslib.book import building
+from biaslib.book import building, site
 from tests.book.conftest import cli, write_notebook
 
 SLOWLY = """
@@ -18,12 +18,14 @@ def doubled(number):
 """
 
 
-def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, monkeypatch):
+def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, command, monkeypatch):
+    monkeypatch.setattr(site, "write", lambda project: project.site / "index.html")
     for name in ("one", "two", "three"):
         write_notebook(project, name, "print(n)")
     (project.notebooks / "seconds.yml").write_text("one: 5\ntwo: 60\n")
     assert list(building._expected_seconds(project, ["one", "three", "two"])) == ["two", "three", "one"]
-    built = cli(project, "build", "--jobs", "1")
+    # an address that no page asks, as workers of this machine would take seconds to start
+    built = command("build", "--jobs", "1", "--scheduler", "tcp://127.0.0.1:1")
     assert built.returncode == 0, built.stderr
     assert re.findall(r"(\w+): running", built.stdout) == ["two", "three", "one"]
     assert re.search(r"two: done in \d+ s \(1 of 3 pages, about \d+ s to go\)", built.stdout)

@@ -9,11 +9,7 @@ from tests import layouts
 
 TINY = {"images": 64, "size": 32, "epochs": 1}
 
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("BIASLIB_STORE", str(tmp_path))
-    monkeypatch.setenv("BIASLIB_CORES", "1")
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def test_the_share_of_birds_in_their_usual_place_is_the_bias():

@@ -9,12 +9,19 @@ from biaslib.errors import BiaslibError
 from biaslib.store import parallel
 from biaslib.worlds.digits import CORNERS
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1)
 
 
+<<<<<<< HEAD
 def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
     first, _, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
+=======
+def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits():
+    first, other, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
+>>>>>>> tests22
     table = QUICK.data("test").table()
     np.testing.assert_array_equal(first.test.attributes, table[list(CORNERS)].astype(bool))
     np.testing.assert_array_equal(first.test.groups, table["group"].astype(int))
@@ -44,7 +51,6 @@ def test_the_effect_of_a_match_is_the_change_between_two_drawings(monkeypatch):
 
 
 def test_a_second_call_trains_nothing(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
     before = outcomes([QUICK])
 
     def refuse(*arguments, **options):

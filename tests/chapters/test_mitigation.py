@@ -9,6 +9,8 @@ from biaslib.chapters.mitigation import METHODS, RULES, Setting
 from biaslib.chapters.scene_models import SceneSetup, outcomes
 from biaslib.metrics import bias_amplification
 from biaslib.statistics import sign_flip
+from biaslib.store import parallel
+from tests.conftest import one_worker
 
 TINY = {
     "images": 240,
@@ -27,7 +29,7 @@ GAINS = ((4, 3.0), (1, 1.0), (2, 2.0))  # of a seed
 def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("store")))
-        patch.setenv("BIASLIB_CORES", "1")
+        patch.setattr(parallel, "workers", one_worker)
         original = SceneSetup(**TINY)
         settings = [Setting(method=method, original=original, draws=1) for method in METHODS | RULES]
         table = mitigation.measured(settings)

@@ -62,8 +62,8 @@ def test_one_setup_one_result():
         np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_robots_of_another_size_are_seen_by_the_same_model(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
+@pytest.mark.usefixtures("in_this_process")
+def test_robots_of_another_size_are_seen_by_the_same_model():
     (one,) = scene_models.outcomes([SceneSetup(**TINY)])
     ((small, large),) = scene_models.at_sizes([one], [0.12, 0.5])
     assert not np.array_equal(small.groups, large.groups) or not np.array_equal(small.attributes, large.attributes)

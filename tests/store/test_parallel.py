@@ -127,6 +127,7 @@ def cluster(*workers):
         yield address, scheduler
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_started_again_and_a_killed_scheduler_is_one_sentence(monkeypatch):
     with cluster(((), {})) as (address, scheduler):
         monkeypatch.setenv("BIASLIB_SCHEDULER", address)
@@ -147,6 +148,7 @@ def test_a_killed_worker_is_started_again_and_a_killed_scheduler_is_one_sentence
             killed_meanwhile()
 
 
+@pytest.mark.slow
 def test_a_worker_gets_the_store_and_one_that_cannot_see_it_says_so(monkeypatch, tmp_path):
     with cluster(((), {}), (("--resources", "GPU=1"), {})) as (address, _):
         monkeypatch.setenv("BIASLIB_SCHEDULER", address)
@@ -197,6 +199,7 @@ if __name__ == "__main__":
 SHARED = PROGRAM.replace("workers()", "shared_workers() as os.environ['BIASLIB_SCHEDULER'], parallel.workers()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [PROGRAM, SHARED])
 def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch, text):
     monkeypatch.setenv("BIASLIB_CORES", "1")

@@ -176,10 +176,21 @@ def kill_after_two_epochs():
     return checkpoint
 
 
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """The name of such a checkpoint, and what is in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("killed")))
+        checkpoint = kill_after_two_epochs()
+        return checkpoint.name, checkpoint.read_bytes()
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_training_with_a_damaged_checkpoint_ends_with_the_same_weights_and_says_so(damage, unbroken):
-    checkpoint = kill_after_two_epochs()
-    checkpoint.write_bytes(DAMAGES[damage](checkpoint.read_bytes()))
+def test_a_training_with_a_damaged_checkpoint_ends_with_the_same_weights_and_says_so(damage, left, unbroken):
+    name, content = left
+    checkpoint = store.root() / "checkpoints" / name
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(DAMAGES[damage](content))
     with pytest.warns(training.DamagedCheckpointWarning, match=f"{checkpoint.name} .* starts anew"):
         again = fitted()
     assert same_weights(again, unbroken)
@@ -334,15 +345,19 @@ def test_freezing_every_convolution_is_refused():
         config(frozen=-1)
 
 
+def streamed_from(folder, patch):
+    """Samples in a memory map, which is as large as one that is streamed: blocks of 8 images, stretches of 48."""
+    patch.setattr(reading, "_STREAMED", 10_000)
+    patch.setattr(reading, "_BLOCK", 8 * 16 * 16 * 3)
+    patch.setattr(reading, "_STRETCH", 48 * 16 * 16 * 3)
+    samples = bright_or_dark(n=200)
+    np.save(folder / "images.npy", samples.images)
+    return Samples(np.load(folder / "images.npy", mmap_mode="r"), samples.labels)
+
+
 @pytest.fixture
 def streamed(tmp_path, monkeypatch):
-    """Samples in a memory map, which is as large as one that is streamed: blocks of 8 images, stretches of 48."""
-    monkeypatch.setattr(reading, "_STREAMED", 10_000)
-    monkeypatch.setattr(reading, "_BLOCK", 8 * 16 * 16 * 3)
-    monkeypatch.setattr(reading, "_STRETCH", 48 * 16 * 16 * 3)
-    samples = bright_or_dark(n=200)
-    np.save(tmp_path / "images.npy", samples.images)
-    return Samples(np.load(tmp_path / "images.npy", mmap_mode="r"), samples.labels)
+    return streamed_from(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("chosen", [slice(None), np.random.default_rng(0).permutation(200)[:145]])
@@ -391,22 +406,29 @@ def stop_after(steps):
     return save
 
 
-@pytest.mark.parametrize("steps", [1, 5, 12, 13, 14, 30])
-def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(streamed, monkeypatch, steps):
+def fitted_to(samples):
     settings = config(epochs=3, hidden=8, architecture="small_efficientnet", augmentation=("flip", "crop"))
+    return training.fit(samples, samples.labels["bright"], settings)
 
-    def fitted():
-        return training.fit(streamed, streamed.labels["bright"], settings)
 
-    unbroken = fitted()
+@pytest.fixture(scope="module")
+def unbroken_stream(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streamed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(folder / "store"))
+        return fitted_to(streamed_from(folder, patch))
+
+
+@pytest.mark.parametrize("steps", [1, 5, 12, 13, 14, 30])
+def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(streamed, unbroken_stream, monkeypatch, steps):
     monkeypatch.setattr(loop, "_BETWEEN_SAVES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(loop._Run, "save", stop_after(steps))
         with pytest.raises(KeyboardInterrupt):
-            fitted()
+            fitted_to(streamed)
     shown, original = [], reading.pixels
     monkeypatch.setattr(reading, "pixels", lambda i, chosen, d: (shown.append(len(chosen)), original(i, chosen, d))[1])
-    assert same_weights(fitted(), unbroken)
+    assert same_weights(fitted_to(streamed), unbroken_stream)
     assert sum(shown) == 3 * 13 - steps  # 13 steps an epoch, of which none is repeated
     assert list((store.root() / "checkpoints").iterdir()) == []
 

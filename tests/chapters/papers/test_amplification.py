@@ -74,7 +74,7 @@ def test_errors_that_follow_the_group_are_beyond_the_baseline_of_the_same_images
 
 
 def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
-    train, test, predicted = drawn(200, 0), drawn(50, 1), drawn(50, 2)
+    train, test, predicted = drawn(100, 0), drawn(25, 1), drawn(25, 2)
     rows, _ = amplification._of_one_model(train, test, predicted, "Male", [0])
     found = rows.set_index(["kind", "sets", "sign"])
     three = [amplification._labels(t, "Male", np.ones(len(t), bool)) for t in (train, test, predicted)]
