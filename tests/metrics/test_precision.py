@@ -101,7 +101,7 @@ def test_sets_seen_on_one_side_only_have_no_value() -> None:
         ({"logits": np.full((4, 3), np.nan)}, "12 of 12 scores are NaN"),
         ({"min_size": 0}, "not from 0 to None"),
         ({"min_size": 3, "max_size": 2}, "not from 3 to 2"),
-        ({"sets": "some"}, "'observed' or 'all', not 'some'"),
+        ({"sets": "some"}, "sets must be one of observed, all, not 'some'"),
         ({"train": TRUTH + 1}, "attributes must hold 0 and 1"),
     ],
 )

@@ -123,7 +123,7 @@ def test_the_front_door_is_statistics():
         (lambda: share_p_values(1, 0, 1, 5), "at least one image"),
         (lambda: share_p_values(6, 5, 1, 5), "hits must lie in 0 ... 5"),
         (lambda: gap_power(1.2, 5, 0.5, 5), r"share_a must be a number in \[0, 1\], not 1.2"),
-        (lambda: minimum_detectable_gap(0.5, 5, 5, power=-1), "power must lie"),
+        (lambda: minimum_detectable_gap(0.5, 5, 5, power=-1), "power must be a number"),
         (lambda: images_needed(0.5, 0.0), "gap must be above 0"),
         (lambda: images_needed(0.5, 0.1, share=1.0), "share between 0 and 1"),
     ],
