@@ -632,12 +632,12 @@ def test_a_place_that_cannot_be_used_is_found_before_any_picture_is_seen(spots, 
 def test_as_many_permutations_as_the_corrected_test_needs(told):
     labels = told["labels"]
     rng = np.random.default_rng(0)
-    groups = ["red", *(f"g{i}" for i in range(4))]
+    groups = ["red", *(f"g{i}" for i in range(9))]
     labels = labels.assign(**{name: rng.integers(0, 2, len(labels)) for name in groups[1:]})
     given = told | {"labels": labels, "groups": groups, "out": None}
     found = audit.run(**(given | {"permutations": None}))
-    assert found.numbers["tests"] == 15
-    assert int(found.settings["deals"]) == 300
+    assert found.numbers["tests"] == 30
+    assert int(found.settings["deals"]) == 600
     amplified = found.tables["amplification"].set_index("group")
     assert amplified.loc["red", "p corrected"] <= 0.05
     said = next(finding.sentence for finding in found.findings if finding.kind == "amplification")
@@ -647,9 +647,9 @@ def test_as_many_permutations_as_the_corrected_test_needs(told):
         f"those marked not red ({share[0]:.1%}): "
     )
     few = audit.run(**(given | {"permutations": 19}))
-    assert few.numbers["tests"] == 10
+    assert few.numbers["tests"] == 20
     assert few.tables["amplification"]["p corrected"].isna().all()
-    assert any("could not be tested: 15 tests at once need 300 permutations" in reason for reason in few.unmeasured)
+    assert any("could not be tested: 30 tests at once need 600 permutations" in reason for reason in few.unmeasured)
     alone = audit.run(**(given | {"permutations": 20, "groups": ["red"]}), corrected=False)
     assert alone.numbers["tests"] == 3
 

@@ -135,10 +135,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format, *args):
         pass
 
-    def end_headers(self):
-        self.send_header("Cache-Control", "max-age=3600")  # what all pages share is sent once
-        super().end_headers()
-
 
 @pytest.fixture(scope="session")
 def site(smoke_book) -> Path:
@@ -170,17 +166,17 @@ def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
 @pytest.fixture(scope="module", params=PAGES)
 def page(request, browser, origin) -> Iterator[webdriver.Chrome]:
     """The browser with this page open: it is loaded once, and each test looks at it through its own screen."""
-    return visit(browser, f"{origin}/{request.param}.html")
+    visit(browser, f"{origin}/{request.param}.html")
+    yield browser
+    see_as(browser)
 
 
-def visit(browser, address: str) -> webdriver.Chrome:
+def visit(browser, address: str) -> None:
     """Opens a page, formulas set, as a reader at a desk sees it."""
-    browser.get("about:blank")  # quicker to lay out anew than the page before
     see_as(browser)
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(address)
     browser.execute_async_script(TYPESET)
-    return browser
 
 
 def see_as(browser, *, width: int = DESKTOP, theme: str = "light", medium: str = "") -> None:

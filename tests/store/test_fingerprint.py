@@ -116,15 +116,13 @@ def give_fingerprint(package):
     (package / "store" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
 
 
-def write_package(folder, body, call="a lambda"):
+def hashes_of(folder, body):
+    """The hash of each of `CALLS`, in a package whose lowest module is this text."""
     package = folder / "biaslib"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("")
     (package / "lower.py").write_text(body)
-    upper = (
-        "from biaslib import lower\ndef run():\n    return lower.value()\nclass Thing:\n    run = staticmethod(run)\n"
-    )
-    (package / "upper.py").write_text(upper)
+    (package / "upper.py").write_text(UPPER)
     give_fingerprint(package)
     program = f"""
 from biaslib import upper
@@ -134,17 +132,24 @@ def outer():
     def inner():
         return upper.run()
     return inner
-print({CALLS[call]})
+print({", ".join(CALLS.values())})
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+    return dict(zip(CALLS, done.stdout.split(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """The hashes for one text of a module, for it with a docstring and a comment, and for another one."""
+    one, other = "def value():\n    return 1\n", "def value():\n    return 22\n"
+    documented = 'def value():\n    """One."""\n    return 1  # one\n'
+    folder = tmp_path_factory.mktemp("package")
+    return [hashes_of(folder, body) for body in (one, documented, other)]
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(tmp_path, call):
-    before = write_package(tmp_path, "def value():\n    return 1\n", call)
-    documented = write_package(tmp_path, 'def value():\n    """One."""\n    return 1  # one\n', call)
-    edited = write_package(tmp_path, "def value():\n    return 22\n", call)
+def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_not(texts, call):
+    before, documented, edited = (hashes[call] for hashes in texts)
     assert before == documented
     assert before != edited
 
