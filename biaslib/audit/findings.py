@@ -37,7 +37,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
     needed = permutations_needed(at_once)
-    if permutations < needed:
+    if 0 < permutations < needed:
         yield (
             f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
             f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
