@@ -102,7 +102,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
     target, groups, model, options = answered.target, answered.groups, case.model, case.options
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
     if other is not None:
-        tables |= measurements.against(answered, other, options.seed)
+        tables["against"] = measurements.against(answered, other, options.seed)
+        tables |= {f"{name}_other": table for name, table in measurements.described(other).items()}
     at_once, independent = 1, answered.clusters is None
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
@@ -135,7 +136,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, answered)),
+        warnings=(*_lost(case, answered), *findings.warnings(tables, answered)),
         findings=harms,
         margin=options.margin,
         tables=tables,
@@ -175,6 +176,12 @@ def _permutations(at_once: int, answered: LabelledImages) -> int:
     needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
+
+
+def _lost(case: _Case, answered: LabelledImages) -> Iterator[str]:
+    lost, n = len(case.inputs.files) - len(answered.files), len(case.inputs.files)
+    if lost > n / 10:
+        yield f"{lost:,} of {n:,} images cannot be read and are left out: who is in those is not audited."
 
 
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
