@@ -108,7 +108,7 @@ def _permuted(values: np.ndarray, strata: np.ndarray, keys: np.ndarray) -> np.nd
 
 
 def _rates(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
-    """(kinds, 2, groups, 2) what the answers' rates are compared with, and they; counts (groups, 5, 2) may be training's."""
+    """(kinds, 2, groups, 2) rates before and after, of counts (groups, 5, 2), which may stand in for training's."""
     images, labelled, said = counts.swapaxes(0, 1)[:3]
     with np.errstate(invalid="ignore"):  # 0 / 0
         shares, of_train = (of / of.sum(axis=2, keepdims=True) for of in (counts, counts if train is None else train))
