@@ -227,8 +227,7 @@ def _audit(
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
 
-    Writes a page, its numbers, the answers, and a model card and an annex, which stay once they are there. A stopped
-    audit goes on where it was.
+    Writes a page, numbers, answers, a model card and an annex, which stay once there. A stopped audit goes on.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers

@@ -235,9 +235,9 @@ class Audit:
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
     margin: float  #: above which a gap is said to be shown
-    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; against (of a
-    #: comparison); with scores, scores and calibration; with maps, attention, regions and regions_by_cell (see
-    #: `audit.measurements`); p-values with and without correction; and trust (how reliable the measures are)
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
+    #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
+    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust, in measures
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

@@ -434,7 +434,7 @@ def test_maps_of_a_named_layer_find_the_planted_spot(spots, refusal):
     # each pixel of the layer is one of the picture, and only red ones speak for yes
     row = found.tables["regions_by_cell"].set_index("cell").loc["green, red"]
     assert row["mass"].estimate == pytest.approx(1)
-    assert "or of the named layer's" in audit.page(found)
+    assert "or of the named layer" in audit.page(found)
     assert found.key != audited(spots, Coloured(), layer="rest.0", labels=labels).key
     said = refusal(spots, model="tests.audit.test_running:Coloured", layer="blue", size=32)
     assert said == "There is no layer 'blue': the model has red, rest, and what these hold (A.B)."
