@@ -10,6 +10,7 @@ import torch
 from benchmarks import (
     amplification,
     attention_iou,
+    audits,
     epsilon_lrp,
     gan,
     grad_cam,
@@ -25,7 +26,7 @@ from biaslib.store import parallel
 
 PARTS = (
     grad_cam, score_cam, integrated_gradients, epsilon_lrp, attention_iou, localisation, perturbation, amplification,
-    gan, on_gpu,
+    audits, gan, on_gpu,
 )  # fmt: skip
 
 

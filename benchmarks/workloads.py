@@ -4,12 +4,14 @@ import io
 import json
 import resource
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 
@@ -160,6 +162,28 @@ def set_by_set(train: Labels, test: Labels, predicted: Labels) -> float:
     return total / n_sets
 
 
+def audit_of_predictions(images: int = 50_000) -> Callable[[], Any]:
+    """Scores of a target by skin (6 values), age (4 bins) and one group of two, from a table in a file."""
+    from biaslib import audit  # here, so that it is in no other workload's memory
+
+    rng = np.random.default_rng(0)
+    cat = rng.integers(0, 2, images)
+    table = pd.DataFrame({"file": [f"{row}.png" for row in range(images)], "cat": cat})
+    table = table.assign(skin=rng.choice(["I", "II", "III", "IV", "V", "VI"], images), age=rng.integers(1, 90, images))
+    score = 1 / (1 + np.exp(rng.normal(1.2 - 2.4 * cat + 0.1 * (table["skin"] == "VI"))))
+    table = table.assign(old=rng.choice(["yes", "no"], images), score=score.round(4))
+
+    def call() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            table.to_csv(f"{folder}/labels.csv", index=False)
+            audit.run(
+                labels=f"{folder}/labels.csv", target="cat", groups=["skin", "age", "old"], bins={"age": [18, 40, 65]},
+                predictions="score", threshold=0.5, out=f"{folder}/report",
+            )  # fmt: skip
+
+    return call
+
+
 LABELS: dict[str, Callable[[], LabelTriple]] = {
     "60,000 x 20, two groups": lambda: dense_labels(60_000, 20, 2),
     "160,000 x 23, three groups": lambda: dense_labels(160_000, 23, 3),
@@ -179,6 +203,8 @@ def _prepare(name: str) -> Callable[[], Any]:
     if name in LABELS:
         labels = LABELS[name]()
         return lambda: all_kinds(labels)
+    if name == "audit":
+        return audit_of_predictions()
     if name in ("forward", "explain"):
         model, images = classifier(batch=32)
         return lambda: (forward if name == "forward" else explain)(model, images)

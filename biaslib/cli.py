@@ -183,7 +183,7 @@ def _grow(
 )
 def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
-    target: Annotated[str, _option("Column of what the model tells: two values.")],
+    target: Annotated[list[str], _option("Column of what the model tells: two values.")],
     group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
     out: Annotated[Path, _option("Folder for the report.")],
     bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
@@ -203,6 +203,7 @@ def _audit(
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
     threshold: Annotated[float | None, _option("What a yes is above; 0.5 for probabilities.", default="0")] = None,
     attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
+    layer: Annotated[str | None, _option("Of the model, whose output Grad-CAM takes.", default="its last map")] = None,
     masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
     mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
@@ -225,20 +226,19 @@ def _audit(
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
 
-    Writes a page, its numbers, the answers, and a model card and an annex, which stay once they are there. A stopped
-    audit goes on where it was.
+    Writes a page, numbers, answers, a model card and an annex, which stay once there. A stopped audit goes on.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
     limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
     result = audits.run(
-        labels=labels, target=target, groups=group, out=out,
+        labels=labels, target=target[0] if len(target) == 1 else target, groups=group, out=out,
         bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
         intersections=intersections, drop_missing=drop_missing, cluster=cluster, train_labels=train_labels,
         file_column=file_column, data=data, model=model, weights=weights, predictions=predictions, against=against,
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, attribution=attribution, masks=masks,
+        group_outputs=group_output or (), threshold=threshold, attribution=attribution, layer=layer, masks=masks,
         mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
         batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
         images=not no_images, title=title, author=author, force=force,

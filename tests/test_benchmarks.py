@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bare, epsilon_lrp, gan, on_gpu, workloads
+from benchmarks import audits, bare, epsilon_lrp, gan, on_gpu, workloads
 from benchmarks.report import Figure, publish
 from biaslib import models
 from biaslib.metrics import bias_amplification
@@ -87,3 +87,10 @@ def test_what_integrated_gradients_are_timed_beside_on_a_gpu_computes_the_same()
     expected = on_gpu.captum(model, images).detach().float() * 64 / 63
     ours = on_gpu.integrated_gradients(model, images, [1], signed=True)[:, 0]
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-3 * float(expected.abs().max()))
+
+
+def test_an_audit_of_many_predictions_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "peak_memory", lambda name: {"total": 5e8})
+    time, memory = audits.run(images=300)
+    assert time.value > 0
+    assert memory.value == 0.5

@@ -1,8 +1,6 @@
 """Amplification: whether the answers tie target and group more closely than the labels do, beside chance."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +8,6 @@ import pandas as pd
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import correlation
 from biaslib.audit.predictions import progress
-from biaslib.metrics import Labels, bias_amplification, permutation_baseline
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
 
@@ -33,66 +30,102 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
     with its bootstrap interval over images, and its mean over the permutations; p, the share of permutations, the
     answers counted as one of them, at least as far from the permutations' mean; and the signed change, above 0 for
-    amplification, NaN where chance may tie target and group: nothing to amplify. With clusters p and all ends are NaN.
+    amplification, NaN where chance may tie target and group: nothing to amplify. With clusters nothing is permuted or
+    drawn, as neither would say what chance does, and what comes of it is NaN.
     """
-    rows = [row for group in answered.groups for row in _amplification(answered, group, permutations, seed)]
-    rates = ["said_in", "labelled_in", "said_out", "labelled_out"]
-    return pd.DataFrame(rows, columns=["group", "direction", *rates, "size", "unrelated errors", "p", "signed"])
-
-
-def _amplification(answered: LabelledImages, group: Binary, permutations: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    columns = [answered.target.name, group.name]
-    predicted = answered.predicted
-    if group.name not in predicted:
-        predicted = predicted.assign(**{group.name: answered.labels[group.name]})
-    test, answers = _labels(answered.labels[columns]), _labels(predicted[columns])
-    trained = test if answered.train is None else _labels(answered.train[columns])
-    known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
-    tie = correlation(known[columns], clusters, seed)
-    kinds = directions(answered, group)
-    rng = np.random.default_rng(seed)
-    changes = _changes(trained, test, answers, kinds)
-    chance = np.empty((permutations, len(kinds)))
-    with progress(permutations, f"permuting answers, {group.name}", "permutation", leave=False) as bar:
-        for row in chance:
-            errors = permutation_baseline(test, answers, rng=rng)
-            row[:] = _changes(trained, test, errors, kinds, sizes=[True])[:, 0]
+    permutations = permutations if answered.clusters is None else 0
+    images, rng = _Images.of(answered, answered.labels, answered.predicted), np.random.default_rng(seed)
+    train = None if answered.train is None else _Images.of(answered, answered.train, answered.train).counts()
+    # one permutation, and one draw, serves all groups
+    chance = np.full((max(permutations, 1), len(answered.groups), len(_KINDS)), np.nan)
+    with progress(permutations, "permuting answers", "permutation", leave=False) as bar:
+        for row in chance[:permutations]:
+            row[:] = _changes(images.permuted(rng).counts(), train)[..., 0]
             bar.update(1)
-    independent = answered.clusters is None  # else neither permutations nor draws of images say what chance does
-    draws = min(permutations, _BOOTSTRAP) if independent else 0
-    drawn = _bootstrap(trained, test, answers, kinds, draws=draws, rng=rng)
-    # on both sides: errors that lean on the other label may change an association less than those that do not
-    far = np.abs(chance - chance.mean(axis=0)) >= np.abs(changes[:, 0] - chance.mean(axis=0)) - 1e-12
-    p = np.where(independent & np.isfinite(changes[:, 0]), (1 + far.sum(axis=0)) / (1 + permutations), np.nan)
-    for at, kind in enumerate(kinds):
-        size, signed = (Interval(changes[at, part], *percentile_ends(drawn[:, at, part]), len(test)) for part in (0, 1))
-        table = bias_amplification(trained, test, answers, kind=kind, n_groups=2).table(None)  # type: ignore[arg-type]
-        rates = table.set_index("group").reindex([1, 0])[["predicted", "reference"]].to_numpy(float).ravel()
-        tied = tie.low > 0 or tie.high < 0
-        shown = signed if tied else np.nan
-        yield group.name, _KINDS[kind], *rates.tolist(), size, chance[:, at].mean(), p[at], shown
+    n, draws = len(images.truth), min(permutations, _BOOTSTRAP)
+    drawn = [_changes(images.take(rng.integers(n, size=n)).counts(), train) for _ in range(draws)]
+    of_draws = np.array(drawn).reshape(-1, *chance.shape[1:], 2)
+    rates, changes = _rates(images.counts(), train), _changes(images.counts(), train)
+    known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
+    rows = []
+    for at, group in enumerate(answered.groups):
+        tie = correlation(known[[answered.target.name, group.name]], clusters, seed)
+        for kind, name in enumerate(directions(answered, group)):
+            size, signed = (
+                Interval(float(changes[at, kind, part]), *percentile_ends(of_draws[:, at, kind, part]), n)
+                for part in (0, 1)
+            )
+            by_chance, rate = chance[:, at, kind], rates[kind, ::-1, at, ::-1].T.ravel()
+            # on both sides: errors that lean on the other label may change an association less than those that do not
+            far = np.abs(by_chance - by_chance.mean()) >= np.abs(size.estimate - by_chance.mean()) - 1e-12
+            p = (1 + far.sum()) / (1 + permutations) if permutations else np.nan
+            shown = signed if tie.low > 0 or tie.high < 0 else np.nan
+            rows.append((group.name, _KINDS[name], *rate.tolist(), size, by_chance.mean(), p, shown))
+    columns = ["group", "direction", "said_in", "labelled_in", "said_out", "labelled_out"]
+    return pd.DataFrame(rows, columns=[*columns, "size", "unrelated errors", "p", "signed"])
 
 
-def _changes(
-    trained: Labels, test: Labels, answers: Labels, kinds: Sequence[Any], sizes: Sequence[bool] = (True, False)
-) -> np.ndarray:
-    """(kinds, sizes) mean change: of the absolute changes where `sizes` is True, else signed."""
-    amplified = partial(bias_amplification, trained, test, answers, n_groups=2)
-    return np.array([[amplified(kind=kind, absolute=absolute).mean for absolute in sizes] for kind in kinds])
+@dataclass(frozen=True)
+class _Images:
+    """N images: whether each is labelled, and answered, yes; and for each group whether it is in it."""
+
+    truth: np.ndarray  # (N,) bool
+    said: np.ndarray  # (N,) bool
+    groups: list[tuple[np.ndarray, np.ndarray]]  # (N,) bool as labelled and as answered, one array where not asked
+
+    @classmethod
+    def of(cls, answered: LabelledImages, labels: pd.DataFrame, predicted: pd.DataFrame) -> "_Images":
+        truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (labels, predicted))
+        members = {group.name: labels[group.name].to_numpy(bool) for group in answered.groups}
+        asked = {name: predicted[name].to_numpy(bool) for name in members if name in predicted}
+        return cls(truth, said, [(member, asked.get(name, member)) for name, member in members.items()])
+
+    def permuted(self, rng: np.random.Generator) -> "_Images":
+        """With the answers of `permutation_baseline`, by the same random numbers."""
+        said, keys = _permuted(self.said, self.truth, rng.random(len(self.said))), rng.random(len(self.said))
+        groups = [(own, own if of is own else _permuted(of, own, keys)) for own, of in self.groups]
+        return replace(self, said=said, groups=groups)
+
+    def take(self, index: np.ndarray) -> "_Images":
+        """The images at (n,) places."""
+        return _Images(self.truth[index], self.said[index], [(own[index], of[index]) for own, of in self.groups])
+
+    def counts(self) -> np.ndarray:
+        """(groups, 5, 2) outside each group and in it: all, labelled yes, answered yes; the last two by its answers."""
+        every, counts = np.ones_like(self.truth), []
+        for own, answer in self.groups:
+            pairs = ((every, own), (self.truth, own), (self.said, own), (self.truth, answer), (self.said, answer))
+            counts.append([(np.count_nonzero(of & ~inside), np.count_nonzero(of & inside)) for of, inside in pairs])
+        return np.array(counts)
 
 
-def _bootstrap(
-    trained: Labels, test: Labels, answers: Labels, kinds: Sequence[str], *, draws: int, rng: np.random.Generator
-) -> np.ndarray:
-    """(k, kinds, 2) changes of images drawn anew, labels that stand in for the training's with them."""
-    changes = []
-    for _ in range(draws):
-        index = rng.integers(len(test), size=len(test))
-        again, redrawn = (side.take(index) for side in (test, answers))
-        if again.attributes.any() and len(np.unique(again.groups)) == 2:
-            changes.append(_changes(again if trained is test else trained, again, redrawn, kinds))
-    return np.array(changes).reshape(-1, len(kinds), 2)
+def _permuted(values: np.ndarray, strata: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Values (N,) that change places among those of one stratum (N,) bool, in the order of random keys (N,)."""
+    permuted = np.empty_like(values)
+    for rows in (np.flatnonzero(~strata), np.flatnonzero(strata)):
+        permuted[rows] = values[rows[np.argsort(keys[rows])]]
+    return permuted
 
 
-def _labels(columns: pd.DataFrame) -> Labels:
-    return Labels(columns.iloc[:, [0]].to_numpy(), columns.iloc[:, 1].to_numpy(int), (str(columns.columns[0]),))
+def _rates(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
+    """(kinds, 2, groups, 2) rates before and after, of counts (groups, 5, 2), which may stand in for training's."""
+    images, labelled, said = counts.swapaxes(0, 1)[:3]
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        shares, of_train = (of / of.sum(axis=2, keepdims=True) for of in (counts, counts if train is None else train))
+        of_target = labelled / images, said / images
+    return np.array([of_target, (shares[:, 1], shares[:, 3]), (of_train[:, 1], shares[:, 4])])
+
+
+def _changes(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
+    """(groups, kinds, 2) mean absolute and mean signed change of one attribute, as `bias_amplification` has them.
+
+    NaN without images that are labelled yes, in the group or outside it.
+    """
+    images, yes = (counts if train is None else train).swapaxes(0, 1)[:2]
+    before, after = _rates(counts, train).swapaxes(0, 1)
+    change = np.nan_to_num(after - before)
+    change[2] = 2 * np.where(yes > yes[:, ::-1], change[2], 0.0)  # a sum, where the others are means
+    sign = np.where(yes * images[:, ::-1] > images * yes[:, ::-1], 1, -1)
+    means = np.array([abs(change).mean(axis=2), (change * [sign, sign, abs(sign)]).mean(axis=2)])
+    there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
+    return np.where(there[:, None, None], means.T, np.nan)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.audit.inputs import Binary, LabelledImages
-from biaslib.audit.measurements import SMALL, Tables
+from biaslib.audit.measurements import FEW, SMALL, Tables
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
 from biaslib.audit.records import Finding
@@ -37,7 +37,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
     needed = permutations_needed(at_once)
-    if permutations < needed:
+    if 0 < permutations < needed:
         yield (
             f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
             f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
@@ -140,6 +140,10 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
         )
     if answered.clusters is not None:
         yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
+        for row in _rows(tables, "gaps"):
+            if min(row["n_in"], row["n_out"]) > 0 and np.isnan(row["p"]):
+                side = f"one side has images of fewer than {FEW} clusters"
+                yield f"Whether the gap of {row['group']} among {row['among']} is more than chance: {side}."
         parts = {"scores": "areas under the ROC curve", "against": "changes of gaps, with their p"}
         if lacking := [words for table, words in parts.items() if table in tables]:
             yield f"Intervals of {' and of '.join(lacking)}: they are known for images that do not come in clusters."

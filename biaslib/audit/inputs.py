@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,7 @@ class LabelledImages:
     groups: tuple[Binary, ...]
     scores: np.ndarray | None = None  # (N,) of the target, larger for yes; None where only yes and no are known
     clusters: np.ndarray | None = None  # (N,) whole numbers; images of one number may depend on each other
+    cluster_names: pd.Series | None = None  # (N,) the same as the table writes them, by the name of its column
     notes: tuple[str, ...] = ()  # on rows that were left out, and on clusters
 
     @cached_property
@@ -89,12 +90,13 @@ class LabelledImages:
         return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
 
     def by_image(self) -> pd.DataFrame:
-        """A row an image: file, labels and answers as the table writes them, score, and 1 where the answer is right."""
+        """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one."""
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
         labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
         score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        cluster = pd.DataFrame() if self.cluster_names is None else self.cluster_names.to_frame()
         right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
-        return pd.concat([pd.Series(self.files, name="file"), labels, score, answers, right], axis=1)
+        return pd.concat([pd.Series(self.files, name="file"), cluster, labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:
         """(N,) words for the value of target and group of each image."""
@@ -147,7 +149,8 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         given, more = _complete(read(options.train_labels), wanted, what, options.drop_missing)
         given, notes = _widened(_binned(given, bins, what), levels, what), notes + more
         train = pd.DataFrame({name: column.read(given[name], what=what) for name, column in columns.items()})
-    clusters = None if cluster is None else pd.factorize(np.array(_texts(table[cluster])))[0]
+    written = None if cluster is None else pd.Series(_texts(table[cluster]), name=cluster)
+    clusters = None if written is None else pd.factorize(written)[0]
     if clusters is not None:
         notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
     crossed = _crossed(columns, labels, by_column) if options.intersections else {}
@@ -158,7 +161,9 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
         raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
     of_target, *of_groups = columns.values()
-    return LabelledImages(tuple(names), labels, predicted, train, of_target, tuple(of_groups), scores, clusters, notes)
+    return LabelledImages(
+        tuple(names), labels, predicted, train, of_target, tuple(of_groups), scores, clusters, written, notes
+    )
 
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -234,7 +239,7 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
     names = [str(name) for name in table[column]]
-    outside = [name for name in names if PurePath(name).is_absolute() or ".." in PurePath(name).parts]
+    outside = [name for name in names if (path := PurePath(name)).is_absolute() or ".." in path.parts]
     if outside:
         raise BiaslibError(f"{outside[0]!r} in column {column!r} is not inside the folder of images: name files in it.")
     twice = table[column][table[column].duplicated()]
@@ -283,7 +288,12 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    text = str(value).strip()
+    return _plain(str(value))
+
+
+@lru_cache(maxsize=4096)  # a column has few values, however many its rows are
+def _plain(written: str) -> str:
+    text = written.strip()
     if text.casefold() in _SPELLED:
         return _SPELLED[text.casefold()]
     # 1.0 and 1 are one value

@@ -14,6 +14,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from biaslib import attribution, models
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
+from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError, reason
 from biaslib.store import fingerprint
 
@@ -142,6 +143,37 @@ class TargetOutputs(nn.Module):
         return self._reading(self._model[0].forward_head(features))
 
 
+class _AtLayer:
+    """A model divided at a layer, whose output is the map; what comes before it runs again with what comes after."""
+
+    def __init__(self, model: Any, layer: str) -> None:
+        layers = dict(model.named_modules())
+        if layer not in layers:
+            outer = listed([name for name, _ in model.named_children()], 20) or "none that has a name"
+            raise BiaslibError(f"There is no layer {layer!r}: the model has {outer}, and what these hold (A.B).")
+        self._model, self._layer, self._name, self._images = model, layers[layer], layer, torch.empty(0)
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        """As the model."""
+        return self._model(images)
+
+    def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+        """The output of the layer, of pictures that `forward_head` is asked about next."""
+        self._images, found = images, list[torch.Tensor]()
+        # a copy, as the next layer may change it in place
+        with self._layer.register_forward_hook(lambda *given: found.append(torch.clone(given[-1]))):
+            self._model(images)
+        shape = tuple(found[0].shape) if found else ()
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise BiaslibError(f"layer {self._name} gives {shape}, and a map is channels x rows x as many columns")
+        return found[0]
+
+    def forward_head(self, features: torch.Tensor) -> Any:
+        """What the model answers where its layer gives these."""
+        with self._layer.register_forward_hook(lambda *_: features):
+            return self._model(self._images)
+
+
 @dataclass(frozen=True)
 class ModelUnderAudit:
     """A model that can be asked."""
@@ -162,6 +194,7 @@ def model_under_audit(
     batch: int = 32,
     preprocessing: Mapping[str, Any] | None = None,
     attribution: str | None = None,
+    layer: str | None = None,
     **reading: Any,
 ) -> ModelUnderAudit:
     """Opens a model and tries it on two pictures of noise.
@@ -172,7 +205,8 @@ def model_under_audit(
     first three run their maker's code as soon as they are opened**, the others, with weights, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
     config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
-    not the model's own; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.
+    not the model's own; `layer` names the module whose output Grad-CAM takes as the map; the other arguments are as in
+    `audit.run`, and `reading` is what else `_read_as` takes.
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described
@@ -200,6 +234,10 @@ def model_under_audit(
         raise BiaslibError(
             f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or logits."
         )
+    if layer is not None:
+        if attribution not in (None, "grad-cam"):
+            raise BiaslibError(f"A layer is for Grad-CAM, not for {attribution}: leave one of the two out.")
+        opened, attribution, described = _AtLayer(opened, layer), "grad-cam", described | {"layer of maps": layer}
     target_outputs = TargetOutputs(opened, read).to(device)
     way, no_maps = _way_of(attribution, target_outputs, pictures[:1], described["kind"])
     described = described | {"outputs": str(outputs), "answer": read.words(), "maps": way}

@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
 PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
-VERSION = "1.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
+VERSION = "1.1"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -28,7 +28,7 @@ class AuditOptions:
     """The arguments of `audit.run`, paths also as text; a `BiaslibError` where they do not go together."""
 
     labels: Table  #: CSV, parquet or data frame, one row an image
-    target: str  #: column of what the model tells, with two values
+    target: str  #: column of what the model tells, with two values; one in an audit
     groups: str | Sequence[str]  #: columns of the groups; of more than two values, up to 12, each is a group of its own
     bins: Mapping[str, Sequence[float]] | None = None  #: group -> edges, for a column of numbers: {"age": [18, 40, 65]}
     intersections: bool = False  #: whether combinations of the groups' values are groups, too
@@ -53,6 +53,7 @@ class AuditOptions:
     threshold: float | None = None
     #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
     attribution: str | None = None
+    layer: str | None = None  #: whose output Grad-CAM takes as the map, by its name in the model; None: the last map
     #: folder of masks of one region, which is named as the folder, or of one such folder a region
     masks: Path | None = None
     mask_value: int | None = None  #: where masks are label maps: the value that is the region
@@ -85,12 +86,19 @@ class AuditOptions:
         read["groups"] = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
         read["permutations"] = self.deals if self.permutations is None else self.permutations
         vars(self).update(read, group_outputs=tuple(self.group_outputs))
+        if not isinstance(self.target, str):
+            raise BiaslibError(
+                f"An audit has one target, the name of a column, and not {list(self.target)}: run one for each, with a "
+                "folder of its own, and of k audits count as found what has a p of at most 0.05 / k there."
+            )
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        idle = [name for name in (*for_model, "mask_value", "attribution") if getattr(self, name) not in (None, ())]
+        idle = [
+            name for name in (*for_model, "mask_value", "attribution", "layer") if getattr(self, name) not in (None, ())
+        ]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
             raise BiaslibError(
@@ -121,7 +129,7 @@ class AuditOptions:
             return replace(self, predictions=self.against, against=None)
         whole = self.weights is None or isinstance(self.against, nn.Module)
         changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
-        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "against"))
+        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "layer", "against"))
         return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
 
     def check_place(self) -> None:
@@ -227,9 +235,9 @@ class Audit:
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
     margin: float  #: above which a gap is said to be shown
-    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; against (of a
-    #: comparison); with scores, scores and calibration; with maps, attention, regions and regions_by_cell (see
-    #: `audit.measurements`); p-values with and without correction; and trust (how reliable the measures are)
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
+    #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
+    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust, in measures
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

@@ -22,8 +22,8 @@ from biaslib.store import fingerprint, results
 
 _SHOWN = 6
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
-_SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
-_MOST_PERMUTED = 500_000_000  # rows, about ten minutes
+_SOON_PERMUTED = 2_500_000  # rows; more only where the number of tests asks for it
+_MOST_PERMUTED = 500_000_000  # rows, less than a minute, or of many groups that are predicted some minutes
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _checked(options: AuditOptions) -> _Case:
     model = model_under_audit(
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps, attribution=options.attribution,
+        preprocessing=steps, attribution=options.attribution, layer=options.layer,
     )  # fmt: skip
     digests = file_digests(folder, inputs.files, masks)
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
@@ -103,11 +103,12 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
     if other is not None:
         tables["against"] = measurements.against(answered, other, options.seed)
-    at_once = 1
+        tables |= {f"{name}_other": table for name, table in measurements.described(other).items()}
+    at_once, independent = 1, answered.clusters is None
     if options.corrected:
         at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
-        at_once += sum(len(amplifying.directions(answered, group)) for group in groups if answered.clusters is None)
-    permutations = options.permutations or _permutations(at_once, answered)
+        at_once += sum(len(amplifying.directions(answered, group)) for group in groups if independent)
+    permutations = options.permutations or _permutations(at_once, answered) if independent else 0
     tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
     tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
@@ -122,7 +123,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
         for group in with_finding or groups[:1]:
             average_maps[group.name] = measurements.average_maps(maps[:, 0], answered, group)
     settings = {"title": options.title, "author": options.author} | options.described(case.roles)
-    settings |= {"deals": str(permutations), "confidence of outcomes": f"{1 - alpha:.2%}"}
+    settings |= {"deals": str(permutations or ""), "confidence of outcomes": f"{1 - alpha:.2%}"}
     return Audit(
         key=key,
         target=target,
@@ -135,7 +136,7 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, answered)),
+        warnings=(*_lost(case, answered), *findings.warnings(tables, answered)),
         findings=harms,
         margin=options.margin,
         tables=tables,
@@ -166,13 +167,21 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     files = tuple(np.array(inputs.files)[keep].tolist())
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
     clusters = None if inputs.clusters is None else inputs.clusters[keep]
-    return replace(inputs, files=files, labels=labels, predicted=predicted, scores=scores, clusters=clusters)
+    names = None if inputs.cluster_names is None else inputs.cluster_names[keep].reset_index(drop=True)
+    changed = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
+    return replace(inputs, **changed, clusters=clusters, cluster_names=names)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
     needed, images = permutations_needed(at_once), len(answered.labels)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
-    return max(needed, soon) if needed * images * len(answered.groups) <= _MOST_PERMUTED else soon
+    return max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
+
+
+def _lost(case: _Case, answered: LabelledImages) -> Iterator[str]:
+    lost, n = len(case.inputs.files) - len(answered.files), len(case.inputs.files)
+    if lost > n / 10:
+        yield f"{lost:,} of {n:,} images cannot be read and are left out: who is in those is not audited."
 
 
 def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:

@@ -23,6 +23,7 @@ def listed(names: Sequence[Any], shown: int = _SHOWN) -> str:
 def read(source: Table) -> pd.DataFrame:
     """A table from a file: CSV (.csv), with tabs (.tsv), either compressed (.gz), or parquet (.parquet, .pq)."""
     if isinstance(source, pd.DataFrame):
+        _check_names(list(source))
         return source.reset_index(drop=True)
     path = Path(source)
     if not path.is_file():
@@ -59,15 +60,24 @@ def check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     # before the rows: those of another separator may not even have one length
-    names = [str(name) for name in pd.read_csv(path, sep=separator, dtype=str, nrows=0, index_col=False)]
+    first = pd.read_csv(path, sep=separator, dtype=str, nrows=1, header=None, index_col=False)
+    names = first.iloc[0].dropna().tolist()
     words = {"\t": "tabs", ";": "semicolons", ",": "commas"}
     endings = {"\t": ", or with the ending .tsv", ",": ", or with the ending .csv"}
     for other, word in words.items():
         if other != separator and "".join(names).count(other) >= len(names):
             instead = f"{words[separator]}{endings.get(other, '')}"
             raise BiaslibError(f"The table {path} is separated by {word}: save it with {instead}.")
+    _check_names(names)
     # as text: the name 000001 is no number
     table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
     if not isinstance(table.index, pd.RangeIndex):
         raise BiaslibError(f"Rows of {path} have more values than its first line has names: name every column.")
     return table
+
+
+def _check_names(names: Sequence[Any]) -> None:
+    # pandas would call the second x.1, and nobody would know that the first was taken
+    twice = pd.Series(names, dtype=object).loc[lambda all_names: all_names.duplicated()]
+    if len(twice):
+        raise BiaslibError(f"{twice.iloc[0]!r} stands twice among the columns of a table: rename one of them.")

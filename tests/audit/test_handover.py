@@ -290,9 +290,22 @@ def test_a_comparison_by_hand():
     assert re.match(
         r"(not )?cat: the gap from not old to old is −\d+\.\d points here and .\d+\.\d points for what", sentence
     )
+    alone = audited(predictions="before").tables
+    for name in ("rates", "disparities"):
+        pd.testing.assert_frame_equal(found.tables[f"{name}_other"], alone[name])
     page = audit.page(found)
+    assert "The same rates of what this is compared with" in page
     assert "compared with before" in page
     assert "Each gap beside that of what this is compared with" in page
+
+
+def test_areas_stand_beside_those_of_what_is_compared_with():
+    labels = table()
+    scores = {name: labels[name] * 0.5 + np.linspace(0, 0.5, N) for name in ("said", "before")}
+    found = audited(labels.assign(**scores), threshold=0.5, against="before")
+    alone = audited(labels.assign(**scores), threshold=0.5, predictions="before")
+    pd.testing.assert_frame_equal(found.tables["scores_other"], alone.tables["scores"])
+    assert "The same of what this is compared with" in audit.page(found)
 
 
 def test_of_a_comparison_by_clusters_neither_interval_nor_p_is_known():

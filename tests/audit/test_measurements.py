@@ -8,11 +8,11 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from biaslib.audit import amplifying, measurements
+from biaslib.audit import amplifying, findings, measurements
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
-from biaslib.metrics import Labels, bias_amplification
-from biaslib.statistics import Interval, holm, sign_flip
+from biaslib.metrics import Labels, bias_amplification, permutation_baseline
+from biaslib.statistics import Interval, holm, proportions, sign_flip
 
 TARGET = Binary("cat", ("0", "1"), ("not cat", "cat"))
 GROUP = Binary("ball", ("0", "1"), ("not ball", "ball"))
@@ -235,6 +235,37 @@ def test_amplification_is_the_metrics_own():
         assert row.size.low <= row.size.estimate <= row.size.high
 
 
+@pytest.mark.parametrize("with_train", [False, True])
+def test_permuted_and_redrawn_amplification_is_that_of_permuted_and_redrawn_labels(with_train):
+    """Image by image and metric by metric, with the same random numbers, for two groups of which one is predicted."""
+    labels, predicted = drawn(60, tie=0.5, wrong=(0.3, 0.05))
+    rng = np.random.default_rng(3)
+    labels["sky"] = rng.random(60) < 0.3
+    predicted["sky"] = labels["sky"] ^ (rng.random(60) < 0.2)
+    sky = Binary("sky", ("0", "1"), ("not sky", "sky"))
+    train = drawn(50, tie=0.6, seed=2)[0].assign(sky=rng.random(50) < 0.5) if with_train else None
+    rows = amplifying.amplification(answered(labels, predicted, train, (GROUP, sky)), permutations=30, seed=5)
+    assert rows["group"].tolist() == ["ball", "sky", "sky", "sky"]
+    for (_, row), kind in zip(rows.iterrows(), ["group_to_attribute", *amplifying._KINDS], strict=True):
+        said = predicted if row["group"] in predicted else predicted.assign(ball=labels["ball"])
+        frames = (labels, said) if train is None else (labels, said, train)
+        test, answers, *rest = (
+            Labels(frame[["cat"]].to_numpy(), frame[row["group"]].to_numpy(int)) for frame in frames
+        )
+        rng, chance, redrawn = np.random.default_rng(5), [], []
+        for _ in range(30):
+            errors = permutation_baseline(test, answers, rng=rng)
+            chance.append(bias_amplification(*(rest or [test]), test, errors, kind=kind).mean)
+        for _ in range(30):
+            index = rng.integers(60, size=60)
+            again, said_again = test.take(index), answers.take(index)
+            redrawn.append(bias_amplification(*(rest or [again]), again, said_again, kind=kind).mean)
+        assert row["unrelated errors"] == pytest.approx(np.mean(chance), abs=1e-15)
+        far = np.abs(np.array(chance) - np.mean(chance)) >= abs(row["size"].estimate - np.mean(chance)) - 1e-12
+        assert row["p"] == (1 + far.sum()) / 31
+        assert [row["size"].low, row["size"].high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]))
+
+
 def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_group():
     labels, predicted = drawn(400)
     (row,) = amplifying.amplification(answered(labels, predicted), permutations=20, seed=0).itertuples()
@@ -315,6 +346,41 @@ def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be
         assert alarms[1] > 100
 
 
+def test_a_gap_between_few_patients_is_found_as_rarely_as_a_corrected_test_asks_for():
+    """Eight patients, four of either group, with as many right answers: no gap."""
+    rng, p, of_shares = np.random.default_rng(1), [], []
+    patient = np.repeat(np.arange(8), 60)
+    ball = patient < 4
+    for _ in range(400):
+        right = rng.random(480) < rng.beta(4.5, 1.1, 8)[patient]
+        labels, predicted = pd.DataFrame({"cat": True, "ball": ball}), pd.DataFrame({"cat": right})
+        p.append(measurements._gaps(answered(labels, predicted, clusters=patient))["p"][0])
+        sides = proportions.as_independent([right[ball], right[~ball]], [patient[ball], patient[~ball]])
+        of_shares.append(proportions.compare_shares(*sides).p)
+    p, of_shares = np.array(p), np.array(of_shares)
+    np.testing.assert_array_equal(p <= 0.05, of_shares <= 0.05)
+    assert (p <= 0.05).mean() <= 0.06
+    # at the level of ten tests, where two of 400 are expected, p is no longer small too often
+    assert (p <= 0.005).sum() <= 2 < (of_shares <= 0.005).sum()
+
+
+def test_a_gap_with_two_patients_on_a_side_has_no_p_and_cannot_be_told():
+    patient = np.repeat(np.arange(12), 30)
+    for few, known in ((2, False), (3, True)):
+        labels = pd.DataFrame({"cat": True, "ball": patient < few})
+        predicted = pd.DataFrame({"cat": (patient >= few) | (np.arange(360) % 5 == 0)})
+        asked = answered(labels, predicted, clusters=patient)
+        gap = measurements._gaps(asked).iloc[0]
+        assert gap["gap"].estimate == pytest.approx(-0.8)
+        assert np.isfinite(gap["gap"].low)
+        assert np.isfinite(gap["p"]) == known
+        outcome = measurements.detectable_gaps(asked, alpha=0.05, margin=0.05)["outcome"][0]
+        assert outcome == ("shown" if known else "cannot be told")
+        tables = measured(labels, predicted, clusters=patient)
+        said = [sentence for sentence in findings.without_labels(tables, asked) if "fewer than 3 clusters" in sentence]
+        assert said == [] if known else said[0].startswith("Whether the gap of ball among cat is more than chance")
+
+
 def test_rates_outcomes_and_calibration_count_a_patient_s_images_as_the_gaps_do():
     labels, predicted, patient = of_patients(1)
     labels["cat"] = np.random.default_rng(0).random(len(labels)) < 0.5
@@ -371,8 +437,10 @@ def test_a_gap_between_patients_is_found_and_its_estimate_is_that_of_the_images(
     assert visible[0]["images"] == visible[1]["images"] == 1200
 
 
-def test_amplification_of_images_in_clusters_is_described_and_not_tested():
+def test_amplification_of_images_in_clusters_is_described_and_not_tested(monkeypatch):
     labels, predicted, patient = of_patients(0)
+    permuted, made = amplifying._Images.permuted, []
+    monkeypatch.setattr(amplifying._Images, "permuted", lambda *given: made.append(1) or permuted(*given))
     labels["cat"] = np.random.default_rng(1).random(len(labels)) < 0.5
     alone, of_all = (
         amplifying.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
@@ -380,7 +448,8 @@ def test_amplification_of_images_in_clusters_is_described_and_not_tested():
     )
     assert alone["size"].estimate == of_all["size"].estimate
     assert np.isfinite(alone["p"])
-    assert np.isnan([of_all["p"], of_all["size"].low, of_all["size"].high]).all()
+    assert np.isnan([of_all["p"], of_all["unrelated errors"], of_all["size"].low, of_all["size"].high]).all()
+    assert len(made) == 19  # nothing is permuted that no p comes of
 
 
 def test_attention_is_of_clusters_each_of_which_counts_once():

@@ -108,6 +108,17 @@ def test_the_same_model_has_the_same_key_and_any_change_another():
     assert len({key, *(one.key for one in others)}) == 5
 
 
+class Bare(nn.Module):
+    def forward(self, x):
+        return x.mean((1, 2, 3))
+
+
+class Unused(Bare):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Conv2d(3, 1, 1)
+
+
 class Tokens(Spots):
     """Features without places, as a transformer's."""
 
@@ -145,6 +156,24 @@ def test_maps_are_drawn_by_what_the_model_allows():
     assert asked(honest(), attribution="none").no_maps == "no maps were asked for"
 
 
+def test_a_named_layer_takes_the_place_of_the_last_map():
+    torch.manual_seed(0)
+    model = timm.create_model("resnet10t", num_classes=2).eval()
+    last, named, earlier = (asked(model, **given) for given in ({}, {"layer": "layer4"}, {"layer": "layer3.0"}))
+    maps = [attribution.grad_cam(found.outputs, PICTURES, [0], absolute=True) for found in (last, named, earlier)]
+    torch.testing.assert_close(maps[0], maps[1])
+    assert [one.shape[2:] for one in maps] == [(1, 1), (1, 1), (2, 2)]
+    assert len({last.key, named.key, earlier.key}) == 3
+    # by hand, as the definition has it
+    features = model.layer3[0](model.layer2(model.layer1(model.maxpool(model.act1(model.bn1(model.conv1(PICTURES)))))))
+    features = features.detach().requires_grad_()
+    logits = model.forward_head(model.layer4(features))
+    answers = logits[:, 1] - logits[:, 0]
+    (gradient,) = torch.autograd.grad(answers.abs().sum(), features)
+    expected = (gradient.mean((2, 3), keepdim=True) * features).sum(1, keepdim=True).relu()
+    torch.testing.assert_close(maps[2], expected.detach(), rtol=1e-4, atol=1e-6)
+
+
 def test_rollout_is_taken_for_timms_transformers():
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", num_classes=2, depth=1)
@@ -166,6 +195,21 @@ def test_rollout_is_taken_for_timms_transformers():
 def test_maps_that_cannot_be_drawn_as_was_asked_are_refused(model, way, said):
     with pytest.raises(BiaslibError, match=said):
         asked(model, attribution=way)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "said"),
+    [
+        (honest(), {"layer": "heads"}, r"There is no layer 'heads': the model has head, and what these hold \(A\.B\)"),
+        (Bare(), {"layer": "any"}, "the model has none that has a name"),
+        (honest(), {"layer": "head"}, r"layer head gives \(1, 1\), and a map is channels x rows x as many columns"),
+        (honest(), {"layer": "head", "attribution": "occlusion"}, "A layer is for Grad-CAM, not for occlusion"),
+        (Unused(), {"layer": "unused"}, r"layer unused gives \(\), and a map is"),
+    ],
+)
+def test_a_layer_without_a_map_is_refused(model, given, said):
+    with pytest.raises(BiaslibError, match=said):
+        asked(model, **given)
 
 
 def test_maps_explain_what_the_model_answers_and_are_its_attributions():

@@ -15,6 +15,7 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from torch import nn
 
 from biaslib import audit, cli
 from biaslib.audit import report
@@ -409,6 +410,37 @@ def test_maps_without_a_split_find_the_planted_spot(spots, way):
     assert ("The maps are occlusion" in audit.page(found)) == (way == "occlusion")
 
 
+class Coloured(nn.Module):
+    """A model without a split that answers by the red spot, through a layer whose output the next changes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.red = nn.Conv2d(3, 1, 1)
+        self.rest = nn.Sequential(nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 1))
+        with torch.no_grad():
+            self.red.weight.copy_(torch.tensor([1.0, -1.0, 0.0])[None, :, None, None])
+            for parameter, value in zip((self.red.bias, *self.rest.parameters()), (-0.5, 1000.0, -1.0), strict=True):
+                parameter.fill_(value)
+
+    def forward(self, images):
+        return self.rest(self.red(images))
+
+
+def test_maps_of_a_named_layer_find_the_planted_spot(spots, refusal):
+    labels = pd.read_csv(spots / "labels.csv")[:80]
+    found = audited(spots, Coloured(), layer="red", labels=labels)
+    assert (found.subject["maps"], found.subject["layer of maps"]) == ("grad-cam", "red")
+    assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
+    # each pixel of the layer is one of the picture, and only red ones speak for yes
+    row = found.tables["regions_by_cell"].set_index("cell").loc["green, red"]
+    assert row["mass"].estimate == pytest.approx(1)
+    assert "or of the named layer" in audit.page(found)
+    assert found.key != audited(spots, Coloured(), layer="rest.0", labels=labels).key
+    said = refusal(spots, model="tests.audit.test_running:Coloured", layer="blue", size=32)
+    assert said == "There is no layer 'blue': the model has red, rest, and what these hold (A.B)."
+    assert "layer has no effect beside predictions" in refusal(spots, predictions="red", layer="red", data=None)
+
+
 def test_no_maps_are_drawn_where_none_are_asked_for(spots):
     found = audited(spots, biased(), attribution="none")
     assert "Where the model looks: no maps were asked for." in found.unmeasured
@@ -664,6 +696,7 @@ def test_the_first_editions_name_of_permutations_is_still_taken(told):
         ({}, "either a model or its predictions"),
         ({"model": honest(), "predictions": "said"}, "either a model or its predictions"),
         ({"model": honest()}, "A model needs images"),
+        ({"predictions": "said", "target": ["green"]}, r"one target, the name of a column, and not \['green'\]"),
         ({"predictions": "said", "permutations": 0}, "permutations must be from 1 to 1,000,000"),
         ({"model": honest(), "data": ".", "group_outputs": [0, 1]}, "1 groups but 2 outputs"),
     ],
@@ -671,7 +704,7 @@ def test_the_first_editions_name_of_permutations_is_still_taken(told):
 def test_what_does_not_go_together_is_one_sentence(given, said):
     labels = pd.DataFrame({"file": ["a", "b"], "green": [0, 1], "red": [1, 0], "said": [0, 1]})
     with pytest.raises(BiaslibError, match=said):
-        audit.run(labels=labels, target="green", groups="red", **given)
+        audit.run(**({"labels": labels, "target": "green", "groups": "red"} | given))
 
 
 def test_the_command_writes_the_report_and_prints_what_it_found(spots, tmp_path, monkeypatch, capsys):
@@ -727,6 +760,10 @@ def test_the_command_takes_groups_of_many_values_bins_intersections_gaps_and_clu
     assert values["numbers"]["tests"] == 20  # gaps alone
     assert values["settings"]["bins"] == "age at 50"
     assert values["settings"]["clusters"] == "patient"
+    assert "deals" not in values["settings"]
+    answers = pd.read_csv(tmp_path / "out" / "answers.csv")
+    pd.testing.assert_series_equal(answers["patient"], table["patient"][2:].reset_index(drop=True))
+    assert list(answers)[:3] == ["file", "patient", "cat"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<title>Audit: cat by skin, age</title>" in page
     assert "20 tests" in page
@@ -749,6 +786,7 @@ def test_clusters_follow_the_images_that_can_be_read_and_attention_is_by_cluster
     (gap, _) = found.tables["gaps"]["gap"]
     assert gap.high - gap.low < 1
     assert found.tables["regions"]["p"].notna().all()
+    assert found.answers["patient"].tolist() == [str(row // 3) for row in range(60) if row > 3 and row != 5]
     # the four that were left out are in the folder, too
     assert any("no row that is used names them: 4 of the images" in note for note in found.notes)
 
