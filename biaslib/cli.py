@@ -214,9 +214,7 @@ def _audit(
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
-    discover: Annotated[
-        bool, _option("Look for images in which it errs more, whatever the groups.", "--discover")
-    ] = False,
+    discover: Annotated[bool, _option("Look for images in which it errs more, too.", "--discover")] = False,
     repair: Annotated[bool, _option("Measure what thresholds or a new last layer would change.", "--repair")] = False,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
@@ -245,8 +243,8 @@ def _audit(
         output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
         group_outputs=group_output or (), threshold=threshold, attribution=attribution, masks=masks,
         mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
-        batch=batch, margin=margin, discover=discover, repair=repair, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
-        images=not no_images, title=title, author=author, force=force,
+        batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
+        discover=discover, repair=repair, images=not no_images, title=title, author=author, force=force,
     )  # fmt: skip
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")

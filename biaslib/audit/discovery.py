@@ -2,9 +2,8 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,54 +11,42 @@ import scipy.special
 import scipy.stats
 import torch
 
-from biaslib import store
 from biaslib.audit.findings import ALPHA
 from biaslib.audit.inputs import LabelledImages
-from biaslib.audit.measurements import wrong_answers
+from biaslib.audit.measurements import Tables, wrong_answers
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import progress
 from biaslib.audit.tables import Table, read
-from biaslib.errors import BiaslibError
 from biaslib.figures import p_value
 from biaslib.statistics import holm
 
-_PIECE = 256  # images whose features are kept together
 _PARTS = 8  # principal components of the features that a mixture sees
-_IMAGES_A_COMPONENT, _MOST_COMPONENTS = 40, 10
-_WIDTH = 0.1  # the least variance of a component, so that it is no single answer right or wrong
-_NEIGHBOURS, _MOST_MAPS = 10, 3000  # of each map, and images whose maps are clustered: neighbours take their square
-_MISTAKES = 10  # that either half must have among the images of one answer
-_SMALLEST = 10  # images of a slice, and of those outside it, on the half on which it is found
-_SLICES = 3  # of one answer that are tested
-_ALIKE = 0.5  # share of the images of two slices that both have, above which they are one
+_IMAGES_A_COMPONENT, _MOST_COMPONENTS = 40, 10  # of a mixture, and of the clusters of maps
+_WIDTH = 0.1  # the least variance of a component, so that whether an answer is wrong does not decide alone
+_NEIGHBOURS, _MOST_MAPS = 10, 3000  # of each map, and maps that are clustered, which takes their square
+_FEWEST = 10  # mistakes on either half with one answer; images inside a slice, and outside it, where it is found
+_SLICES, _ALIKE = 3, 0.5  # tested of one answer, and the share of images in common above which two are one
 _VALUES = 12  # of a column that are compared each by itself
 
 
-def embed(
-    model: ModelUnderAudit, folder: Path, files: Sequence[str], *, digests: Sequence[str], batch: int
-) -> np.ndarray:
-    """(N, D) what the model's last linear layer reads of each image; a BiaslibError where it has none to be read.
+class Looked(NamedTuple):
+    """What discovery or repairs add to an audit."""
 
-    It is kept in the store piece by piece, as answers are, under the hashes of the images.
-    """
-    if model.outputs.last_linear() is None:
-        raise BiaslibError("the model has no linear layer that can be read, as one in a file of its own has none")
-    pieces = []
+    tables: Tables
+    sentences: Sequence[str] = ()
+    unmeasured: Sequence[str] = ()
+    slices: Mapping[tuple[str, str], np.ndarray] = {}  # name and answer of what stands out -> (N,) bool its images
+
+
+def embed(model: ModelUnderAudit, folder: Path, files: Sequence[str], batch: int) -> np.ndarray:
+    """(N, D) what the model's last linear layer reads of images that can be read; D is 0 where none is known."""
+    steps, features = model.preprocessing, []
     with progress(len(files), "reading features", "image") as bar:
-        for start in range(0, len(files), _PIECE):
-            rows = slice(start, start + _PIECE)
-            compute = partial(_features, model, [folder / name for name in files[rows]], batch)
-            pieces.append(store.get_or_compute("audit-features", [model.key, digests[rows]], compute, code=_features))
-            bar.update(len(digests[rows]))
-    return np.concatenate(pieces)
-
-
-def _features(model: ModelUnderAudit, paths: list[Path], batch: int) -> np.ndarray:
-    steps, read_off = model.preprocessing, []
-    for start in range(0, len(paths), batch):
-        pixels = steps.normalised(np.stack([steps.picture(path) for path in paths[start : start + batch]]))
-        read_off.append(model.outputs.last_features(torch.from_numpy(pixels)).numpy())
-    return np.concatenate(read_off)
+        for start in range(0, len(files), batch):
+            pictures = np.stack([steps.picture(folder / name) for name in files[start : start + batch]])
+            features.append(model.outputs.last_features(torch.from_numpy(steps.normalised(pictures))))
+            bar.update(len(pictures))
+    return torch.cat(features).numpy()
 
 
 def first_half(answered: LabelledImages, seed: int) -> np.ndarray:
@@ -69,122 +56,100 @@ def first_half(answered: LabelledImages, seed: int) -> np.ndarray:
     return order[units] < len(order) / 2
 
 
-def columns_of(labels: Table, answered: LabelledImages) -> dict[str, np.ndarray]:
-    """What the table says of the images, (N,) bool by words: all its columns but the target and many texts."""
-    table, shares = read(labels), {}
+def columns_of(labels: Table, answered: LabelledImages) -> pd.DataFrame:
+    """N rows of bool: what the table says of the images, in all its columns but the target and those of many texts."""
+    table = read(labels)
     names = next(name for name in table if {*answered.files} <= {*table[name].astype(str)})
     table = table.set_index(table[names].astype(str)).loc[[*answered.files]].drop(columns=[names, answered.target.name])
-    for name in table:
-        texts, numbers = table[name].astype(str), pd.to_numeric(table[name], errors="coerce")
-        values = sorted(set(texts))
-        if set(values) == {"0", "1"}:
-            shares[str(name)] = (texts == "1").to_numpy()
-        elif 1 < len(values) <= _VALUES:
-            shares |= {f"{name} {value}": (texts == value).to_numpy() for value in values}
-        elif len(values) > 1 and numbers.notna().all():
-            shares[f"{name} above {numbers.median():g}"] = (numbers > numbers.median()).to_numpy()
-    return shares
+    texts, numbers = table.astype(str), table.apply(pd.to_numeric, errors="coerce")
+    kinds, middle = texts.nunique(), numbers.median()
+    numbers = numbers.loc[:, (kinds > _VALUES) & numbers.notna().all()]
+    above = (numbers > middle[numbers.columns]).rename(columns=lambda name: f"{name} above {middle[name]:g}")
+    two, more = (texts.loc[:, of] for of in (kinds == 2, (kinds > 2) & (kinds <= _VALUES)))
+    words = [pd.get_dummies(of, prefix_sep=" ", drop_first=of is two) for of in (two, more) if of.size]
+    return pd.concat([*words, above], axis=1).reset_index(drop=True)
 
 
-def slices(
-    answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns: Mapping[str, np.ndarray], seed: int
-) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """A row a slice that was tested, and for each the (N,) bool which images of the second half are in it.
+def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns: pd.DataFrame, seed: int) -> Looked:
+    """A table with a row a slice that was tested, sentences, and the images of the slices that stand out.
 
     `spaces` are the model's features, (N, D), and its maps, (N, h, w), by their names in `_WAYS`. Slices are looked for
     on the first half, among the images of one answer, and promising ones are tested on the second: the share of wrong
     answers inside (`wrong_in`), in the other images of that answer (`wrong_out`), and their difference (`apart`).
-    Which slice an image of the second half belongs to depends on what the model sees, never on its label. `p` is that
-    of `compare_shares`, corrected by Holm over these slices alone. `hint` names the columns, (N,) bool, that are most
-    unlike inside and outside. No row where neither answer has `_MISTAKES` on both halves.
+    To which slice an image of the second half belongs depends on what the model sees, never on its label. `p` is that
+    of `compare_shares`, corrected by Holm over these slices alone. `hint` names the columns, N rows of bool, whose
+    shares inside and outside are furthest apart. An answer with fewer than `_FEWEST` mistakes on a half has no slice.
     """
     said, wrong = answered.predicted[answered.target.name].to_numpy(bool), ~answered.correct
-    first, rows, members = first_half(answered, seed), [], []
+    first, rows, members, few = first_half(answered, seed), [], [], []
     for answer in (True, False):
         finding, testing = (said == answer) & first, (said == answer) & ~first
-        if min(wrong[finding].sum(), wrong[testing].sum()) < _MISTAKES:
+        words = answered.target.words[answer]
+        if min(wrong[finding].sum(), wrong[testing].sum()) < _FEWEST:
+            few.append(f"Slices of images that the model calls {words}: a half has fewer than {_FEWEST} mistakes.")
             continue
-        found = {way: _WAYS[way](space, answered, finding, seed) for way, space in spaces.items()}
+        found = {way: _WAYS[way](space, answered, finding, seed) for way, space in spaces.items() if space.size}
         for way, inside in _promising(found, wrong, finding):
             sides = [inside & testing, ~inside & testing]
             if min(side.sum() for side in sides):
-                counted = wrong_answers(answered, sides)
-                rows.append((answered.target.words[answer], way, *counted, _hint(columns, sides)))
+                rows.append((words, way, *wrong_answers(answered, sides), _hint(columns, sides)))
                 members.append(sides[0])
-    heads = ["answer", "found by", "wrong_in", "wrong_out", "apart", "p", "hint"]
-    table = pd.DataFrame(rows, columns=heads)
-    table.insert(0, "slice", np.arange(1, len(table) + 1))
-    return table.assign(**{"p corrected": holm(table["p"]) if len(table) else []}), members
-
-
-def stands_out(row: Mapping[str, Any]) -> bool:
-    """Whether the model errs more in a slice than chance explains, by its row of the table."""
-    return bool(row["p corrected"] <= ALPHA and row["apart"].estimate > 0)
-
-
-def told(table: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each slice that stands out, or that of those tested none does."""
-    rows = [row for row in table.to_dict("records") if stands_out(row)]
-    if len(table) and not rows:
-        yield f"In none of {len(table)} slices that were tested does the model err more than chance explains."
-    for row in rows:
-        inside, outside, p = row["wrong_in"], row["wrong_out"], p_value(row["p corrected"])
-        yield (
-            f"Slice {row['slice']}, called {row['answer']}: {inside.estimate:.1%} of {inside.n:,} answers are wrong, "
-            f"and {outside.estimate:.1%} of the other {outside.n:,} (corrected p: {p}). Most unlike: {row['hint']}."
-        )
-
-
-def untested(table: pd.DataFrame, answers: tuple[str, str]) -> Iterator[str]:
-    """Of which answer no slice was tested, and why."""
-    for answer in answers:
-        if answer not in set(table["answer"]):
-            yield (
-                f"Slices of images that the model calls {answer}: a half has fewer than {_MISTAKES} mistakes among "
-                "them, or mistakes are in no slice more frequent, or the model has neither features nor maps to read."
+    table = pd.DataFrame(rows, columns=["answer", "found by", "wrong_in", "wrong_out", "apart", "p", "hint"])
+    table.insert(0, "slice", range(1, len(table) + 1))
+    table["p corrected"] = holm(table["p"].astype(float))
+    sentences, slices = [], {}
+    for row, inside in zip(table.to_dict("records"), members, strict=True):
+        if row["p corrected"] <= ALPHA and row["apart"].estimate > 0:
+            name, called = f"slice {row['slice']}", f"slice {row['slice']}, called {row['answer']}"
+            sentences.append(
+                f"S{called[1:]}: {row['wrong_in'].estimate:.1%} of {row['wrong_in'].n:,} answers are wrong, and "
+                f"{row['wrong_out'].estimate:.1%} of the other {row['wrong_out'].n:,} (corrected p: "
+                f"{p_value(row['p corrected'])}). Furthest apart: {row['hint']}."
             )
+            slices[name, called] = inside
+    none = f"No slice stands out: in none of the {len(table)} that were tested does it err more than chance explains."
+    return Looked({"slices": table}, sentences or [none], few, slices)
 
 
 def _mixture(features: np.ndarray, answered: LabelledImages, finding: np.ndarray, seed: int) -> np.ndarray:
-    """(N, K) bool of the components of a Gaussian mixture, after Domino (Eyuboglu et al. 2022); a slice each.
+    """(N, K) bool of the components of a Gaussian mixture, after Domino (Eyuboglu et al. 2022).
 
-    Components are fitted to principal components of the features, uncorrelated with the score, beside whether the
-    answer is wrong and the score; an image belongs by the features alone to as many as it is among the nearest of.
+    Components are fitted to principal components of the features beside whether the answer is wrong, and the score. An
+    image belongs by the features alone to those that are as likely for it as for their share of the first half.
     """
     from sklearn.decomposition import PCA
     from sklearn.mixture import GaussianMixture
 
+    assert answered.scores is not None  # there are features, so a model answered
     parts = min(_PARTS, features.shape[1], int(finding.sum()) - 1)
-    whole = PCA(parts, whiten=True, random_state=seed).fit(features[finding]).transform(features)
-    score = answered.scores - answered.scores[finding].mean()
-    score = score / max(score[finding].std(), 1e-12)
-    whole -= score[:, None] * (score[finding] @ whole[finding] / finding.sum())  # errors gather where it is unsure
-    known = np.column_stack([whole, ~answered.correct, score])[finding]
+    seen = PCA(parts, whiten=True, random_state=seed).fit(features[finding]).transform(features)
+    score = scipy.stats.zmap(answered.scores, answered.scores[finding])
+    seen -= score[:, None] * (score[finding] @ seen[finding] / finding.sum())  # any model errs where it is unsure
+    known = np.column_stack([seen, ~answered.correct, score])[finding]
     count = int(np.clip(len(known) // _IMAGES_A_COMPONENT, 2, _MOST_COMPONENTS))
     mixture = GaussianMixture(count, covariance_type="diag", reg_covar=_WIDTH, random_state=seed).fit(known)
     means, deviations = mixture.means_[:, :parts], np.sqrt(mixture.covariances_[:, :parts])
-    near = scipy.stats.norm.logpdf(whole[:, None], means, deviations).sum(axis=2) + np.log(mixture.weights_)
+    near = scipy.stats.norm.logpdf(seen[:, None], means, deviations).sum(axis=2) + np.log(mixture.weights_)
     share = scipy.special.softmax(near, axis=1)
-    ends = [np.quantile(of, 1 - weight) for of, weight in zip(share[finding].T, mixture.weights_, strict=True)]
-    return share >= ends
+    limits = [np.quantile(of, 1 - weight) for of, weight in zip(share[finding].T, mixture.weights_, strict=True)]
+    return share >= limits
 
 
 def _clusters(maps: np.ndarray, answered: LabelledImages, finding: np.ndarray, seed: int) -> np.ndarray:
-    """(N, K) bool of the clusters of maps, after SpRAy (Lapuschkin et al. 2019); others go with the nearest maps."""
+    """(N, K) bool of spectral clusters of maps, after SpRAy (Lapuschkin et al. 2019); others go with the nearest."""
     from sklearn.cluster import SpectralClustering
     from sklearn.neighbors import KNeighborsClassifier
 
     flat = maps.reshape(len(maps), -1)
-    shares = flat / np.maximum(flat.sum(axis=1, keepdims=True), 1e-12)
-    chosen = np.flatnonzero(finding)[:_MOST_MAPS]
+    shares, chosen = flat / np.maximum(flat.sum(axis=1, keepdims=True), 1e-12), np.flatnonzero(finding)[:_MOST_MAPS]
     count = int(np.clip(len(chosen) // _IMAGES_A_COMPONENT, 2, _MOST_COMPONENTS))
     near = min(_NEIGHBOURS, len(chosen) - 1)
     spectral = SpectralClustering(count, affinity="nearest_neighbors", n_neighbors=near, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
-        labels = spectral.fit_predict(shares[chosen])
-    known = KNeighborsClassifier(near).fit(shares[chosen], labels)
-    return known.predict(shares)[:, None] == np.arange(count)
+        clusters = spectral.fit_predict(shares[chosen])
+    nearest = KNeighborsClassifier(near).fit(shares[chosen], clusters).predict(shares)
+    return nearest[:, None] == np.arange(count)
 
 
 _WAYS = {"features": _mixture, "maps": _clusters}
@@ -194,24 +159,20 @@ def _promising(
     found: Mapping[str, np.ndarray], wrong: np.ndarray, finding: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The slices with most errors beyond the average of the half on which they were found, no two of them alike."""
-    whole, n = wrong[finding].mean(), int(finding.sum())
-    candidates = []
+    average, n, excesses, taken = wrong[finding].mean(), int(finding.sum()), [], []
     for way, members in found.items():
         for inside in members.T:
             size = int(inside[finding].sum())
-            if _SMALLEST <= size <= n - _SMALLEST:
-                spread = np.sqrt(whole * (1 - whole) * (1 / size - 1 / n))
-                candidates.append(((wrong[finding & inside].mean() - whole) / spread, way, inside))
-    taken: list[np.ndarray] = []
-    for excess, way, inside in sorted(candidates, key=lambda each: -each[0]):
-        here = inside & finding
-        alike = any((here & other).sum() > _ALIKE * (here | other).sum() for other in taken)
+            if _FEWEST <= size <= n - _FEWEST:
+                excesses.append(((wrong[finding & inside].mean() - average) / np.sqrt(1 / size - 1 / n), way, inside))
+    for excess, way, inside in sorted(excesses, key=lambda each: -each[0]):
+        alike = any((inside & other)[finding].sum() > _ALIKE * (inside | other)[finding].sum() for other in taken)
         if excess > 0 and not alike and len(taken) < _SLICES:
-            taken.append(here)
+            taken.append(inside)
             yield way, inside
 
 
-def _hint(columns: Mapping[str, np.ndarray], sides: list[np.ndarray]) -> str:
-    shares = {name: [has[side].mean() for side in sides] for name, has in columns.items()}
-    most = sorted(shares, key=lambda name: -abs(shares[name][0] - shares[name][1]))[:2]
-    return "; ".join(f"{name} {shares[name][0]:.0%} (others {shares[name][1]:.0%})" for name in most)
+def _hint(columns: pd.DataFrame, sides: list[np.ndarray]) -> str:
+    inside, outside = (columns[side].mean() for side in sides)
+    furthest = (inside - outside).abs().sort_values(ascending=False).index[:2]
+    return "; ".join(f"{name}: {inside[name]:.0%} (others {outside[name]:.0%})" for name in furthest)

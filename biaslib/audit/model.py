@@ -141,22 +141,15 @@ class TargetOutputs(nn.Module):
         """The last map -> (N, 1 + groups)."""
         return self._reading(self._model[0].forward_head(features))
 
-    def last_linear(self) -> nn.Linear | None:
-        """The last linear layer that the model lists; None where it has none, or a file hides it."""
-        modules = self._model[0].modules() if isinstance(self._model[0], nn.Module) else ()
-        return next((each for each in reversed([*modules]) if isinstance(each, nn.Linear)), None)
-
     def last_features(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) -> (N, D) what the last linear layer reads, the mean over places, on the CPU."""
-        layer, read_off = self.last_linear(), []
-        assert layer is not None
-        hook = layer.register_forward_pre_hook(lambda _, given: read_off.append(given[0]))
-        try:
-            with torch.inference_mode():
-                self._model[0](images.to(self.anchor.device))
-        finally:
-            hook.remove()
-        return read_off[-1].reshape(len(images), -1, layer.in_features).mean(dim=1).float().cpu()
+        """(N, 3, H, W) -> (N, D) what the last linear layer reads, the mean over places; D is 0 where none is known."""
+        layers = [each for each in self._model[0].modules() if isinstance(each, nn.Linear)]
+        if not layers:  # as in a file of TorchScript, torch.export or ONNX
+            return torch.zeros(len(images), 0)
+        inputs: list[torch.Tensor] = []
+        with layers[-1].register_forward_pre_hook(lambda _, given: inputs.append(given[0])), torch.inference_mode():
+            self._model[0](images.to(self.anchor.device))
+        return inputs[-1].reshape(len(images), -1, layers[-1].in_features).mean(dim=1).float().cpu()
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class AuditOptions:
             raise BiaslibError("Discovery reads the model's features, and there are only predictions: give the model.")
         if self.predictions is not None and self.repair and self.threshold is None:
             raise BiaslibError(
-                "A repair needs scores, or the model: give predictions that are scores, and a threshold."
+                "A repair needs the model, or scores: give predictions that are scores with a threshold."
             )
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
             groups, outputs = len(self.groups), len(self.group_outputs)
@@ -197,8 +197,7 @@ class AuditOptions:
             "correction": "Holm, over all tests of this report" if self.corrected else "none",
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
-            # what was not asked for is not named, and the key is as it was before there was such a thing
-            **({} if self.against is None else {"compared with": _name(self.against)}),
+            **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
             **({"discovery": "slices of features and maps"} if self.discover else {}),
             **({"repairs": "thresholds for each group, last layer"} if self.repair else {}),
         }

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.audit import amplifying, discovery, findings, handover, measurements, repair, report
+from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
@@ -21,7 +22,6 @@ from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
 _SHOWN = 6
-_SHOWN_OF_A_SLICE = 8
 _LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
 _SOON_PERMUTED = 2_500_000  # rows of one group, a few seconds; more only where the number of tests asks for it
 _MOST_PERMUTED = 500_000_000  # rows, about ten minutes
@@ -47,17 +47,6 @@ class _Case:
         tables = [inputs.labels, inputs.predicted if model is None else None, inputs.train]
         asked = [self.options.described(self.roles), list(inputs.files), *tables, inputs.scores, inputs.clusters]
         return [*asked, "" if model is None else model.key, list(self.digests)]
-
-
-@dataclass
-class _Further:
-    """What discovery and repairs add to an audit."""
-
-    tables: measurements.Tables = field(default_factory=dict)
-    discovered: list[str] = field(default_factory=list)
-    slices: list[Shown] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    unmeasured: list[str] = field(default_factory=list)
 
 
 def run(**given: Any) -> Audit:
@@ -125,8 +114,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
     tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
-    further = _looked_further(case, predictions, answered)
-    tables |= further.tables
+    slices, repaired = _looked_further(case, predictions, answered)
+    tables |= {**slices.tables, **repaired.tables}
     tables["trust"] = report.reliability(tables)
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
@@ -157,16 +146,17 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
             *findings.without_labels(tables, answered),
             *findings.without_maps(tables, target.name, model, predictions),
             *findings.untested(tables, permutations, at_once),
-            *further.unmeasured,
+            *slices.unmeasured,
+            *repaired.unmeasured,
         ),
         notes=tuple(_notes(case, answered)),
-        shown=tuple(_surest_mistakes(case, predictions, answered, tables["accuracies"])),
+        shown=tuple(_surest_mistakes(case, predictions, answered, _worst_cells(answered, tables["accuracies"]))),
         average_maps=average_maps,
         answers=answered.by_image(),
         about={"versions": results.versions(), "device": results.device(), "date": results.now()[:10]},
-        discovered=tuple(further.discovered),
-        slices=tuple(further.slices),
-        repairs=tuple(further.repairs),
+        discovered=tuple(slices.sentences),
+        slices=tuple(_surest_mistakes(case, predictions, answered, slices.slices)),
+        repairs=tuple(repaired.sentences),
     )
 
 
@@ -175,16 +165,14 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     inputs = case.inputs
     if predictions is None:
         return inputs
-    keep = predictions.readable
-    labels = inputs.labels[keep].reset_index(drop=True)
+    readable = inputs.only(predictions.readable)
+    labels = readable.labels
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-    files = tuple(np.array(inputs.files)[keep].tolist())
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
-    clusters = None if inputs.clusters is None else inputs.clusters[keep]
-    return replace(inputs, files=files, labels=labels, predicted=predicted, scores=scores, clusters=clusters)
+    return replace(readable, predicted=predicted, scores=scores)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
@@ -206,71 +194,43 @@ def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
         )
 
 
+def _worst_cells(answered: LabelledImages, accuracies: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
+    """Each group and its cell with the lowest accuracy -> (N,) bool which images are in it."""
+    lowest = accuracies.assign(accuracy=[right.estimate for right in accuracies["accuracy"]])
+    lowest = lowest.loc[lowest.groupby("group")["accuracy"].idxmin()].set_index("group")["cell"]
+    return {(group.name, lowest[group.name]): answered.cells(group) == lowest[group.name] for group in answered.groups}
+
+
 def _surest_mistakes(
-    case: _Case, predictions: Predictions | None, answered: LabelledImages, accuracies: pd.DataFrame
+    case: _Case, predictions: Predictions | None, answered: LabelledImages, places: Mapping[tuple[str, str], np.ndarray]
 ) -> Iterator[Shown]:
-    """For each group those in the cell with the lowest accuracy."""
-    for group in answered.groups:
-        rows = accuracies[accuracies["group"] == group.name].to_dict("records")
-        worst = str(min(rows, key=lambda row: row["accuracy"].estimate)["cell"])
-        yield from _shown(case, predictions, answered, group.name, worst, answered.cells(group) == worst, _SHOWN)
-
-
-def _shown(
-    case: _Case,
-    predictions: Predictions | None,
-    answered: LabelledImages,
-    name: str,
-    cell: str,
-    among: np.ndarray,
-    most: int,
-) -> Iterator[Shown]:
-    """The surest mistakes among (N,) bool, at most so many; none where there is none, or no model."""
+    """For each place, in words and as (N,) bool, the first few."""
     options = case.options
     if predictions is None or case.model is None or options.data is None:
         return
     margins = predictions.outputs[:, 0]
-    wrong = np.flatnonzero(~answered.correct & among)
-    surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:most]
-    if len(surest):
-        names = tuple(answered.files[at] for at in surest)
-        pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
-        images = np.stack(pictures) if pictures else None
-        maps = None if predictions.maps is None else predictions.maps[surest, 0]
-        yield Shown(name, cell, names, tuple(map(float, margins[surest])), images, maps)
+    for (name, cell), among in places.items():
+        wrong = np.flatnonzero(~answered.correct & among)
+        surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:_SHOWN]
+        if len(surest):
+            names = tuple(answered.files[at] for at in surest)
+            pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
+            images = np.stack(pictures) if pictures else None
+            maps = None if predictions.maps is None else predictions.maps[surest, 0]
+            yield Shown(name, cell, names, tuple(map(float, margins[surest])), images, maps)
 
 
-def _looked_further(case: _Case, predictions: Predictions | None, answered: LabelledImages) -> _Further:
+def _looked_further(case: _Case, predictions: Predictions | None, answered: LabelledImages) -> tuple[Looked, Looked]:
     """Discovery and repairs, as they were asked for."""
-    options, model, further, features = case.options, case.model, _Further(), None
-    if not (options.discover or options.repair):
-        return further
-    if predictions is None or model is None or options.data is None:
-        further.unmeasured.append("A last layer trained anew: answers were given, neither model nor images.")
-    else:
-        digests = np.array(case.digests[0])[predictions.readable].tolist()
-        try:
-            batch = options.batch or 32
-            features = discovery.embed(model, options.data, answered.files, digests=digests, batch=batch)
-        except BiaslibError as error:
-            further.unmeasured.append(f"What is made of the model's features, a last layer trained anew, too: {error}.")
-    if options.discover and predictions is not None:
-        maps = None if predictions.maps is None else predictions.maps[:, 0]
-        spaces = {name: of for name, of in (("features", features), ("maps", maps)) if of is not None}
-        columns = discovery.columns_of(options.labels, answered)
-        table, members = discovery.slices(answered, spaces, columns, options.seed)
-        further.tables["slices"] = table
-        further.discovered += discovery.told(table)
-        further.unmeasured += discovery.untested(table, answered.target.words)
-        for row, inside in zip(table.to_dict("records"), members, strict=True):
-            if discovery.stands_out(row):
-                name, most = f"slice {row['slice']}", _SHOWN_OF_A_SLICE
-                called = f"{name}, called {row['answer']}"
-                further.slices += _shown(case, predictions, answered, name, called, inside, most)
+    options, features, slices, repaired = case.options, np.empty((0, 0)), Looked({}), Looked({})
+    if case.model is not None and predictions is not None and options.data is not None:
+        if options.discover or options.repair:
+            features = discovery.embed(case.model, options.data, answered.files, options.batch or 32)
+        if options.discover:
+            spaces = {"features": features} | ({} if predictions.maps is None else {"maps": predictions.maps[:, 0]})
+            columns = discovery.columns_of(options.labels, answered)
+            slices = discovery.discover(answered, spaces, columns, options.seed)
     if options.repair:
-        chosen = {"now": options.threshold or 0.0, "margin": options.margin, "seed": options.seed}
-        tables, sentences, lacking = repair.repairs(answered, features, **chosen)
-        further.tables |= tables
-        further.repairs += sentences
-        further.unmeasured += lacking
-    return further
+        now = options.threshold or 0.0
+        repaired = repair.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
+    return slices, repaired
