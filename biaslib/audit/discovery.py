@@ -26,7 +26,7 @@ _WIDTH = 0.1  # the least variance of a component, so that whether an answer is 
 _NEIGHBOURS, _MOST_MAPS = 10, 3000  # of each map, and maps that are clustered, which takes their square
 _FEWEST = 10  # mistakes on either half with one answer; images inside a slice, and outside it, where it is found
 _SLICES, _ALIKE = 3, 0.5  # tested of one answer, and the share of images in common above which two are one
-_VALUES = 12  # of a column that are compared each by itself
+_VALUES, _UNLIKE = 12, 0.1  # of a column that are compared each by itself, and shares that differ enough for a hint
 
 
 class Looked(NamedTuple):
@@ -104,7 +104,7 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
             sentences.append(
                 f"S{called[1:]}: {row['wrong_in'].estimate:.1%} of {row['wrong_in'].n:,} answers are wrong, and "
                 f"{row['wrong_out'].estimate:.1%} of the other {row['wrong_out'].n:,} (corrected p: "
-                f"{p_value(row['p corrected'])}). Furthest apart: {row['hint']}."
+                f"{p_value(row['p corrected'])}). Most unlike: {row['hint']}."
             )
             slices[name, called] = inside
     none = f"No slice stands out: in none of the {len(table)} that were tested does it err more than chance explains."
@@ -159,7 +159,9 @@ def _promising(
     found: Mapping[str, np.ndarray], wrong: np.ndarray, finding: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The slices with most errors beyond the average of the half on which they were found, no two of them alike."""
-    average, n, excesses, taken = wrong[finding].mean(), int(finding.sum()), [], []
+    average, n = wrong[finding].mean(), int(finding.sum())
+    excesses: list[tuple[float, str, np.ndarray]] = []
+    taken: list[np.ndarray] = []
     for way, members in found.items():
         for inside in members.T:
             size = int(inside[finding].sum())
@@ -174,5 +176,6 @@ def _promising(
 
 def _hint(columns: pd.DataFrame, sides: list[np.ndarray]) -> str:
     inside, outside = (columns[side].mean() for side in sides)
-    furthest = (inside - outside).abs().sort_values(ascending=False).index[:2]
-    return "; ".join(f"{name}: {inside[name]:.0%} (others {outside[name]:.0%})" for name in furthest)
+    apart = (inside - outside).abs().sort_values(ascending=False)
+    words = [f"{name}: {inside[name]:.0%} (others {outside[name]:.0%})" for name in apart[apart >= _UNLIKE].index[:2]]
+    return "; ".join(words) or f"no column by {_UNLIKE:.0%}"

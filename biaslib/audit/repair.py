@@ -44,8 +44,10 @@ def repairs(answered: LabelledImages, features: np.ndarray, *, now: float, margi
         for how, answers in repaired.items():
             after = replace(before, predicted=before.predicted.assign(**{target: answers[~chosen]}))
             apart, cells = against(after, before, seed).rename(columns=_GAPS), _cells(before, after, seed)
-            for table, of_all in ((apart.drop(columns=["group", "p"]), gaps), (cells, costs)):
-                of_all.append(table.assign(group=group.name, repair=how)[["group", "repair", *table]])
+            gaps.append(
+                apart.assign(repair=how)[["group", "repair", "among", "n_in", "n_out", *_GAPS.values(), "change"]]
+            )
+            costs.append(cells.assign(group=group.name, repair=how)[["group", "repair", *cells]])
             sentences.append(f"{how.capitalize()} for {group.name}: {_told(apart, cells)}")
     tables = {"repair": pd.concat(gaps), "repair_costs": pd.concat(costs)} if gaps else {}
     return Looked({name: table.reset_index(drop=True) for name, table in tables.items()}, sentences, lacking)

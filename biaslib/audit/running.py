@@ -196,9 +196,9 @@ def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
 
 def _worst_cells(answered: LabelledImages, accuracies: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
     """Each group and its cell with the lowest accuracy -> (N,) bool which images are in it."""
-    lowest = accuracies.assign(accuracy=[right.estimate for right in accuracies["accuracy"]])
-    lowest = lowest.loc[lowest.groupby("group")["accuracy"].idxmin()].set_index("group")["cell"]
-    return {(group.name, lowest[group.name]): answered.cells(group) == lowest[group.name] for group in answered.groups}
+    right = accuracies.set_index(["group", "cell"])["accuracy"].map(lambda share: share.estimate)
+    worst = {group: str(right[group.name].idxmin()) for group in answered.groups}
+    return {(group.name, cell): answered.cells(group) == cell for group, cell in worst.items()}
 
 
 def _surest_mistakes(
