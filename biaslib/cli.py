@@ -118,7 +118,7 @@ def _run(
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
     _need_book("run")
-    from biaslib.book import building, claims, execution, find_project, plan
+    from biaslib.book import building, claims, execution, find_project
 
     if (out is not None or dry_run or compare) and (record or open_page):
         option = "--dry-run" if dry_run else "--compare" if compare else "--out"
@@ -126,6 +126,8 @@ def _run(
     here = find_project()
     given = execution.read_parameters(here, notebook, parameter or ())
     if dry_run:
+        from biaslib.book import plan
+
         print(plan.of(here, notebook, given=given, preset=preset).text())
         return
     if compare:

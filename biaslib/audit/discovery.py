@@ -71,14 +71,13 @@ def columns_of(labels: Table, answered: LabelledImages) -> pd.DataFrame:
 
 
 def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns: pd.DataFrame, seed: int) -> Looked:
-    """A table with a row a slice that was tested, sentences, and the images of the slices that stand out.
+    """Slices of the images with one answer, found on the first half and tested on the second; the table has a row each.
 
-    `spaces` are the model's features, (N, D), and its maps, (N, h, w), by their names in `_WAYS`. Slices are looked for
-    on the first half, among the images of one answer, and promising ones are tested on the second: the share of wrong
-    answers inside (`wrong_in`), in the other images of that answer (`wrong_out`), and their difference (`apart`).
-    To which slice an image of the second half belongs depends on what the model sees, never on its label. `p` is that
-    of `compare_shares`, corrected by Holm over these slices alone. `hint` names the columns, N rows of bool, whose
-    shares inside and outside are furthest apart. An answer with fewer than `_FEWEST` mistakes on a half has no slice.
+    `spaces` are the model's features, (N, D), and its maps, (N, h, w), by their names in `_WAYS`. Of the second half
+    the table has the share of wrong answers inside (`wrong_in`), in the other images of that answer (`wrong_out`), and
+    their difference (`apart`). To which slice an image there belongs depends on what the model sees, never on its
+    label. `p` is that of `compare_shares`, corrected by Holm over these slices alone. `hint` names the columns, N rows
+    of bool, that are most unlike inside and outside. An answer with few mistakes (`_FEWEST`) has no slice.
     """
     said, wrong = answered.predicted[answered.target.name].to_numpy(bool), ~answered.correct
     first, rows, members, few = first_half(answered, seed), [], [], []
@@ -143,12 +142,11 @@ def _clusters(maps: np.ndarray, answered: LabelledImages, finding: np.ndarray, s
     flat = maps.reshape(len(maps), -1)
     shares, chosen = flat / np.maximum(flat.sum(axis=1, keepdims=True), 1e-12), np.flatnonzero(finding)[:_MOST_MAPS]
     count = int(np.clip(len(chosen) // _IMAGES_A_COMPONENT, 2, _MOST_COMPONENTS))
-    near = min(_NEIGHBOURS, len(chosen) - 1)
-    spectral = SpectralClustering(count, affinity="nearest_neighbors", n_neighbors=near, random_state=seed)
+    spectral = SpectralClustering(count, affinity="nearest_neighbors", n_neighbors=_NEIGHBOURS, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
         clusters = spectral.fit_predict(shares[chosen])
-    nearest = KNeighborsClassifier(near).fit(shares[chosen], clusters).predict(shares)
+    nearest = KNeighborsClassifier(_NEIGHBOURS).fit(shares[chosen], clusters).predict(shares)
     return nearest[:, None] == np.arange(count)
 
 
