@@ -176,4 +176,4 @@ def _hint(columns: pd.DataFrame, sides: list[np.ndarray]) -> str:
     inside, outside = (columns[side].mean() for side in sides)
     apart = (inside - outside).abs().sort_values(ascending=False)
     words = [f"{name}: {inside[name]:.0%} (others {outside[name]:.0%})" for name in apart[apart >= _UNLIKE].index[:2]]
-    return "; ".join(words) or f"no column by {_UNLIKE:.0%}"
+    return "; ".join(words) or f"no column by {100 * _UNLIKE:.0f} points"

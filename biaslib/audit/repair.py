@@ -106,12 +106,12 @@ def _cells(before: LabelledImages, after: LabelledImages, seed: int) -> pd.DataF
 
 
 def _told(apart: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """What became of the largest gap and of all answers, and who loses most."""
+    """What became of the largest gap and of all answers, and in which cell the largest share is newly wrong."""
     largest = [100 * np.nanmax([abs(gap.estimate) for gap in apart[name]]) for name in _GAPS.values()]
     whole, *rows = cells.to_dict("records")
-    worst = max(rows, key=lambda row: row["right_before"] - row["right_after"].estimate)
+    worst = max(rows, key=lambda row: row["newly_wrong"] / row["n"])
     return (
         f"the largest gap goes from {largest[0]:.1f} to {largest[1]:.1f} points, and right answers from "
-        f"{whole['right_before']:.1%} to {whole['right_after'].estimate:.1%}. It costs most for {worst['cell']}: of "
-        f"{worst['n']:,} images {worst['newly_wrong']:,} are newly wrong and {worst['newly_right']:,} newly right."
+        f"{whole['right_before']:.1%} to {whole['right_after'].estimate:.1%}. It costs most in the cell "
+        f"{worst['cell']}: {worst['newly_wrong']:,} of {worst['n']:,} images are newly wrong."
     )

@@ -169,7 +169,7 @@ def test_every_column_of_the_table_but_the_target_may_be_a_hint():
     np.testing.assert_array_equal(columns["age above 15"], rows >= 15)
     assert len(discovery.columns_of(table[["file", "cat"]], answered).columns) == 0
     nothing = discovery._hint(pd.DataFrame(index=rows), [rows < 5, rows >= 5])
-    assert nothing == "no column by 10%"
+    assert nothing == "no column by 10 points"
 
 
 @pytest.fixture(scope="module")
