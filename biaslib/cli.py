@@ -117,7 +117,7 @@ def _run(
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
     _need_book("run")
-    from biaslib.book import building, execution, find_project
+    from biaslib.book import building, claims, execution, find_project
 
     if (out is not None or dry_run or compare) and (record or open_page):
         option = "--dry-run" if dry_run else "--compare" if compare else "--out"
@@ -130,8 +130,6 @@ def _run(
         print(plan.of(here, notebook, given=given, preset=preset).text())
         return
     if compare:
-        from biaslib.book import claims
-
         print(claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler))
         return
     if out is not None:
@@ -214,6 +212,8 @@ def _audit(
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
+    discover: Annotated[bool, _option("Look for images in which it errs more, too.", "--discover")] = False,
+    repair: Annotated[bool, _option("Measure what thresholds or a new last layer would change.", "--repair")] = False,
     uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
     permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
     deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
@@ -241,7 +241,7 @@ def _audit(
         group_outputs=group_output or (), threshold=threshold, attribution=attribution, layer=layer, masks=masks,
         mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
         batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
-        images=not no_images, title=title, author=author, force=force,
+        discover=discover, repair=repair, images=not no_images, title=title, author=author, force=force,
     )  # fmt: skip
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")

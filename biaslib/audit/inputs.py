@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,15 @@ class LabelledImages:
     def correct(self) -> np.ndarray:
         """(N,) bool: whether the answer about the target is right."""
         return self.predicted[self.target.name].to_numpy() == self.labels[self.target.name].to_numpy()
+
+    def only(self, rows: np.ndarray) -> "LabelledImages":
+        """Some of the images, (N,) bool."""
+        labels, predicted = (of[rows].reset_index(drop=True) if len(of) else of for of in (self.labels, self.predicted))
+        scores, clusters = (None if of is None else of[rows] for of in (self.scores, self.clusters))
+        files = tuple(np.array(self.files)[rows].tolist())
+        names = None if self.cluster_names is None else self.cluster_names[rows].reset_index(drop=True)
+        changed = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
+        return replace(self, **changed, clusters=clusters, cluster_names=names)
 
     def by_image(self) -> pd.DataFrame:
         """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one."""

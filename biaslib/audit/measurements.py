@@ -199,6 +199,14 @@ def _compared(
     return shares, gap, float(p) if min(clusters) >= FEW else np.nan, counted
 
 
+def wrong_answers(answered: LabelledImages, sides: Sequence[np.ndarray]) -> tuple[Interval, Interval, Interval, float]:
+    """The share of wrong answers among the images of each of two sides, the first less the second, and its p."""
+    wrong = ~answered.correct
+    _, apart, p, _ = _compared(answered, wrong, sides)
+    inside, outside = (_share(answered, wrong, side) for side in sides)
+    return inside, outside, apart, p
+
+
 def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.DataFrame:
     """Each gap beside another model's on the same images, and the first less the second (change), image by image.
 

@@ -142,6 +142,16 @@ class TargetOutputs(nn.Module):
         """The last map -> (N, 1 + groups)."""
         return self._reading(self._model[0].forward_head(features))
 
+    def last_features(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> (N, D) what the last linear layer reads, the mean over places; D is 0 where none is known."""
+        layers = [each for each in self._model[0].modules() if isinstance(each, nn.Linear)]
+        if not layers:  # as in a file of TorchScript, torch.export or ONNX
+            return torch.zeros(len(images), 0)
+        inputs: list[torch.Tensor] = []
+        with layers[-1].register_forward_pre_hook(lambda _, given: inputs.append(given[0])), torch.inference_mode():
+            self._model[0](images.to(self.anchor.device))
+        return inputs[-1].reshape(len(images), -1, layers[-1].in_features).mean(dim=1).float().cpu()
+
 
 class _AtLayer:
     """A model divided at a layer, whose output is the map; what comes before it runs again with what comes after."""

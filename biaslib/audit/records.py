@@ -72,6 +72,8 @@ class AuditOptions:
     #: needs fewer. With too few it is not tested, and the report says so.
     permutations: int | None = None
     deals: int | None = None  #: the first edition's name of `permutations`
+    discover: bool = False  #: look for slices of images in which the model errs more, whatever the groups
+    repair: bool = False  #: measure what thresholds for each group, and a last layer trained anew, would change
     seed: int = 0  #: of the bootstrap and the permutations
     images: bool = True  #: whether the report may hold pictures; without them it names the files only
     title: str = ""  #: of the report; empty: target and groups
@@ -119,6 +121,12 @@ class AuditOptions:
             raise BiaslibError(f"margin must lie between 0 and 1, such as 0.05 for 5 points, not be {self.margin}.")
         if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
             raise BiaslibError(f"permutations must be from 1 to {_MOST_PERMUTATIONS:,}, not {self.permutations}.")
+        if self.predictions is not None and self.discover:
+            raise BiaslibError("Discovery reads the model's features, and there are only predictions: give the model.")
+        if self.predictions is not None and self.repair and self.threshold is None:
+            raise BiaslibError(
+                "A repair needs the model, or scores: give predictions that are scores with a threshold."
+            )
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
@@ -130,6 +138,7 @@ class AuditOptions:
         whole = self.weights is None or isinstance(self.against, nn.Module)
         changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
         changed |= dict.fromkeys(("predictions", "masks", "mask_value", "layer", "against"))
+        changed |= dict.fromkeys(("discover", "repair"), False)
         return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
 
     def check_place(self) -> None:
@@ -197,6 +206,8 @@ class AuditOptions:
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
             **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
+            **({"discovery": "slices of features and maps"} if self.discover else {}),
+            **({"repairs": "thresholds for each group, last layer"} if self.repair else {}),
         }
 
 
@@ -212,7 +223,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Shown:
-    """Images to look at: the mistakes that the model is surest of, in the cell of a group with the lowest accuracy."""
+    """Images to look at: the mistakes that the model is surest of, in the cell of a group with the lowest accuracy.
+
+    Or in a slice, whose name takes the place of the group's, and with the answer that of the cell.
+    """
 
     group: str
     cell: str
@@ -237,7 +251,8 @@ class Audit:
     margin: float  #: above which a gap is said to be shown
     #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
     #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
-    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust, in measures
+    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust, in measures;
+    #: where asked for, slices (`audit.discovery`), repair and repair_costs (`audit.repair`)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
@@ -246,6 +261,9 @@ class Audit:
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
     answers: pd.DataFrame  #: a row an image: file, labels, score, answers, right
     about: Mapping[str, Any] = field(default_factory=dict)  #: versions, device, date
+    discovered: tuple[str, ...] = ()  #: a sentence for each slice in which the model errs more, or that there is none
+    slices: tuple[Shown, ...] = ()  #: images of these slices
+    repairs: tuple[str, ...] = ()  #: a sentence for each repair of each group
 
     def remarks(self) -> list[str]:
         """What the command says beside the findings: warnings, notes, and what could not be measured."""
@@ -253,9 +271,9 @@ class Audit:
         return [f"{head}: {sentence}" for head, sentences in heads.items() for sentence in sentences]
 
     def conclusions(self) -> list[str]:
-        """A sentence for each finding, or one that there is none."""
+        """A sentence for each finding, or one that there is none; then those on slices and on repairs."""
         none = "nothing that these images can tell from chance; the report says how much they could have shown"
-        return [finding.sentence for finding in self.findings] or [none]
+        return [*([finding.sentence for finding in self.findings] or [none]), *self.discovered, *self.repairs]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""

@@ -46,12 +46,14 @@ def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name)
-    for number, mistakes in enumerate(audit.shown, start=1):
+    shown = [(f"mistakes-{number}", mistakes) for number, mistakes in enumerate(audit.shown, start=1)]
+    shown += [(f"slice-{number}", mistakes) for number, mistakes in enumerate(audit.slices, start=1)]
+    for name, mistakes in shown:
         if mistakes.images is not None:
-            made[f"mistakes-{number}"] = _mistakes(mistakes, mistakes.images, number)
+            made[name] = _mistakes(mistakes, mistakes.images, name)
         files = pd.DataFrame({"file": mistakes.files, f"answer about {audit.target.name}": mistakes.answers})
-        caption, name = f"The files of these images ({mistakes.cell}).", f"mistakes-{number}-files"
-        made[name] = figures.table(files, caption=caption, name=name)
+        caption = f"The files of these images ({mistakes.cell})."
+        made[f"{name}-files"] = figures.table(files, caption=caption, name=f"{name}-files")
     return made
 
 
@@ -100,7 +102,7 @@ def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str
     )
 
 
-def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.HtmlFigure:
+def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFigure:
     titles = [f"{value:+.1f}".replace("-", "−") for value in mistakes.answers]
     columns = max(3, len(images))
     if mistakes.maps is None:
@@ -120,7 +122,7 @@ def _mistakes(mistakes: Shown, images: np.ndarray, number: int) -> figures.HtmlF
         figure,
         alt=f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}.",
         caption=f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
-        name=f"mistakes-{number}",
+        name=name,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import amplifying, findings, handover, measurements, report
+from biaslib.audit import amplifying, discovery, findings, handover, measurements, repair, report
+from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
@@ -114,6 +115,8 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
     made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
     tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
+    slices, repaired = _looked_further(case, predictions, answered)
+    tables |= {**slices.tables, **repaired.tables}
     tables["trust"] = report.reliability(tables)
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
@@ -144,12 +147,17 @@ def _audit(case: _Case, predictions: Predictions | None, key: str, other: Labell
             *findings.without_labels(tables, answered),
             *findings.without_maps(tables, target.name, model, predictions),
             *findings.untested(tables, permutations, at_once),
+            *slices.unmeasured,
+            *repaired.unmeasured,
         ),
         notes=tuple(_notes(case, answered)),
-        shown=tuple(_surest_mistakes(case, predictions, answered, tables["accuracies"])),
+        shown=tuple(_surest_mistakes(case, predictions, answered, _worst_cells(answered, tables["accuracies"]))),
         average_maps=average_maps,
         answers=answered.by_image(),
         about={"versions": results.versions(), "device": results.device(), "date": results.now()[:10]},
+        discovered=tuple(slices.sentences),
+        slices=tuple(_surest_mistakes(case, predictions, answered, slices.slices)),
+        repairs=tuple(repaired.sentences),
     )
 
 
@@ -158,18 +166,14 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     inputs = case.inputs
     if predictions is None:
         return inputs
-    keep = predictions.readable
-    labels = inputs.labels[keep].reset_index(drop=True)
+    readable = inputs.only(predictions.readable)
+    labels = readable.labels
     for name in labels:
         if labels[name].nunique() < 2:
             raise BiaslibError(f"Of the images that can be read all have the same value of {name!r}: mend the others.")
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
-    files = tuple(np.array(inputs.files)[keep].tolist())
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
-    clusters = None if inputs.clusters is None else inputs.clusters[keep]
-    names = None if inputs.cluster_names is None else inputs.cluster_names[keep].reset_index(drop=True)
-    changed = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
-    return replace(inputs, **changed, clusters=clusters, cluster_names=names)
+    return replace(readable, predicted=predicted, scores=scores)
 
 
 def _permutations(at_once: int, answered: LabelledImages) -> int:
@@ -197,22 +201,43 @@ def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
         )
 
 
+def _worst_cells(answered: LabelledImages, accuracies: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
+    """Each group and its cell with the lowest accuracy -> (N,) bool which images are in it."""
+    right = accuracies.set_index(["group", "cell"])["accuracy"].map(lambda share: share.estimate)
+    worst = {group: str(right[group.name].idxmin()) for group in answered.groups}
+    return {(group.name, cell): answered.cells(group) == cell for group, cell in worst.items()}
+
+
 def _surest_mistakes(
-    case: _Case, predictions: Predictions | None, answered: LabelledImages, accuracies: pd.DataFrame
+    case: _Case, predictions: Predictions | None, answered: LabelledImages, places: Mapping[tuple[str, str], np.ndarray]
 ) -> Iterator[Shown]:
-    """For each group those in the cell with the lowest accuracy."""
+    """For each place, in words and as (N,) bool, the first few."""
     options = case.options
     if predictions is None or case.model is None or options.data is None:
         return
     margins = predictions.outputs[:, 0]
-    for group in answered.groups:
-        rows = accuracies[accuracies["group"] == group.name].to_dict("records")
-        worst = str(min(rows, key=lambda row: row["accuracy"].estimate)["cell"])
-        wrong = np.flatnonzero(~answered.correct & (answered.cells(group) == worst))
+    for (name, cell), among in places.items():
+        wrong = np.flatnonzero(~answered.correct & among)
         surest = wrong[np.argsort(-np.abs(margins[wrong]), kind="stable")][:_SHOWN]
         if len(surest):
             names = tuple(answered.files[at] for at in surest)
             pictures = [case.model.preprocessing.picture(options.data / name) for name in names if options.images]
             images = np.stack(pictures) if pictures else None
             maps = None if predictions.maps is None else predictions.maps[surest, 0]
-            yield Shown(group.name, worst, names, tuple(map(float, margins[surest])), images, maps)
+            yield Shown(name, cell, names, tuple(map(float, margins[surest])), images, maps)
+
+
+def _looked_further(case: _Case, predictions: Predictions | None, answered: LabelledImages) -> tuple[Looked, Looked]:
+    """Discovery and repairs, as they were asked for."""
+    options, features, slices, repaired = case.options, np.empty((0, 0)), Looked({}), Looked({})
+    if case.model is not None and predictions is not None and options.data is not None:
+        if options.discover or options.repair:
+            features = discovery.embed(case.model, options.data, answered.files, options.batch or 32)
+        if options.discover:
+            spaces = {"features": features} | ({} if predictions.maps is None else {"maps": predictions.maps[:, 0]})
+            columns = discovery.columns_of(options.labels, answered)
+            slices = discovery.discover(answered, spaces, columns, options.seed)
+    if options.repair:
+        now = options.threshold or 0.0
+        repaired = repair.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
+    return slices, repaired

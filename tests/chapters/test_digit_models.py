@@ -14,14 +14,8 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 QUICK = DigitSetup(strength=0.6, images=96, test_images=40, epochs=1)
 
 
-<<<<<<< HEAD
-def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
-    first, _, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
-=======
 def test_labels_are_those_of_the_experiments_tables_and_predictions_follow_the_logits():
-    first, other, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
->>>>>>> tests22
+    first, _, again = outcomes([QUICK, replace(QUICK, assignment=1), QUICK])
     table = QUICK.data("test").table()
     np.testing.assert_array_equal(first.test.attributes, table[list(CORNERS)].astype(bool))
     np.testing.assert_array_equal(first.test.groups, table["group"].astype(int))
