@@ -26,7 +26,7 @@ def check_known(what: str, value: object, known: Collection[object]) -> None:
 
 def check_number(what: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False) -> None:
     """Refuses what is no number, or no whole one, from `low` to `high`, both allowed."""
-    if not isinstance(value, Integral if whole else Real) or not low <= value <= high:
+    if not isinstance(value, Integral if whole else Real) or not low <= float(value) <= high:
         wanted = f"of at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
         raise BiaslibError(f"{what} must be a {'whole ' * whole}number {wanted}, not {value!r}.")
 

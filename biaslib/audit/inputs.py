@@ -95,8 +95,8 @@ class LabelledImages:
         scores, clusters = (None if of is None else of[rows] for of in (self.scores, self.clusters))
         files = tuple(np.array(self.files)[rows].tolist())
         names = None if self.cluster_names is None else self.cluster_names[rows].reset_index(drop=True)
-        changed = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
-        return replace(self, **changed, clusters=clusters, cluster_names=names)
+        part = replace(self, files=files, labels=labels, predicted=predicted, scores=scores)
+        return replace(part, clusters=clusters, cluster_names=names)
 
     def by_image(self) -> pd.DataFrame:
         """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one."""
