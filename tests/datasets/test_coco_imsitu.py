@@ -191,7 +191,7 @@ def test_photographs_whose_captions_name_one_gender_come_with_their_objects(tmp_
 def test_cocos_missing_and_damaged_files_are_one_sentence(tmp_path):
     with pytest.raises(BiaslibError, match=r"captions_train2014\.json is missing: it belongs to COCO 2014"):
         datasets.load("coco", "train", size=16, root=tmp_path)
-    with pytest.raises(BiaslibError, match="splits train, val, test, not 'dev'"):
+    with pytest.raises(BiaslibError, match="must be one of train, val, test, not 'dev'"):
         datasets.load("coco", "dev", size=16, root=tmp_path)
     layouts.coco_photos(tmp_path)
     (tmp_path / "coco" / "annotations" / "captions_train2014.json").write_text('{"annotations": [{"id": 1}]}')

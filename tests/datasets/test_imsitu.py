@@ -53,7 +53,7 @@ def test_a_place_both_inside_and_outside_is_left_out(tmp_path):
 def test_missing_and_damaged_files_are_one_sentence(tmp_path):
     with pytest.raises(BiaslibError, match=r"train\.json is missing: it belongs to imSitu"):
         datasets.load("imsitu", "train", size=16, root=tmp_path)
-    with pytest.raises(BiaslibError, match="splits train, val, test, not 'dev'"):
+    with pytest.raises(BiaslibError, match="must be one of train, val, test, not 'dev'"):
         datasets.load("imsitu", "dev", size=16, root=tmp_path)
     layouts.imsitu(tmp_path)
     space = tmp_path / "imsitu" / "imsitu_space.json"

@@ -202,7 +202,7 @@ def test_damaged_metadata_is_named(tmp_path):
     ("name", "split", "size", "message"),
     [
         ("imagenet", "train", 16, "a data set whose images are loaded.* not 'imagenet'"),
-        ("waterbirds", "testing", 16, "splits train, val, test, not 'testing'"),
+        ("waterbirds", "testing", 16, "must be one of train, val, test, not 'testing'"),
         ("waterbirds-many", "train", 16, "bias in percent, not 'waterbirds-many'"),
         ("waterbirds", "train", 0, "must be a whole number of at least 1, not 0"),
     ],

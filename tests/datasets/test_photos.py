@@ -141,7 +141,7 @@ def test_scenes_by_their_kinds(tmp_path):
 def test_what_is_missing_and_what_is_unknown_is_named(tmp_path, name):
     with pytest.raises(BiaslibError, match=r"is missing: it belongs to .*official source: https.*licence"):
         datasets.load(name, "train", size=16, root=tmp_path)
-    with pytest.raises(BiaslibError, match=r"splits train, val, test, not 'valid'"):
+    with pytest.raises(BiaslibError, match=r"must be one of train, val, test, not 'valid'"):
         datasets.load(name, "valid", size=16, root=tmp_path)
 
 

@@ -170,7 +170,7 @@ def test_the_true_effect_is_measured_on_photos_as_on_worlds(root):
 def test_wrong_requests_get_one_clear_sentence(root, tmp_path):
     with pytest.raises(BiaslibError, match=r"strength .* must be a number in \[0, 1\]"):
         cats_and_dogs(root, "train", strength=1.5, size=16)
-    with pytest.raises(BiaslibError, match="splits train, val, test, not 'all'"):
+    with pytest.raises(BiaslibError, match="must be one of train, val, test, not 'all'"):
         fruits_on_scenes(root, "all", strength=1.0, size=16)
     with pytest.raises(BiaslibError, match="size, in pixels, must be a whole number of at least 8"):
         cats_and_dogs(root, "train", strength=1.0, size=4)
