@@ -225,6 +225,15 @@ def test_to_tensor_normalises_pixels() -> None:
     torch.testing.assert_close(models.to_tensor(torch.from_numpy(images), "cpu"), tensor, rtol=0, atol=0)
 
 
+def test_to_tensor_gives_what_torchvision_gives_to_the_bit() -> None:
+    from torchvision.transforms.v2.functional import normalize, to_dtype
+
+    pixels = torch.arange(256, dtype=torch.uint8).view(1, 16, 16, 1).expand(1, 16, 16, 3)
+    mean, std = ((torch.tensor(each) * 255).tolist() for each in models.normalisation(models.build("small", 1)))
+    expected = normalize(to_dtype(pixels.permute(0, 3, 1, 2).contiguous()), mean, std)
+    assert torch.equal(models.to_tensor(pixels), expected)
+
+
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 
 
