@@ -168,7 +168,7 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
     clusters = None if inputs.clusters is None else inputs.clusters[keep]
     names = None if inputs.cluster_names is None else inputs.cluster_names[keep].reset_index(drop=True)
-    changed = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
+    changed: dict[str, Any] = {"files": files, "labels": labels, "predicted": predicted, "scores": scores}
     return replace(inputs, **changed, clusters=clusters, cluster_names=names)
 
 
