@@ -42,7 +42,8 @@ class AuditOptions:
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
-    #: what to compare with on the same images: other predictions, other weights of the model, or another model
+    #: what to compare with on the same images: other predictions, other weights of the model, or another model; its
+    #: rates, disparities and scores are tables whose names end in _other
     against: Table | nn.Module | None = None
     #: the model's output for the target, counted from 0; None where it has one, or two classes
     output: int | None = None
@@ -129,8 +130,8 @@ class AuditOptions:
             return replace(self, predictions=self.against, against=None)
         whole = self.weights is None or isinstance(self.against, nn.Module)
         changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
-        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "layer", "against"))
-        return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
+        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "against"))
+        return replace(self, attribution="none", layer=None, wanted=(), unwanted=(), **changed)
 
     def check_place(self) -> None:
         """Refuses a place that a report cannot be written to, and one that holds what it is made of."""
@@ -235,9 +236,9 @@ class Audit:
     warnings: tuple[str, ...]  #: what a reader must know first, such as a model that always gives the same answer
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
     margin: float  #: above which a gap is said to be shown
-    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
-    #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
-    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust, in measures
+    #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; against (of a
+    #: comparison); with scores, scores and calibration; with maps, attention, regions and regions_by_cell (see
+    #: `audit.measurements`); p-values with and without correction; and trust (how reliable the measures are)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
