@@ -42,7 +42,7 @@ class AuditOptions:
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
     predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
-    #: what to compare with on the same images: other predictions, other weights of the model, or another model
+    #: other predictions, weights or model to compare with on the same images; tables that describe it end in _other
     against: Table | nn.Module | None = None
     #: the model's output for the target, counted from 0; None where it has one, or two classes
     output: int | None = None
