@@ -25,11 +25,11 @@ _ROUNDS = 500  # at most
 class Adversarial(AttributesAndGroup):
     r"""Attributes, while an adversary that reads the group from the last map is worked against (Wang et al. 2019).
 
-    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed and
-    times `weight` (Ganin and Lempitsky 2015), so that they raise it: $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda
-    L_{group}(a(f))$. The reversal rests while the adversary does no better than guessing: beyond that the features
-    would learn to mislead it. Groups count alike in the adversary's loss. The model itself does not predict the group.
-    That it guesses does not show that the group is gone from the map: train a fresh one.
+    The adversary, a small network on the averaged map, lowers its own loss; the features get its gradient reversed
+    and times `weight` (Ganin and Lempitsky 2015), so that they raise it:
+    $\min_{f, h} \max_a L_{attributes}(h(f)) - \lambda L_{group}(a(f))$. The reversal rests while the adversary does no
+    better than guessing: beyond that the features would learn to mislead it. Groups count alike in the adversary's
+    loss. That it guesses does not show that the group is gone from the map: train a fresh one.
 
     Targets as `objectives.AttributesAndGroup` takes them; logits (N, A).
     """
