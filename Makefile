@@ -20,7 +20,7 @@ test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the
 	$(BIN)/ruff format --check .
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
-check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, a fresh installation
+check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, clusters, a fresh installation
 	$(BIN)/pytest -m slow -s
 
 faults: $(VENV)/.with-test ## kill, damage and misuse everything; the counts go to the status page (most of an hour)
