@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError
 from biaslib.models import to_tensor
 
 Images = np.ndarray | torch.Tensor
@@ -46,8 +46,8 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int 
     n = len(images)
     if n == 0:
         raise BiaslibError("There are no images to explain: give at least one.")
-    if batch is not None:
-        check_number("batch", batch, 1, whole=True)
+    if batch is not None and batch < 1:
+        raise BiaslibError(f"batch must be at least 1, not {batch}.")
     chosen = torch.as_tensor(targets)
     if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
         raise BiaslibError(f"targets must be whole numbers (indices of logits), not {chosen.dtype}.")
@@ -115,7 +115,8 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
 
     Batch normalisations with fixed statistics are folded into the convolutions that feed them, and the weights lie in
     channels-last order, which suits convolutions better. Which normalisation follows which convolution is seen in a
-    forward pass, and the copy is used only if it gives the images the logits of the model, which is in evaluation mode.
+    forward pass, and the copy is used only if it gives images as the model takes them the logits of the model, which is
+    in evaluation mode.
     """
     pixels = pixels.to(next(model.parameters(), pixels).device)
     with torch.no_grad():

@@ -9,9 +9,19 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from biaslib.attribution import _models
-from biaslib.attribution._models import Images, Targets, logits_of, split, unchanged
-from biaslib.errors import check_known
+from biaslib.attribution._models import (
+    Images,
+    Targets,
+    batches,
+    check_outputs,
+    checked_targets,
+    fold_batchnorm,
+    logits_of,
+    place_of,
+    split,
+    unchanged,
+)
+from biaslib.errors import BiaslibError
 from biaslib.models import cached_batch, to_tensor
 
 _Head = Callable[[torch.Tensor], torch.Tensor]
@@ -31,17 +41,18 @@ def grad_cam(
 
     with the map F of the last convolutional stage and the logit $y_t$. The sum over places of a gradient is the
     derivative along a shift of the whole channel, so only (N, C) numbers a target are differentiated; and where the
-    head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives them
-    for all targets at once. The maps are neither scaled nor resized; 0 everywhere means that nothing speaks for it.
+    head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives
+    them for all targets at once. The maps are raw: not scaled, not resized; one may be 0 everywhere: nothing speaks
+    for the target.
 
     The model has timm's `forward_features`, which gives a map, and `forward_head`; another is a `BiaslibError`. With
     `absolute` $|y_t|$ is explained, as for an attribute whose absence is a decision too (Serianni et al. 2025,
     supplement A); a logit of exactly 0 then has a zero map.
     """
-    chosen = _models.checked_targets(images, targets, batch)
+    chosen = checked_targets(images, targets, batch)
     maps = []
     with unchanged(model):
-        for pixels, wanted in _models.batches(model, images, chosen, batch):
+        for pixels, wanted in batches(model, images, chosen, batch):
             # in this memory order convolutions are about a fifth faster on a CPU
             features, head = split(model, pixels.to(memory_format=torch.channels_last))
             maps.append(_maps(features, head, wanted, absolute))
@@ -52,7 +63,7 @@ def _maps(features: torch.Tensor, head: _Head, targets: torch.Tensor, absolute: 
     mean = features.mean((2, 3), keepdim=True)
     with torch.no_grad():
         logits = head(features.clone())  # a head may begin with an activation in place
-    _models.check_outputs(targets, logits)
+    check_outputs(targets, logits)
     point = mean if _sees_only_the_mean(head, mean, logits) else features
     shift = torch.zeros_like(mean, requires_grad=True)
     with torch.enable_grad():
@@ -100,21 +111,22 @@ def score_cam(model: nn.Module, images: Images, targets: Targets, *, batch: int 
     everywhere but not 0, rounding decides what the mask is, as in the grad-cam library.
 
     One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
-    folded away; channels that are 0 everywhere share one pass. Else everything is as for `grad_cam`, but `batch` counts
-    masked images. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its cache; elsewhere 256.
+    folded away; channels that are 0 everywhere share one pass. Everything is as for `grad_cam`, but that `batch` counts
+    masked images, of any of the images. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its
+    cache; elsewhere 256.
     """
-    chosen = _models.checked_targets(images, targets, batch)
+    chosen = checked_targets(images, targets, batch)
     if batch is None:
-        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if _models.place_of(model).type == "cpu" else 256
+        batch = cached_batch(*to_tensor(images[:1]).shape[2:]) if place_of(model).type == "cpu" else 256
     fast: nn.Module | None = None
     maps = []
     with unchanged(model), torch.no_grad():
-        for pixels, wanted in _models.batches(model, images, chosen, batch):
+        for pixels, wanted in batches(model, images, chosen, batch):
             features, head = split(model, pixels)
             features = features.contiguous()
             if fast is None:
-                _models.check_outputs(chosen, head(features[:1].clone()))
-                fast = _models.fold_batchnorm(model, pixels[:2])
+                check_outputs(chosen, head(features[:1].clone()))
+                fast = fold_batchnorm(model, pixels[:2])
             scores = _masked_scores(fast, pixels, features, batch)
             weights = scores.gather(2, wanted[:, None].expand(-1, scores.shape[1], -1)).softmax(1)  # (n, C, T)
             maps.append(torch.einsum("nct,nchw->nthw", weights, features).relu().float().cpu())
@@ -148,17 +160,18 @@ def library_cam(name: str) -> Callable[..., torch.Tensor]:
     to 0. They go through the library once a target, on a copy of the model, which is asked for what `grad_cam` asks.
     EigenCAM, FEM and KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
     """
-    check_known("name of a class activation map", name, _LIBRARY)
+    if name not in _LIBRARY:
+        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_LIBRARY)}.")
 
     def method(model: nn.Module, images: Images, targets: Targets, *, batch: int = 8) -> torch.Tensor:
-        chosen = _models.checked_targets(images, targets, batch)
+        chosen = checked_targets(images, targets, batch)
         maps = []
         with unchanged(model):
             divided = _Divided(copy.deepcopy(model)) if hasattr(model, "forward_features") else model
-            for pixels, wanted in _models.batches(model, images, chosen, batch):
+            for pixels, wanted in batches(model, images, chosen, batch):
                 features, head = split(model, pixels[:1])
                 with torch.no_grad():
-                    _models.check_outputs(chosen, head(features.clone()))
+                    check_outputs(chosen, head(features.clone()))
                 maps.append(torch.stack([_raw(name, divided, pixels, column) for column in wanted.T], 1))
         return torch.cat(maps)
 

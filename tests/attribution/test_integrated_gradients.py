@@ -21,17 +21,6 @@ class Polynomial(nn.Module):
         return torch.stack([(images[:, 0] * images[:, 1]).sum((1, 2)), images[:, 0].square().sum((1, 2))], 1)
 
 
-class FromBase(nn.Module):
-    """A model that is shown a base where the image is black, and what is added to it elsewhere."""
-
-    def __init__(self, model: nn.Module, base: torch.Tensor) -> None:
-        super().__init__()
-        self.model, self.shift = model, base - BLACK[:, :, :1, :1]
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.model(images + self.shift)
-
-
 def smooth_images(n: int, size: int = 64) -> torch.Tensor:
     """Pictures of a few soft patches, as uint8 pixels would be after normalisation."""
     generator = torch.Generator().manual_seed(0)
@@ -41,27 +30,26 @@ def smooth_images(n: int, size: int = 64) -> torch.Tensor:
 
 
 def test_by_hand() -> None:
-    image, base = (torch.tensor(colour).reshape(1, 3, 1, 1) for colour in ((3.0, 5.0, 7.0), (1.0, 2.0, 4.0)))
-    model = FromBase(Polynomial(), base)
-    images = (image - model.shift).expand(1, 3, 1, 2)
+    image, base = torch.tensor([3.0, 5.0, 7.0]), torch.tensor([1.0, 2.0, 4.0])
+    images, baseline = image[None, :, None, None].expand(1, 3, 1, 2), base[:, None, None].expand(3, 1, 2)
     # the mean of a linear gradient is the one halfway: (3.5, 2) and (4, 0), times the differences 2 and 3
-    shares = integrated_gradients(model, images, [0, 1], signed=True, steps=5)
+    shares = integrated_gradients(Polynomial(), images, [0, 1], baseline=baseline, signed=True, steps=5)
     torch.testing.assert_close(shares[0, :, :, 0, 1], torch.tensor([[7.0, 6.0, 0.0], [8.0, 0.0, 0.0]]))
-    maps = integrated_gradients(model, images, [0, 1], steps=5)
+    maps = integrated_gradients(Polynomial(), images, [0, 1], baseline=baseline, steps=5)
     torch.testing.assert_close(maps[0, :, 0], torch.tensor([[85.0, 85.0], [64.0, 64.0]]))
     assert maps.dtype == shares.dtype == torch.float32
-    gap = completeness_gap(model, images, [0, 1], shares)
+    gap = completeness_gap(Polynomial(), images, [0, 1], shares, baseline=baseline)
     assert gap.abs().max() < 1e-6
     # half of every share leaves half unexplained
-    half = completeness_gap(model, images, [0, 1], shares / 2)
+    half = completeness_gap(Polynomial(), images, [0, 1], shares / 2, baseline=baseline)
     torch.testing.assert_close(half, torch.full((1, 2), 0.5))
 
 
 def test_nothing_to_share_has_no_gap() -> None:
-    images = BLACK[:, :, :2, :2]
-    shares = integrated_gradients(Polynomial(), images, [0], signed=True)
+    images = torch.ones(1, 3, 2, 2)
+    shares = integrated_gradients(Polynomial(), images, [0], baseline=images[0], signed=True)
     assert shares.abs().max() == 0
-    assert completeness_gap(Polynomial(), images, [0], shares).isnan().all()
+    assert completeness_gap(Polynomial(), images, [0], shares, baseline=images).isnan().all()
 
 
 @pytest.mark.parametrize("architecture", ["small", "test_efficientnet"])
@@ -101,12 +89,11 @@ class Cube(nn.Module):
 
 @pytest.mark.parametrize(("steps", "share"), [(2, 3 / 2), (3, 9 / 8), (5, 33 / 32)])
 def test_the_gap_is_the_error_of_the_trapezoid_rule(steps: int, share: float) -> None:
-    model = FromBase(Cube(), torch.zeros(1, 3, 1, 1))
-    images = torch.ones(1, 3, 2, 2) - model.shift
+    images, black = torch.ones(1, 3, 2, 2), torch.zeros(3, 2, 2)
     # the slope is 3 alpha^2, so n points give 1 + 1 / (2 (n - 1)^2) of a true share of 1
-    shares = integrated_gradients(model, images, [0], steps=steps, signed=True)
+    shares = integrated_gradients(Cube(), images, [0], steps=steps, baseline=black, signed=True)
     torch.testing.assert_close(shares[0, 0, 0], torch.full((2, 2), share))
-    gap = completeness_gap(model, images, [0], shares)
+    gap = completeness_gap(Cube(), images, [0], shares, baseline=black)
     torch.testing.assert_close(gap, torch.tensor([[share - 1]]))
 
 
@@ -142,7 +129,7 @@ def test_pixels_that_are_black_have_no_share() -> None:
     assert maps[:, :, 32:].max() > 0
 
 
-def test_batches_and_targets() -> None:
+def test_batches_targets_and_baselines() -> None:
     model = lively("small")
     images = smooth_images(3)
     every = integrated_gradients(model, images, range(4), steps=8, batch=100)
@@ -156,6 +143,8 @@ def test_batches_and_targets() -> None:
     each = np.array([[0, 3], [2, 2], [1, 0]])
     expected = every[torch.arange(3)[:, None], torch.from_numpy(each)]
     assert_close(integrated_gradients(model, images, each, steps=8), expected)
+    assert_close(integrated_gradients(model, images, range(4), steps=8, baseline=BLACK[0]), every)
+    assert_close(integrated_gradients(model, images, range(4), steps=8, baseline=BLACK.expand_as(images)), every)
     squared = integrated_gradients(model, images, range(4), steps=8, signed=True).square().sum(2)
     assert_close(squared, every)
 
@@ -191,8 +180,10 @@ def test_the_model_comes_back_as_it_was(fails: bool, monkeypatch: pytest.MonkeyP
         (BLACK, [0.5], {}, "targets must be whole numbers"),
         (BLACK[:0], [0], {}, "There are no images"),
         (BLACK[0], [0], {}, "images must be uint8"),
-        (BLACK, [0], {"batch": 0}, "batch must be a whole number of at least 1, not 0"),
-        (BLACK, [0], {"steps": 1}, "steps, .* must be a whole number of at least 2, not 1"),
+        (BLACK, [0], {"batch": 0}, "batch must be at least 1, not 0"),
+        (BLACK, [0], {"steps": 1}, "steps must be at least 2 .* not 1"),
+        (BLACK, [0], {"baseline": np.zeros((3, 8, 8))}, r"baseline must be normalised floats of shape \(3, 64, 64\)"),
+        (BLACK, [0], {"baseline": np.zeros((3, 64, 64), int)}, "not torch.int64 of shape .* leave it out for black"),
     ],
 )
 def test_wrong_input_gets_one_sentence(

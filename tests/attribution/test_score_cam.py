@@ -200,7 +200,7 @@ def test_the_model_comes_back_as_it_was(fails: bool, monkeypatch: pytest.MonkeyP
         (torch.zeros(2, 3, 64, 64), np.zeros((3, 1), int), {}, r"\(2, T\) for each of the 2 images, .* not \(3, 1\)"),
         (torch.zeros(0, 3, 64, 64), [0], {}, "There are no images"),
         (torch.zeros(3, 64, 64), [0], {}, "images must be uint8"),
-        (torch.zeros(2, 3, 64, 64), [0], {"batch": 0}, "batch must be a whole number of at least 1, not 0"),
+        (torch.zeros(2, 3, 64, 64), [0], {"batch": 0}, "batch must be at least 1, not 0"),
     ],
 )
 def test_wrong_input_gets_one_sentence(

@@ -259,7 +259,7 @@ def test_the_pieces_of_a_page_show_hostile_labels_as_text():
     for piece in (
         figures.show(figure, alt=HOSTILE, caption="c"),
         figures.table(table, caption="c", name="t"),
-        figures.dial(pictures, settings=[HOSTILE, "b"], setting_name=HOSTILE, alt=HOSTILE, titles=[HOSTILE]),
+        figures.dial(pictures, settings=[HOSTILE, "b"], setting_name=HOSTILE, alt=HOSTILE),
     ):
         assert "<script>window" not in piece.html
         assert "<img src=x" not in piece.html
