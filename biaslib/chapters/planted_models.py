@@ -142,19 +142,31 @@ def grid(
 
 def biased_and_unbiased(
     use_cases: Sequence[str], images: Sequence[int], epochs: Sequence[int],
-    *, architectures: Sequence[str], reference: str, models: int, **options: Any,
+    *, architectures: Sequence[str], weights: Sequence[str] = (), frozen: Sequence[int] = (),
+    references: Sequence[str], models: int, **options: Any,
 ) -> list[PlantedSetup]:  # fmt: skip
-    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`."""
-    if reference not in REFERENCES or models < 2 or not len(use_cases) == len(images) == len(epochs):
+    """So many biased models of every use case and architecture, and as many unbiased ones of each reference.
+
+    `weights` and `frozen` are one for each architecture; without them all start from random weights. `options` are
+    those of `PlantedSetup`.
+    """
+    starts, kept = weights or [""] * len(architectures), frozen or [0] * len(architectures)
+    if not set(references) <= set(REFERENCES) or models < 2 or not len(use_cases) == len(images) == len(epochs):
         raise BiaslibError(
-            "reference is random or paper, models at least 2, and every use case has its training_images and epochs."
+            "a reference is random or paper, models at least 2, and every use case has its training_images and epochs."
         )
+    if not len(architectures) == len(starts) == len(kept):
+        raise BiaslibError("every one of architectures has its weights and its number of frozen convolutions, or none.")
     return [
         setup
         for use_case, number, passes in zip(use_cases, images, epochs, strict=True)
+        for architecture, start, first in zip(architectures, starts, kept, strict=True)
         for setup in grid(
-            PlantedSetup(use_case=use_case, images=number, epochs=passes, **options),
-            architectures=architectures, strengths=[1.0, REFERENCES[reference][use_case]], count=models,
+            PlantedSetup(
+                use_case=use_case, images=number, epochs=passes, weights=start or None, frozen=first, **options
+            ),
+            architectures=[architecture], count=models,
+            strengths=list(dict.fromkeys([1.0, *(REFERENCES[name][use_case] for name in references)])),
         )
     ]  # fmt: skip
 

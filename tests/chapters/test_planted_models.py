@@ -57,6 +57,33 @@ def test_the_grid_runs_over_architectures_strengths_and_seeds():
     assert later == replace(TINY, architecture="small", strength=None, seed=7)
 
 
+def test_every_architecture_has_its_own_start():
+    options = {"references": ["paper"], "models": 2, "source": "photos"}
+    architectures = ["small", "small_mobilenet"]
+    found = planted_models.biased_and_unbiased(
+        ["pets", "fruits"], [8, 9], [1, 2], architectures=architectures, weights=["", "w"], frozen=[0, 3], **options
+    )
+    assert len(set(found)) == 16
+    assert {(one.architecture, one.weights, one.frozen) for one in found} == {
+        ("small", None, 0),
+        ("small_mobilenet", "w", 3),
+    }
+    assert {(one.use_case, one.strength, one.images) for one in found} == {
+        ("pets", 1.0, 8),
+        ("pets", None, 8),
+        ("fruits", 1.0, 9),
+        ("fruits", 0.0, 9),
+    }
+    both = {**options, "references": ["paper", "random"]}
+    more = planted_models.biased_and_unbiased(["pets", "fruits"], [8, 9], [1, 2], architectures=architectures, **both)
+    assert [one.strength for one in more[:6]] == [1.0, 1.0, None, None, 0.0, 0.0]
+    assert len(set(more)) == len(more) == 20  # of fruits both references are the same
+    with pytest.raises(BiaslibError, match="a reference is random or paper"):
+        planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=[], references=["none"], models=2)
+    with pytest.raises(BiaslibError, match="every one of architectures has its weights"):
+        planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=architectures, frozen=[1], **options)
+
+
 def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
     seen = {}
     monkeypatch.setattr(
