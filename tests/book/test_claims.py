@@ -2,13 +2,14 @@ import math
 
 import pytest
 
-from biaslib.book import claims, execution, find_project, recorded
+from biaslib.book import claims, execution, recorded
+from biaslib.book import project as projects
 from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, above, all_of, below, within
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 from tests.book.conftest import NOTEBOOKS, write_notebook
 
-PROJECT = find_project()
+PROJECT = projects.find()
 CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
 
 
@@ -69,6 +70,13 @@ def test_several_conditions_hold_together_or_not_at_all():
 def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
     recorded_value = {"estimate": 0.1, "low": 0.0, "high": 0.2, "n": 4}
     assert claims.unpaired(span(0.5, 0.75), recorded_value) == Interval(0.525, pytest.approx(0.3), 0.75, 4)
+
+
+def test_what_is_counted_lies_between_what_is_sure_and_what_is_possible():
+    spans = [span(0.1, 0.3), span(-0.1, 0.3), span(-0.3, -0.1), span(-0.4, 0.2), Interval(math.nan, -9, 9, 0)]
+    assert claims.counted(spans, low=0) == Interval(0.5, 0.25, 0.75, 4)
+    assert claims.counted(spans, -0.2, 0.4) == Interval(0.75, 0.5, 1.0, 4)
+    assert math.isnan(claims.counted(spans[4:]).estimate)
 
 
 def test_a_number_that_is_not_there_is_one_sentence():

@@ -23,6 +23,7 @@ from biaslib.chapters.perturbation import (
 from biaslib.chapters.planted_models import USE_CASES, EvaluationImages, PlantedSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect
+from biaslib.recipes import Drawn
 
 TINY = PlantedSetup(images=64, size=32, epochs=1)
 FEW = EvaluationImages(images=20)
@@ -125,9 +126,31 @@ def test_the_cues_regions_are_the_tiles_its_mask_touches():
     np.testing.assert_array_equal(found.cue_regions, touched)
 
 
-def test_photos_have_no_exact_exchange():
-    with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
-        _exchanged(replace(TINY, source="photos"), FEW)
+def test_of_photos_the_cue_alone_is_exchanged(monkeypatch):
+    world = USE_CASES["pets"].world
+    monkeypatch.setitem(recipes._PHOTOS, "pets", (lambda split: world, (), ()))
+    monkeypatch.setattr(Drawn, "fingerprint", lambda _: "")
+    monkeypatch.setattr(type(world), "__len__", lambda _: 12, raising=False)
+    recipes._photos.cache_clear()
+    setting = replace(TINY, source="photos")
+    images = _exchanged(setting, FEW)
+    assert set(images) == {"original", "other_cue"}
+    cue = {name: samples.labels["ball"].to_numpy(bool) for name, samples in images.items()}
+    np.testing.assert_array_equal(cue["original"], ~cue["other_cue"])
+    assert len(images["original"]) == 12
+    (found,) = exchanges([setting], FEW, SHORT)
+    assert np.isnan(found.fall("object")).all()
+    assert np.isfinite(found.fall("cue")).all()
+    assert np.isfinite(found.fall("everything")).all()
+    recipes._photos.cache_clear()
+
+
+def test_images_that_score_cam_does_not_explain_have_no_curve_for_it():
+    (found,), (every,) = (curves([TINY], replace(FEW, score_cam=part), SHORT) for part in (5, None))
+    explained = np.isfinite(found.orders["Score-CAM"]).all(axis=1)
+    assert 0 < explained.sum() < np.isfinite(every.orders["Score-CAM"]).all(axis=1).sum()
+    np.testing.assert_array_equal(found.orders["Score-CAM"][explained], every.orders["Score-CAM"][explained])
+    np.testing.assert_array_equal(found.orders["Grad-CAM"], every.orders["Grad-CAM"])
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))
