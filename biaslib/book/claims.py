@@ -168,13 +168,11 @@ def counted(numbers: Sequence[Any], low: float = -math.inf, high: float = math.i
     Those without an estimate are left out; everything is NaN where none is left.
     """
     spans = [span for span in map(_interval, numbers) if not math.isnan(span.estimate)]
-    if not spans:
-        return Interval(math.nan, math.nan, math.nan, 0)
-    inside = [low < span.estimate < high for span in spans]
-    surely = [low < span.low and span.high < high for span in spans]
-    never = [span.high <= low or high <= span.low for span in spans]
-    n = len(spans)
-    return Interval(sum(inside) / n, sum(surely) / n, 1 - sum(never) / n, n)
+    n = len(spans) or math.nan
+    inside = sum(low < span.estimate < high for span in spans)
+    surely = sum(low < span.low and span.high < high for span in spans)
+    never = sum(span.high <= low or high <= span.low for span in spans)
+    return Interval(inside / n, surely / n, 1 - never / n, len(spans))
 
 
 def _marked(claim: Claim, numbers: Numbers) -> str:

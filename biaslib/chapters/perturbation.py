@@ -56,7 +56,6 @@ class Destruction:
     # 73 regions of 3 x 3 pixels are as large a share of 64 x 64 as 100 of 9 x 9 are of 224 x 224
     steps: int = 73
     region: int = 3  # height and width, in pixels
-    repeats: int = 1  # of the noise and of the order of ties
     noise: tuple[int, int] = (0, 255)  # smallest and largest value; (0, 0) paints black
     seed: int = 0  # of the noise and of the order of ties
 
@@ -72,31 +71,19 @@ class _Curves:
     setup: PlantedSetup
     favoured: np.ndarray  # (n,) whether the image is of the class with the cue
     orders: dict[str, np.ndarray]  # of `_ORDERS` -> (n, steps + 1) probability of its class; NaN for no cue's mask
-    cue_regions: np.ndarray  # (n,) how many regions the cue touches
-
-    def fall_without_cue(self) -> np.ndarray:
-        """(n,) how far it has fallen when just the cue's mask is destroyed; NaN where steps do not suffice."""
-        values = self.orders[CUE]
-        left = values[np.arange(len(values)), np.minimum(self.cue_regions, values.shape[1] - 1)]
-        return np.where(self.cue_regions < values.shape[1], values[:, 0] - left, np.nan)
+    without_cue: np.ndarray  # (n,) how far it has fallen when just the cue's mask is destroyed; NaN for too few steps
 
 
 @dataclass(frozen=True)
 class _Exchanges:
-    """What a model answers when one part of an image is exchanged and nothing else is."""
+    """How far right answers fall when one part of an image is exchanged and nothing else is; NaN for wrong answers."""
 
     setup: PlantedSetup
-    truth: np.ndarray  # (N,) class of the image as it is
-    original: np.ndarray  # (N, classes) probabilities
-    other_object: np.ndarray  # the same with the object of another class in its place; NaN for photos
-    other_cue: np.ndarray  # the same with the cue put in or taken away
-    noise: np.ndarray  # (K, classes) for images of nothing but noise
-
-    def fall(self, part: str) -> np.ndarray:
-        """(N,) how far its class's probability falls without its "object", "cue" or "everything" but noise."""
-        noise = np.broadcast_to(self.noise.mean(axis=0), self.original.shape)
-        left = {"object": self.other_object, "cue": self.other_cue, "everything": noise}[part]
-        return np.asarray((self.original - left)[np.arange(len(self.truth)), self.truth])
+    favoured: np.ndarray  # (N,) whether the image is of the class with the cue
+    object: np.ndarray  # (N,) with the object of another class in its place; NaN for photos
+    cue: np.ndarray  # (N,) with the cue put in or taken away
+    everything: np.ndarray  # (N,) with nothing left but noise
+    noise: np.ndarray  # (classes,) mean probabilities of images of nothing but noise
 
 
 def planned_logits(setups: Sequence[PlantedSetup], *, images: int, seed: int = TEST_SEED) -> list[Calls]:
@@ -122,7 +109,7 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
     planted_models.maps(setups, evaluation)
     results = planned(setups, evaluation, destruction)[-2].results()
     return [
-        _Curves(setup, arrays["favoured"], {order: arrays[order] for order in _ORDERS}, arrays["cue_regions"])
+        _Curves(setup, arrays["favoured"], {order: arrays[order] for order in _ORDERS}, arrays["without_cue"])
         for setup, arrays in zip(setups, results, strict=True)
     ]
 
@@ -130,10 +117,7 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
 def exchanges(
     setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
 ) -> list[_Exchanges]:
-    """What each model answers when the object, cue or everything (by the destruction's noise) is exchanged.
-
-    In photos the object cannot be.
-    """
+    """What the exchange of the object, the cue, or everything by the destruction's noise takes from each model."""
     results = planned(setups, evaluation, destruction)[-1].results()
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
@@ -164,7 +148,7 @@ def _cued(data: Drawn, cue: int) -> Samples:
     return world.render(data.table().assign(**{world.cue: cue}), size=data.size)
 
 
-@stored("planted-curves", passes=lambda _, e, d: (2 * d.images, len(_ORDERS) * d.repeats * (d.steps + 1)))
+@stored("planted-curves", passes=lambda _, e, d: (2 * d.images, len(_ORDERS) * (d.steps + 1)))
 def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
     case = USE_CASES[setup.use_case]
     samples, maps = evaluation.samples(setup), planted_models.maps([setup], evaluation)[0]
@@ -183,9 +167,7 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
         RANDOM: None,
         **{order: mask.astype(np.float32) for order, mask in masks.items()},
     }
-    # how many tiles the cue touches
-    touched = [len(np.unique(np.argwhere(mask) // destruction.region, axis=0)) for mask in masks[CUE]]
-    arrays = {"favoured": favoured[rows], "cue_regions": np.array(touched)}
+    arrays = {"favoured": favoured[rows]}
     for order, wanted in relevance.items():
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
@@ -193,11 +175,14 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
             arrays[order][destroyed] = metrics.perturbation_curves(
                 predict, pictures[destroyed], None if wanted is None else np.nan_to_num(wanted[destroyed]),
                 truth[rows][destroyed], steps=destruction.steps, region=destruction.region,
-                repeats=destruction.repeats, value_range=destruction.noise, seed=destruction.seed,
+                value_range=destruction.noise, seed=destruction.seed,
             )  # fmt: skip
         if order in METHODS:  # Score-CAM may explain fewer images, but every order has the same noise
             arrays[order][np.isnan(maps[order][rows]).any(axis=(1, 2))] = np.nan
-    return arrays
+    # after so many steps the tiles that the cue touches are destroyed
+    touched = np.array([len(np.unique(np.argwhere(mask) // destruction.region, axis=0)) for mask in masks[CUE]])
+    left = arrays[CUE][np.arange(len(rows)), np.minimum(touched, destruction.steps)]
+    return arrays | {"without_cue": np.where(touched <= destruction.steps, arrays[CUE][:, 0] - left, np.nan)}
 
 
 @stored("planted-exchanges", passes=lambda _, evaluation, d: (3 * evaluation.images + _NOISE_IMAGES, 1))
@@ -206,10 +191,14 @@ def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: D
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])
     rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)
-    images = {name: changed.images for name, changed in samples.items()} | {"noise": noise}
-    answers = {name: _probabilities(model, pixels) for name, pixels in images.items()}
-    answers.setdefault("other_object", np.full_like(answers["original"], np.nan))
-    return {"truth": setup.truth(samples["original"]), **answers}
+    answers = {name: _probabilities(model, changed.images) for name, changed in samples.items()}
+    truth, noisy = setup.truth(samples["original"]), _probabilities(model, noise).mean(axis=0)
+    rows, original = np.arange(len(truth)), answers["original"]
+    own = np.where(original.argmax(axis=1) == truth, original[rows, truth], np.nan)
+    left = {"cue": answers["other_cue"], "everything": np.broadcast_to(noisy, original.shape)}
+    left["object"] = answers.get("other_object", np.full_like(original, np.nan))
+    falls = {part: own - probabilities[rows, truth] for part, probabilities in left.items()}
+    return {"favoured": truth == USE_CASES[setup.use_case].favoured, "noise": noisy, **falls}
 
 
 def _probabilities(model: torch.nn.Module, images: np.ndarray) -> np.ndarray:

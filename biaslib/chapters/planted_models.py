@@ -135,16 +135,17 @@ def grid(setup: PlantedSetup, *, strengths: Sequence[float | None], count: int) 
 def biased_and_unbiased(
     use_cases: Sequence[str], images: Sequence[int], epochs: Sequence[int],
     *, architectures: Sequence[str], weights: Sequence[str] = (), frozen: Sequence[int] = (),
-    reference: str, models: int, **options: Any,
+    references: Sequence[str], models: int, **options: Any,
 ) -> list[PlantedSetup]:  # fmt: skip
-    """So many biased and unbiased models of every use case and architecture; `options` are those of `PlantedSetup`.
+    """So many biased models of every use case and architecture, and as many unbiased ones of each reference.
 
-    `weights` and `frozen` are one for each architecture; without them all start from random weights.
+    `weights` and `frozen` are one for each architecture; without them all start from random weights. `options` are
+    those of `PlantedSetup`.
     """
     starts, kept = weights or [None] * len(architectures), frozen or [0] * len(architectures)
-    if reference not in REFERENCES or models < 2 or not len(use_cases) == len(images) == len(epochs):
+    if not set(references) <= set(REFERENCES) or models < 2 or not len(use_cases) == len(images) == len(epochs):
         raise BiaslibError(
-            "reference is random or paper, models at least 2, and every use case has its training_images and epochs."
+            "a reference is random or paper, models at least 2, and every use case has its training_images and epochs."
         )
     if not len(architectures) == len(starts) == len(kept):
         raise BiaslibError("every one of architectures has its weights and its number of frozen convolutions, or none.")
@@ -157,7 +158,7 @@ def biased_and_unbiased(
                 use_case=use_case, images=number, epochs=passes, architecture=architecture, weights=start or None,
                 frozen=first, **options,
             ),
-            strengths=[1.0, REFERENCES[reference][use_case]], count=models,
+            strengths=list(dict.fromkeys([1.0, *(REFERENCES[name][use_case] for name in references)])), count=models,
         )
     ]  # fmt: skip
 
@@ -183,14 +184,6 @@ class EvaluationImages:
         return self.data(setup).with_masks()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outline:
-    """Where an object is taken to be."""
-
-    boxes: bool | None = None  # around the regions; None: as in the paper, for cats, dogs and balls, not for fruits
-    extension: float = 0.5  # of the small objects (balls, fruits), as a share of their area
-
-
 def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, plain: int = 0) -> list[Calls]:
     """What `maps` asks of the store, and then `further_maps` if there are plain images."""
     further = [(setup, evaluation, plain) for setup in setups if plain]
@@ -208,8 +201,11 @@ def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *
     return planned(setups, evaluation, plain)[1].results()
 
 
-def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
+def regions(use_case: str, samples: Samples, boxes: bool | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool.
+
+    `boxes` around the regions, or not; None: as in the paper, for cats, dogs and balls, not for fruits.
+    """
     case = USE_CASES[use_case]
     truth = samples.labels[case.world.target].to_numpy(int)
     objects = {}
@@ -217,10 +213,10 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
         masks = np.asarray(samples.masks[region])
         rows = np.flatnonzero((truth == number) & masks.any(axis=(1, 2)))
         masks = masks[rows]
-        if case.boxed if outline.boxes is None else outline.boxes:
+        if case.boxed if boxes is None else boxes:
             masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
         if region in case.small:
-            masks = metrics.dilate_to_area(masks, share=outline.extension)
+            masks = metrics.dilate_to_area(masks, share=0.5)
         objects[name] = (rows, masks)
     return objects
 

@@ -4,7 +4,6 @@ Tables here have a row a cell: use case, network, object, method and what the mo
 columns `estimate`, `low` and `high`, of 95 %, over models and images.
 """
 
-import warnings
 from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any, Final
@@ -16,7 +15,7 @@ from scipy.stats import norm
 from biaslib import metrics
 from biaslib.attribution import METHODS
 from biaslib.chapters.papers import reported
-from biaslib.chapters.planted_models import WITH_TOOLBOX, EvaluationImages, Outline, PlantedSetup, maps, mean, regions
+from biaslib.chapters.planted_models import WITH_TOOLBOX, EvaluationImages, PlantedSetup, maps, mean, regions
 from biaslib.datasets import photos, registry
 from biaslib.statistics import Interval, holm, kendall, welch
 from biaslib.statistics.crossed import components, crossed_interval, crossed_welch
@@ -29,21 +28,20 @@ _MEASURES: Final = ("rma", "rra")
 _Cells = dict[tuple[str, ...], np.ndarray]  # of `_CELL` and a measure -> (models, images), NaN where there is no value
 
 
-def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
+def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
     """Relevance mass and rank accuracy, `rma` and `rra`, a row for each model, image, object and method.
 
-    `area` is the object's share of the image, which a map that knows nothing scores; `pixels` how many hold the map, as
-    1 / sum(share^2) counts them; `correct`: the model is right.
+    `boxes` as of `regions`. `area` is the object's share of the image, which a map that knows nothing scores; `pixels`
+    how many hold the map, as 1 / sum(share^2) counts them; `correct`: the model is right.
     """
     maps(setups, evaluation)
-    tables = _scores.many([(setup, evaluation, outline) for setup in setups])
+    tables = _scores.many([(setup, evaluation, boxes) for setup in setups])
     return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
 
 
 def stand_ins() -> dict[str, str]:
     """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
-    with warnings.catch_warnings(action="ignore", category=registry.DatasetWarning):  # loading the photos gives it
-        there = photos.kinds(registry.root()).items()
+    there = photos.kinds(registry.root()).items()
     return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
 
 
@@ -203,11 +201,11 @@ def alarm_rate(models: float, images: float, rest: float, n: int) -> float:
 
 
 @stored("planted-scores")
-def _scores(setup: PlantedSetup, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
+def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
     """The rows of one model."""
     made, tables = maps([setup], evaluation)[0], []
     correct = made["logits"].argmax(axis=1) == made["truth"]
-    for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), outline).items():
+    for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), boxes).items():
         for method in WITH_TOOLBOX:
             fine = metrics.upsample_maps(made[method][rows], *masks.shape[1:])
             mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)

@@ -2,14 +2,13 @@ import math
 
 import pytest
 
-from biaslib.book import claims, execution, recorded
-from biaslib.book import project as projects
+from biaslib.book import claims, execution, find_project, recorded
 from biaslib.book.claims import FAILS, HOLDS, UNCERTAIN, Claim, above, all_of, below, within
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 from tests.book.conftest import NOTEBOOKS, write_notebook
 
-PROJECT = projects.find()
+PROJECT = find_project()
 CASES = [(name, claim) for name in NOTEBOOKS for claim in claims.of_notebook(PROJECT, name)[0]]
 
 

@@ -14,19 +14,19 @@ from biaslib.chapters.planted_models import (
     TOOLBOX,
     USE_CASES,
     EvaluationImages,
-    Outline,
     PlantedSetup,
     further_maps,
-    likeness,
-    likeness_p_values,
+    likeness_false_positives,
     maps,
     mass_and_rank,
     pooled,
+    reference_likeness,
     regions,
 )
 from biaslib.chapters.relevance import scores
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
+from biaslib.statistics.detection import false_positives, prediction_limit
 from biaslib.store import fingerprint
 
 TINY = PlantedSetup(images=64, size=32, epochs=1)
@@ -55,7 +55,7 @@ def test_the_grid_runs_over_strengths_and_seeds():
 
 
 def test_every_architecture_has_its_own_start():
-    options = {"reference": "paper", "models": 2, "source": "photos"}
+    options = {"references": ["paper"], "models": 2, "source": "photos"}
     architectures = ["small", "small_mobilenet"]
     found = planted_models.biased_and_unbiased(
         ["pets", "fruits"], [8, 9], [1, 2], architectures=architectures, weights=["", "w"], frozen=[0, 3], **options
@@ -71,6 +71,12 @@ def test_every_architecture_has_its_own_start():
         ("fruits", 1.0, 9),
         ("fruits", 0.0, 9),
     }
+    both = {**options, "references": ["paper", "random"]}
+    more = planted_models.biased_and_unbiased(["pets", "fruits"], [8, 9], [1, 2], architectures=architectures, **both)
+    assert [one.strength for one in more[:6]] == [1.0, 1.0, None, None, 0.0, 0.0]
+    assert len(set(more)) == len(more) == 20  # of fruits both references are the same
+    with pytest.raises(BiaslibError, match="a reference is random or paper"):
+        planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=[], references=["none"], models=2)
     with pytest.raises(BiaslibError, match="every one of architectures has its weights"):
         planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=architectures, frozen=[1], **options)
 
@@ -81,7 +87,7 @@ def test_score_cam_can_explain_fewer_images():
     assert np.isfinite(found["Score-CAM"][:2]).all()
     assert np.isnan(found["Score-CAM"][2:]).all()
     np.testing.assert_array_equal(found["Grad-CAM"], every["Grad-CAM"])
-    table = scores([TINY], replace(FEW, score_cam=2), Outline())
+    table = scores([TINY], replace(FEW, score_cam=2), None)
     part = table[table["method"] == "Score-CAM"]
     assert part["rma"].notna().equals(part["image"] < 2)
 
@@ -148,41 +154,36 @@ def test_what_cannot_be_is_said():
         PlantedSetup(seed=10_000)
 
 
-def test_likeness_is_attention_iou_on_a_common_grid():
-    rng, same = np.random.default_rng(2), np.zeros((3, 5))
-    coarse, other = rng.random((2, 5, 8, 8)).astype(np.float32)
-    fine = coarse.repeat(4, axis=1).repeat(4, axis=2)
-    found = likeness([fine, coarse, other], same)
-    expected = metrics.attention_iou(coarse, other).mean()
-    np.testing.assert_allclose(found[0], [1, 1, expected], atol=1e-6)
-    np.testing.assert_allclose(found, found.T)
-    assert np.isnan(likeness([np.zeros_like(coarse), other], same[:2])[0]).all()
-
-
-def test_only_maps_of_the_same_answer_are_compared():
+def test_likeness_is_attention_iou_on_a_common_grid_where_both_answer_alike():
     maps, theirs = np.random.default_rng(3).random((2, 4, 8, 8)).astype(np.float32)
-    answers = np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]])
-    found = likeness([maps, theirs, theirs], answers)
-    np.testing.assert_allclose(found[0, 1], metrics.attention_iou(maps, theirs)[[0, 2]].mean(), rtol=1e-5)
-    assert np.isnan(found[0, 2])
+    answers, fine = np.array([0, 1, 1, 0]), maps.repeat(4, axis=1).repeat(4, axis=2)
+    said = [answers, answers, np.array([0, 0, 1, 1]), 1 - answers, answers]
+    found = reference_likeness(fine, answers, [maps, theirs, theirs, theirs, np.zeros_like(maps)], said)
+    each = metrics.attention_iou(maps, theirs)
+    np.testing.assert_allclose(found[:3], [1, each.mean(), each[[0, 2]].mean()], atol=1e-6)
+    assert np.isnan(found[3:]).all()
 
 
-def test_an_odd_model_is_ranked_in_a_pool_with_the_reference_models():
-    pairs = np.full((6, 6), 0.8)
+def test_an_odd_twin_does_not_lower_its_own_limit():
+    pairs = np.full((4, 4), 0.8)
     pairs[1, 2] = pairs[2, 1] = 0.81
-    pairs[4] = pairs[:, 4] = 0.5
-    # by hand: in its pool the model is 0.5 like the four others, and these are 0.725 or more
-    np.testing.assert_allclose(likeness_p_values(pairs, 4), [1 / 5, 3 / 5])
-    np.testing.assert_allclose(likeness_p_values(pairs + np.diag([9, 9, np.nan, 9, 1, 1]), 4), [1 / 5, 3 / 5])
-    assert np.isnan(likeness_p_values(np.full((5, 5), np.nan), 4)).all()
+    pairs[0, 1:] = pairs[1:, 0] = [0.7, 0.72, 0.5]
+    # by hand: the other three among themselves are 0.805, 0.805 and 0.8, the odd one is 0.64 like them
+    assert prediction_limit([0.805, 0.805, 0.8], side="below") > 0.64
+    assert likeness_false_positives(pairs)[0]
+    # left in, its likeness spreads the others' values so far that nothing is odd
+    apart = np.where(np.eye(4, dtype=bool), np.nan, pairs)
+    assert not false_positives(np.nanmean(apart, axis=1), side="below").any()
+    np.testing.assert_array_equal(
+        likeness_false_positives(pairs + np.diag([9, 9, np.nan, 9])), likeness_false_positives(pairs)
+    )
+    np.testing.assert_array_equal(likeness_false_positives(pairs[::-1, ::-1]), likeness_false_positives(pairs)[::-1])
+    assert not likeness_false_positives(np.full((4, 4), np.nan)).any()
 
 
-def test_an_unbiased_model_is_as_often_the_odd_one_as_any_other():
-    rng, found = np.random.default_rng(4), []
-    for _ in range(3000):  # likeness falls with the distance of what the models look at
-        looks = rng.standard_cauchy(10)
-        found.append(likeness_p_values(1 / (1 + abs(looks[:, None] - looks)), 9)[0])
-    assert np.mean(np.array(found) <= 0.1) == pytest.approx(0.1, abs=0.015)
+def test_two_twins_that_are_left_have_no_spread():
+    with pytest.raises(BiaslibError, match="false alarms of likeness need at least 4 twins, not 3"):
+        likeness_false_positives(np.ones((3, 3)))
 
 
 def test_pooling_takes_any_size():
@@ -231,30 +232,24 @@ def test_maps_are_those_of_the_methods_for_the_explained_class():
     toolbox = attribution.epsilon_lrp(model, pixels, targets, eps=10.0, rule="toolbox", scaled=True)[:, 0].numpy()
     np.testing.assert_allclose(found[TOOLBOX], toolbox, rtol=1e-5)
     assert set(planted_models.WITH_TOOLBOX) == {*METHODS, TOOLBOX}
-    (true,) = maps([TINY], replace(FEW, explained="true"))
-    np.testing.assert_array_equal(true["explained"], true["truth"])
 
 
-def test_objects_are_boxed_and_extended_as_asked():
+def test_objects_are_boxed_as_asked_and_small_ones_extended_by_half():
     samples = pictures("pets", 30, strength=1.0, seed=1)
-    plain = regions("pets", samples, Outline(boxes=False, extension=0.0))
-    boxed = regions("pets", samples, Outline())
+    plain, boxed = regions("pets", samples, boxes=False), regions("pets", samples)
     cats = np.flatnonzero(samples.labels["cat"])
     np.testing.assert_array_equal(boxed["Cat"][0], cats)
     np.testing.assert_array_equal(boxed["Ball"][0], cats)
-    np.testing.assert_array_equal(plain["Ball"][1], samples.masks["ball"][cats])
+    np.testing.assert_array_equal(plain["Cat"][1], samples.masks["animal"][cats])
+    balls = np.asarray(samples.masks["ball"])[cats]
+    assert (plain["Ball"][1] | ~balls).all()
+    np.testing.assert_allclose(plain["Ball"][1].sum((1, 2)), 1.5 * balls.sum((1, 2)), atol=0.5)
     for mask, box in zip(plain["Cat"][1], boxed["Cat"][1], strict=True):
         down, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         assert box[down[0] : down[-1] + 1, across[0] : across[-1] + 1].all()
         assert box.sum() == (np.ptp(down) + 1) * (np.ptp(across) + 1)
-    unextended = regions("pets", samples, Outline(extension=0.0))
-    np.testing.assert_allclose(boxed["Ball"][1].sum((1, 2)), 1.5 * unextended["Ball"][1].sum((1, 2)), atol=0.5)
-    np.testing.assert_array_equal(boxed["Cat"][1], unextended["Cat"][1])
     fruits = pictures("fruits", 10, strength=1.0, seed=1)
-    outlined = regions("fruits", fruits, Outline(extension=0.0))
-    np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
-
-
-def test_the_predicted_or_the_true_class_is_explained():
-    with pytest.raises(BiaslibError, match="explained must be predicted or true"):
-        EvaluationImages(explained="both")
+    apples = np.asarray(fruits.masks["fruit"])[fruits.labels["fruit"] == 0]
+    outlined = regions("fruits", fruits)["Apple"][1]
+    assert (outlined | ~apples).all()
+    np.testing.assert_allclose(outlined.sum((1, 2)), 1.5 * apples.sum((1, 2)), atol=0.5)
