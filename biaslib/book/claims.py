@@ -190,7 +190,7 @@ def _surprise(claim: Claim) -> str:
 def _interval(number: Any) -> Interval:
     """A number of a record or of this run: an interval, the mapping that a record makes of it, or a plain number."""
     if isinstance(number, Mapping):
-        return Interval(*(number[part] for part in ("estimate", "low", "high")), number.get("n", 1))
+        return Interval(number["estimate"], number["low"], number["high"], number.get("n", 1))
     return number if isinstance(number, Interval) else Interval(float(number), float(number), float(number), 1)
 
 

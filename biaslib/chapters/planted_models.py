@@ -1,7 +1,7 @@
 """Classifiers with a planted bias, drawn or in photos: their training, where they look, and how alike they look."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -142,7 +142,7 @@ def biased_and_unbiased(
     `weights` and `frozen` are one for each architecture; without them all start from random weights. `options` are
     those of `PlantedSetup`.
     """
-    starts, kept = weights or [None] * len(architectures), frozen or [0] * len(architectures)
+    starts, kept = weights or [""] * len(architectures), frozen or [0] * len(architectures)
     if not set(references) <= set(REFERENCES) or models < 2 or not len(use_cases) == len(images) == len(epochs):
         raise BiaslibError(
             "a reference is random or paper, models at least 2, and every use case has its training_images and epochs."
@@ -175,9 +175,8 @@ class EvaluationImages:
     def data(self, setup: PlantedSetup) -> Drawn:
         """The images, as large as the model's."""
         data = setup.data("test", self.images, strength=self.strength, seed=self.seed)
-        if setup.source == "photos" and setup.use_case == "pets":  # no photo of an animal comes twice
-            data = replace(data, images=min(self.images, len(data.get_world())))
-        return data
+        world = data.get_world()  # of photos of animals there are so many, and none comes twice
+        return replace(data, images=min(self.images, len(world))) if isinstance(world, Sized) else data
 
     def samples(self, setup: PlantedSetup) -> Samples:
         """The same with their masks."""

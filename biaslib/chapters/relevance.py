@@ -73,7 +73,7 @@ def compared(table: pd.DataFrame, *, seed: int) -> dict[str, pd.DataFrame]:
 
 def _cells(table: pd.DataFrame) -> _Cells:
     return {
-        (*key, measure): part.pivot_table(measure, "model", "image", dropna=False).to_numpy(float)
+        (*map(str, key), measure): part.pivot_table(measure, "model", "image", dropna=False).to_numpy(float)
         for key, part in table.groupby(_CELL, sort=False)
         for measure in (*_MEASURES, "pixels")
     }
