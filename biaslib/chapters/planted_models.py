@@ -1,7 +1,7 @@
 """Classifiers with a planted bias, drawn or in photos: their training, where they look, and how alike they look."""
 
 import functools
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -176,7 +176,7 @@ class EvaluationImages:
         """The images, as large as the model's."""
         data = setup.data("test", self.images, strength=self.strength, seed=self.seed)
         world = data.get_world()  # of photos of animals there are so many, and none comes twice
-        return replace(data, images=min(self.images, len(world))) if isinstance(world, Sized) else data
+        return replace(data, images=min(self.images, len(world))) if hasattr(world, "__len__") else data
 
     def samples(self, setup: PlantedSetup) -> Samples:
         """The same with their masks."""
