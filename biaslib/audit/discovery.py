@@ -81,13 +81,16 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
     """
     said, wrong = answered.predicted[answered.target.name].to_numpy(bool), ~answered.correct
     first, rows, members, few = first_half(answered, seed), [], [], []
+    spaces = {way: space for way, space in spaces.items() if space.size}
+    if not spaces:
+        few.append("Slices: neither the model's last features nor its maps can be read.")
     for answer in (True, False):
         finding, testing = (said == answer) & first, (said == answer) & ~first
         words = answered.target.words[answer]
         if min(wrong[finding].sum(), wrong[testing].sum()) < _FEWEST:
             few.append(f"Slices of images that the model calls {words}: a half has fewer than {_FEWEST} mistakes.")
             continue
-        found = {way: _WAYS[way](space, answered, finding, seed) for way, space in spaces.items() if space.size}
+        found = {way: _WAYS[way](space, answered, finding, seed) for way, space in spaces.items()}
         for way, inside in _promising(found, wrong, finding):
             sides = [inside & testing, ~inside & testing]
             if min(side.sum() for side in sides):
@@ -106,8 +109,12 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
                 f"{p_value(row['p corrected'])}). Most unlike: {row['hint']}."
             )
             slices[name, called] = inside
-    none = f"No slice stands out: in none of the {len(table)} that were tested does it err more than chance explains."
-    return Looked({"slices": table}, sentences or [none], few, slices)
+    tested = int(table["p"].notna().sum())
+    if tested < len(table):
+        few.append(f"{len(table) - tested} slices: inside or outside are too few images or clusters for a test.")
+    if tested and not sentences:
+        sentences = [f"No slice stands out: in none of the {tested} tested does it err more than chance explains."]
+    return Looked({"slices": table}, sentences, few, slices)
 
 
 def _mixture(features: np.ndarray, answered: LabelledImages, finding: np.ndarray, seed: int) -> np.ndarray:

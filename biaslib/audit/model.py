@@ -1,7 +1,7 @@
 """The model under audit: whatever form it comes in behind one front, and its outputs read as a yes or a no."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,13 +144,18 @@ class TargetOutputs(nn.Module):
 
     def last_features(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) -> (N, D) what the last linear layer reads, the mean over places; D is 0 where none is known."""
+        read: list[torch.Tensor] = []
         layers = [each for each in self._model[0].modules() if isinstance(each, nn.Linear)]
-        if not layers:  # as in a file of TorchScript, torch.export or ONNX
+        hooks = [each.register_forward_pre_hook(lambda _, given: read.extend(given[:1])) for each in layers]
+        try:
+            with torch.inference_mode():
+                self._model[0](images.to(self.anchor.device))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not read:  # as in a file of TorchScript, torch.export or ONNX
             return torch.zeros(len(images), 0)
-        inputs: list[torch.Tensor] = []
-        with layers[-1].register_forward_pre_hook(lambda _, given: inputs.append(given[0])), torch.inference_mode():
-            self._model[0](images.to(self.anchor.device))
-        return inputs[-1].reshape(len(images), -1, layers[-1].in_features).mean(dim=1).float().cpu()
+        return read[-1].reshape(len(images), -1, read[-1].shape[-1]).mean(dim=1).float().cpu()
 
 
 class _AtLayer:
@@ -166,6 +171,10 @@ class _AtLayer:
     def __call__(self, images: torch.Tensor) -> Any:
         """As the model."""
         return self._model(images)
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Those of the model."""
+        return self._model.modules()
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """The output of the layer, of pictures that `forward_head` is asked about next."""

@@ -11,7 +11,7 @@ from biaslib.audit.measurements import against, measure
 
 _GAPS = {"gap_other": "gap_before", "gap": "gap_after"}  # by `measurements.against`, of what is and was answered
 _GRID = 51  # thresholds of each side of a group that are tried
-_FEWEST = 10  # images that each cell of target and group must have on the half that chooses
+_FEWEST = 10  # images that each cell of target and group must have in either half
 _DRAWS = 10  # balanced sets of images, whose last layers are averaged
 _WEIGHT = 0.1  # of the training error beside the size of a last layer's weights
 
@@ -30,9 +30,9 @@ def repairs(answered: LabelledImages, features: np.ndarray, *, now: float, margi
         lacking.append("A last layer trained anew: there is no model, or none whose last linear layer can be read.")
     for group in answered.groups:
         truth, member = (answered.labels[name].to_numpy(bool) for name in (target, group.name))
-        fewest = np.bincount(2 * truth[chosen] + member[chosen], minlength=4).min()
+        fewest = min(np.bincount(2 * truth[half] + member[half], minlength=4).min() for half in (chosen, ~chosen))
         if fewest < _FEWEST:
-            lacking.append(f"Repairs for {group.name}: a cell has {fewest} images to choose them by, not {_FEWEST}.")
+            lacking.append(f"Repairs for {group.name}: a cell has {fewest} images in one half, not {_FEWEST}.")
             continue
         repaired = {}
         if answered.scores is not None:

@@ -19,8 +19,8 @@ from biaslib.store import Calls, stored
 from biaslib.training.objectives import Joint
 
 _TABLES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-METHODS: Final[dict[str, tuple[Training, str]]] = _TABLES["methods"]
-RULES: Final[dict[str, tuple[Training, str]]] = _TABLES["rules"]
+METHODS: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["methods"].items()}
+RULES: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["rules"].items()}
 
 
 @dataclass(frozen=True, kw_only=True)

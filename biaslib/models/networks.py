@@ -39,12 +39,9 @@ class _SmallCNN(_Split):
     """A classifier for quick runs: 64 px in, an 8 x 8 map with a receptive field of 23 px, seconds to train."""
 
     def __init__(self, outputs: int) -> None:
-        from torchvision.ops import Conv2dNormActivation  # takes a second to import
-
         super().__init__()
-        # inputs, outputs, kernel, stride
-        shapes = ((3, 16, 3, 2), (16, 32, 3, 2), (32, 64, 3, 1), (64, 96, 3, 2), (96, 128, 1, 1))
-        self.features = nn.Sequential(*(Conv2dNormActivation(*shape) for shape in shapes))
+        first = (_conv(3, 16, stride=2), _conv(16, 32, stride=2), _conv(32, 64))
+        self.features = nn.Sequential(*first, _conv(64, 96, stride=2), _conv(96, 128, kernel=1))
         self.fc = nn.Linear(128, outputs)
 
 
@@ -125,3 +122,11 @@ def _from_blocks(blocks: list[str], outputs: int, **options: Any) -> nn.Module:
     model: Any = EfficientNet(decode_arch_def([[block] for block in blocks]), num_classes=outputs, **options)
     model.pretrained_cfg = {"classifier": "classifier"}
     return model
+
+
+def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )

@@ -24,13 +24,13 @@ def test_equals_our_own_methods() -> None:
 @pytest.mark.parametrize("name", ["LayerCAM", "EigenCAM", "GradCAMPlusPlus", "AblationCAM", "XGradCAM"])
 def test_scaled_and_resized_it_is_the_libraries_own_picture(name: str) -> None:
     model = lively("resnet10t")
-    images = torch.randn(2, 3, 96, 96)
+    images = torch.randn(2, 3, 64, 64)
     with getattr(pytorch_grad_cam, name)(model, [model.get_submodule("layer4")]) as library:
         expected = library(images, [ClassifierOutputTarget(1)] * 2)
     maps = library_cam(name)(model, images, [1])
-    assert maps.shape == (2, 1, 3, 3)
+    assert maps.shape == (2, 1, 2, 2)
     scale = pytorch_grad_cam.utils.image.scale_cam_image
-    pictures = scale(scale(maps[:, 0].numpy(), (96, 96)))  # the library scales before and after it resizes
+    pictures = scale(scale(maps[:, 0].numpy(), (64, 64)))  # the library scales before and after it resizes
     np.testing.assert_allclose(pictures, expected, atol=1e-4)
 
 

@@ -140,7 +140,7 @@ def test_a_cell_of_few_images_and_a_model_that_cannot_be_read_are_said():
     layer, few = found.unmeasured
     assert layer.startswith("A last layer trained anew: there is no model")
     assert few.startswith("Repairs for old: a cell has ")
-    assert few.endswith(" images to choose them by, not 10.")
+    assert few.endswith(" images in one half, not 10.")
 
 
 def test_images_of_one_patient_count_as_far_as_they_differ():

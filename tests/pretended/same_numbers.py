@@ -26,6 +26,9 @@ METHODS = {
     "Score-CAM": attribution.score_cam,
     "integrated gradients": lambda *asked: attribution.integrated_gradients(*asked, steps=12),
     "integrated gradients, signed": lambda *asked: attribution.integrated_gradients(*asked, steps=4, signed=True),
+    "integrated gradients, a baseline each": lambda model, images, targets: attribution.integrated_gradients(
+        model, images, targets, steps=4, baseline=torch.zeros(len(images), 3, 32, 32), signed=True
+    ),
     "LRP": attribution.epsilon_lrp,
     "LRP, toolbox": lambda *asked: attribution.epsilon_lrp(*asked, rule="toolbox", eps=10.0, scaled=True),
     "LayerCAM": attribution.library_cam("LayerCAM"),
