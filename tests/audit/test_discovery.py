@@ -258,6 +258,16 @@ def test_what_the_last_layer_reads_is_timms_features_before_the_logits():
     assert not model.classifier._forward_pre_hooks
 
 
+def test_a_named_layer_goes_with_a_search_and_a_layer_that_never_runs_is_not_read(many):
+    torch.manual_seed(0)
+    shape = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(4, 1)]
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=4), *shape).eval()
+    model[-1].unused = torch.nn.Linear(7, 3)  # as a head of an earlier task
+    found = audited(many, model, discover=True, layer="0")
+    assert "slices" in found.tables
+    assert not any("neither the model's last features" in line for line in found.unmeasured)
+
+
 def test_the_command_says_what_was_found(many, tmp_path, monkeypatch, capsys):
     batch = torch.export.Dim("batch", min=2, max=512)
     program = torch.export.export(honest().eval(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=({0: batch},))
