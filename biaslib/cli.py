@@ -49,7 +49,7 @@ _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever
 _Colour = tuple[float, float, float]
 _MODEL = (
     "An architecture's name (with --weights), a folder with config.json and model.safetensors, an ONNX, TorchScript or "
-    "torch.export file, or module:function. The last three run their maker's code when they are opened. No pickle."
+    "torch.export file, or module:function. The last three run their maker's code: trust it first. No pickle."
 )
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 
@@ -175,7 +175,8 @@ def _grow(
 @app.command(
     "audit",
     epilog=_examples(
-        "biaslib audit --model resnet18 --weights w.pt --data photos --labels t.csv --target cat --group red --out rep",
+        "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
+        "              --target smiling --group older --group glasses --out report",
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
     ),
 )
@@ -226,7 +227,7 @@ def _audit(
 ) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
 
-    Writes a page, numbers, answers, a model card and an annex, which stay once there. A stopped audit goes on.
+    Writes a page, numbers, answers, and a model card and an annex that you fill in and keep. A stopped audit goes on.
     """
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers

@@ -125,8 +125,7 @@ class SceneSetup(JointSetup):
 
     def data(self, split: _Split) -> Drawn:
         """The pictures of a split, before any resampling; the seed is theirs, too."""
-        validation = min(self.validation_images, self.test_images)
-        n = {"train": self.images, "validation": validation, "test": self.test_images}[split]
+        n = self._counts[split]
         seed = self.seed + {"train": 0, "validation": 10_000, "test": 20_000}[split]
         # two makers are not named, so that the dial's models are these
         makers = (("groups", self.groups),) if self.groups != 2 else ()
@@ -134,8 +133,13 @@ class SceneSetup(JointSetup):
 
     @property
     def shown(self) -> int:
-        """Those of training and test, and half as many as these for the thresholds."""
-        return self.images + 3 * self.test_images // 2
+        """Those of all splits."""
+        return sum(self._counts.values())
+
+    @property
+    def _counts(self) -> dict[_Split, int]:
+        validation = min(self.validation_images, self.test_images)
+        return {"train": self.images, "validation": validation, "test": self.test_images}
 
 
 @dataclass(frozen=True, kw_only=True)
