@@ -49,7 +49,7 @@ _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever
 _Colour = tuple[float, float, float]
 _MODEL = (
     "An architecture's name (with --weights), a folder with config.json and model.safetensors, an ONNX, TorchScript or "
-    "torch.export file, or module:function. The last three run their maker's code: trust it first. No pickle."
+    "torch.export file, or module:function. The last three run their maker's code when they are opened. No pickle."
 )
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 
