@@ -19,6 +19,10 @@ from biaslib.store import fingerprint
 
 _STUB = "not run yet"
 _BOARD = ("dial", "board")  # the page and the name of the front page's figure
+# the head of a chapter: how many minutes it takes, what it needs first, and what one can do after it
+_HEAD = re.compile(
+    r"^\*(\d+) minutes\..*?Needs: (.*?)\. `biaslib run .*?^\*\*After this page you can\*\* (.*?)\.?$", re.M | re.S
+)
 
 
 def write(project: Project) -> Path:
@@ -86,15 +90,37 @@ def _stubs(project: Project) -> list[str]:
 
 
 def _fragments(project: Project) -> None:
-    """Writes what the narrative pages include: the status of every page, the list of datasheets, the palette."""
+    """Writes what the narrative pages include: status, what chapters teach, the list of datasheets, the palette."""
     runs = {name: execution.about(project.page(name)) or {} for name in project.names()}
     status = _status({name: run for name, run in runs.items() if "date" in run})
     _update(project.generated / "status.md", status + _records(project))
+    _update(project.generated / "objectives.md", objectives(project))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
     text = "\n\n".join(f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets)
     _update(project.generated / "datasheets.md", text + "\n")
     _update(project.book / "_static" / "palette.css", theme.page_css())
     _gallery(project)
+
+
+def objectives(project: Project) -> str:
+    """For each part of the contents a table of its chapters: what one can do after it, minutes and needs, by its head.
+
+    A chapter whose head does not say so is left out, and so is a part that has no other.
+    """
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
+    lines = []
+    for part in contents.get("parts", []):
+        rows = [("Chapter", "After it you can …", "Minutes", "Needs")]
+        for name in (Path(entry["file"]).name for entry in part["chapters"]):
+            source = project.notebooks / f"{name}.md"
+            if source.is_file() and (head := _HEAD.search(source.read_text(encoding="utf-8"))):
+                minutes, needs, can = head.groups()
+                needs = re.sub(r"\[([^]]+)\]\((\w+)\.md\)", r"{doc}`\1 </_executed/\2>`", needs)
+                needs = re.sub(r"\[([^]]+)\]\(\.\./(\w+)\.md\)", r"{doc}`\1 </\2>`", needs)
+                rows.append((f"{{doc}}`/_executed/{name}`", can, minutes, needs))
+        if len(rows) > 1:
+            lines += [f"### {part['caption']}", "", _table(rows), ""]
+    return "\n".join(lines)
 
 
 def _gallery(project: Project) -> None:
