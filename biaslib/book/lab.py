@@ -69,12 +69,21 @@ def _block(match: re.Match[str]) -> str:
     title, body = match["title"].strip(), match["body"].strip()
     match match["kind"]:
         case "exercise":
-            return f"#### Exercise\n\n{body}\n\n"
+            return f"#### Exercise\n\n{_folded(body, match['options'])}\n\n"
         case "solution":
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>\n"
         case _:
             lines = [*([f"**{title}**", ""] if title else []), *body.splitlines()]
             return "\n".join(f"> {line}".rstrip() for line in lines) + "\n"
+
+
+def _folded(body: str, options: str) -> str:
+    """The text of an exercise; the answer to a prediction, and what a quiz says of each answer, fold."""
+    if ":class: predict" in options:
+        question, _, answer = body.rpartition("\n\n")
+        return f"{question}\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
+    fold = r"<details><summary>\1</summary>\2</details>"
+    return re.sub(r"^- \[[ x]\] (.+?) \*(.+)\*$", fold, body, flags=re.MULTILINE)
 
 
 def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> str:

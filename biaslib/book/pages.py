@@ -25,15 +25,15 @@ _NO_TERMS = (_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status"
 _PIECE = re.compile(r'<figure class="biaslib-figure(?P<attributes>[^>]*)>|<caption><span>|<figcaption id="[^"]*">')
 _LINK = re.compile(r'<a class="biaslib-number" href="#([^"]+)"></a>')
 _RUN = re.compile(r'<code class="[^"]*">(?:<span class="pre">)?biaslib(?:</span> <span class="pre">| )run\b.*?</code>')
-# an exercise that the page asks and answers at once; an answer of a quiz, and why it is right or wrong
+# an exercise that the page asks and answers at once; an answer of a quiz, and in plain words why it is right or wrong
 _ASKED = re.compile(
     r'(<div class="exercise (quiz|predict) admonition" id="([\w-]+)">\s*<p class="admonition-title">).*?</p>'
     r"(.*?</section>)",
     re.DOTALL,
 )
 _ANSWER = re.compile(
-    r'<li class="task-list-item"><p><input class="task-list-item-checkbox"( checked)?[^>]*> (.*?) <em>(.*?)</em>'
-    r"</p></li>",
+    r'<li class="task-list-item"><p><input class="task-list-item-checkbox"( checked)?[^>]*> '
+    r"((?:(?!</li>).)+)\s<em>([^<]+)</em></p></li>",
     re.DOTALL,
 )
 _ASKS = {"quiz": "Check yourself", "predict": "Predict before you look"}

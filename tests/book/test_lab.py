@@ -58,6 +58,19 @@ def test_what_a_page_hides_is_folded(literate):
     assert [cell.metadata["jupyter"]["source_hidden"] for cell in cells] == [False, True, False]
 
 
+def test_answers_of_quizzes_and_predictions_do_not_show_before_they_are_opened(literate):
+    quiz = (
+        ":::{exercise}\n:label: quiz-a\n:class: quiz\n\nWhich?\n\n- [ ] One. *No: 1 < 2.*\n- [x] Two. *Right.*\n:::\n"
+    )
+    asked = ":::{exercise}\n:label: predict-b\n:class: predict\n\nHow many?\n\nIn all `7`.\n:::\n"
+    text = copied(literate, quiz + "\n" + asked)
+    assert (
+        "<details><summary>One.</summary>No: 1 < 2.</details>\n<details><summary>Two.</summary>Right.</details>" in text
+    )
+    assert "How many?\n\n<details><summary>Answer</summary>\n\nIn all `7`.\n\n</details>" in text
+    assert "[x]" not in text
+
+
 def test_exercises_notes_and_citations_are_plain_text(literate):
     text = copied(literate, EXERCISE + "\nSee {cite:t}`three`, {cite}`one,two` and {ref}`the end <sec-end>`.")
     assert "#### Exercise\n\nHow many?\n\n> A *note*." in text
