@@ -16,6 +16,9 @@ from biaslib import store
 from biaslib.book import Project, execution, find_project
 from biaslib.store import fingerprint
 
+# an answer of a quiz and its reason; the question of a prediction and its answer
+_REASON = re.compile(r"^- \[[ x]\] (.+?) \*(.+)\*$", re.MULTILINE)
+_PREDICTION = re.compile(r"(^:class: predict\n(?::.*\n)*\n.+\n\n)(.+)\n(?=:{3,}$)", re.MULTILINE)
 _BLOCK = re.compile(
     r"^(?P<fence>:{3,}|`{3,})\{(?P<kind>[\w-]+)\} *(?P<title>.*)\n(?P<options>(?::[\w-]+:.*\n)*)(?P<body>(?s:.*?))"
     r"(?:^(?P=fence)|^:{3,}) *$\n?",
@@ -56,6 +59,8 @@ def _copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
 
 
 def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:
+    text = _REASON.sub(r"<details><summary>\1</summary>\2</details>", text)
+    text = _PREDICTION.sub(r"\1<details><summary>Answer</summary>\n\n\2\n\n</details>\n", text)
     while _BLOCK.search(text):  # a block may hold another
         text = _BLOCK.sub(_block, text)
     text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
@@ -69,21 +74,12 @@ def _block(match: re.Match[str]) -> str:
     title, body = match["title"].strip(), match["body"].strip()
     match match["kind"]:
         case "exercise":
-            return f"#### Exercise\n\n{_folded(body, match['options'])}\n\n"
+            return f"#### Exercise\n\n{body}\n\n"
         case "solution":
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>\n"
         case _:
             lines = [*([f"**{title}**", ""] if title else []), *body.splitlines()]
             return "\n".join(f"> {line}".rstrip() for line in lines) + "\n"
-
-
-def _folded(body: str, options: str) -> str:
-    """The text of an exercise; the answer to a prediction, and what a quiz says of each answer, fold."""
-    if ":class: predict" in options:
-        question, _, answer = body.rpartition("\n\n")
-        return f"{question}\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
-    fold = r"<details><summary>\1</summary>\2</details>"
-    return re.sub(r"^- \[[ x]\] (.+?) \*(.+)\*$", fold, body, flags=re.MULTILINE)
 
 
 def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> str:

@@ -21,7 +21,8 @@ _STUB = "not run yet"
 _BOARD = ("dial", "board")  # the page and the name of the front page's figure
 # the head of a chapter: how many minutes it takes, what it needs first, and what one can do after it
 _HEAD = re.compile(
-    r"^\*(\d+) minutes\..*?Needs: (.*?)\. `biaslib run .*?^\*\*After this page you can\*\* (.*?)\.?$", re.M | re.S
+    r"^\*(\d+) minutes\..*?Needs: (.*?)\. `biaslib run .*?^\*\*After this (?:page|lab) you can\*\* (.*?)\.?$",
+    re.M | re.S,
 )
 
 

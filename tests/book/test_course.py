@@ -47,7 +47,7 @@ def test_the_table_of_objectives_says_what_the_heads_say():
     for name, row in rows.items():
         _, _, can, minutes, needs, _ = row.split("|")
         assert minutes.strip() == HEAD.search(TEXTS[name])[1]
-        assert f"**After this page you can** {can.strip()}" in TEXTS[name]
+        assert re.search(rf"\*\*After this (page|lab) you can\*\* {re.escape(can.strip())}", TEXTS[name])
         assert re.sub(r"\{doc\}`([^<]+) <[^>]+>`", r"\1", needs.strip()) in re.sub(r"\]\([^)]+\)|\[", "", TEXTS[name])
         assert "](" not in needs
 
@@ -126,6 +126,8 @@ def test_each_misconception_is_exposed_by_an_item_of_the_book():
         first = re.findall(r"<([\w-]+)>", row.split("|")[2])
         assert first, row
         assert set(re.findall(r"<([\w-]+)>", row)) <= LABELS, row
+        labs = re.findall(r"`(lab-(\d)-\w+)`", row)
+        assert {label for label, number in labs if f"lab_{number}" in TEXTS} <= LABELS, row
 
 
 def test_every_quiz_and_every_label_of_the_guide_is_in_the_book():

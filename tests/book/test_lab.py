@@ -6,6 +6,7 @@ import pytest
 from biaslib.book import Project, execution, lab
 from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
 
+LIVE = [name for name in NOTEBOOKS if "page.live_dial(" in (ROOT / "notebooks" / f"{name}.md").read_text()]
 BIBLIOGRAPHY = """
 @book{one, author = {Ada Alpha}, title = {A}, year = 2001, publisher = {P}}
 @book{two, author = {Ada Alpha and Bob {Beta}}, title = {B}, year = 2002, publisher = {P}}
@@ -99,3 +100,31 @@ def test_a_copy_that_a_reader_has_changed_stays(literate):
     lab._write(literate)
     assert "print('changed')" in (folder / "mine.ipynb").read_text()
     assert "print(n + 1)" in (folder / "ours.ipynb").read_text()
+
+
+ALL_STOPS = """
+def asked(show, **stops):
+    for place in (0, -1):
+        shown = show(**{name: list(values)[place] for name, values in stops.items()})
+    return shown
+
+
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIVE)
+def test_a_live_dial_shows_its_first_and_its_last_stop(name, tmp_path, monkeypatch):
+    def read(project, notebook):
+        source = in_the_book(project, notebook)
+        for cell in source.cells:
+            if "page.live_dial(" in cell.source:
+                cell.source = ALL_STOPS + cell.source.replace("page.live_dial(", "asked(")
+        return source
+
+    in_the_book = execution.read
+    monkeypatch.setattr(execution, "read", read)
+    executed = execution.run(Project(ROOT), name, tmp_path / "live.ipynb", preset="smoke")
+    assert executed["seconds"] > 0
+    cells = [cell for cell in nbformat.read(tmp_path / "live.ipynb", as_version=4).cells if "asked(" in cell.source]
+    assert [output.output_type for output in cells[0].outputs][-1:] == ["execute_result"]
