@@ -54,7 +54,8 @@ def _equal(got: Any, wanted: Any, *, within: float = 1e-9, **misconceptions: Any
     """An answer is the right one; else it is held against what each misconception gives."""
     yield from _shaped(got, np.shape(wanted))
     if not _same(got, wanted, within):
-        words = {"got": _shown(got), "wanted": _shown(wanted)}
+        values = {"got": got, "wanted": wanted}
+        words = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in values.items()}
         for name, value in misconceptions.items():
             yield not _same(got, value, within), name, words
         yield False, "value", words
@@ -74,10 +75,6 @@ def _same(a: Any, b: Any, within: float) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return a == b
     return np.allclose(np.asarray(a, float), np.asarray(b, float), rtol=0, atol=within)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _birds(rng: np.random.Generator, n: int, strength: float) -> pd.DataFrame:

@@ -42,18 +42,19 @@ def _handout(project: Project, name: str, version: str) -> NotebookNode:
         execution.run(project, name, folder / "page.ipynb")
         page = nbformat.read(folder / "page.ipynb", as_version=4)
     notebook = labs.version(source, answer=labs.solved) if version == "solution" else _for_teacher(source)
-    runs = (cell for cell in page.cells if cell.cell_type == "code")
-    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
-        run = next(runs)
+    code = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, page))
+    for cell, run in zip(*code, strict=True):
         cell.outputs, cell.execution_count = run.outputs, run.execution_count
     return lab.flattened(project, notebook, page)
 
 
 def _for_teacher(source: NotebookNode) -> NotebookNode:
     """With nbgrader's marks around the answers, notes, and wrong answers with the sentences that they hear."""
-
-    def as_text(label: str, cell: NotebookNode) -> list[NotebookNode]:
+    for label, cell in labs.tagged(source, "wrong"):
         sentence = re.sub(r"\{[^}]*\}", "…", checks.TEXTS[label][cell.metadata.tags[1]])  # its numbers come of a run
-        return [nbformat.v4.new_markdown_cell(_WRONG.format(code=cell.source, sentence=sentence))]
-
-    return labs.version(source, note="```{note} For the teacher\n\\1```\n", wrong=as_text)
+        text = nbformat.v4.new_markdown_cell(_WRONG.format(code=cell.source, sentence=sentence))
+        cell.clear()
+        cell.update(text)
+    for cell in source.cells:
+        cell.source = cell.source.replace(":::{instructor}", ":::{note} For the teacher")
+    return labs.version(source)

@@ -34,26 +34,15 @@ def tagged(notebook: NotebookNode, tag: str) -> list[tuple[str, NotebookNode]]:
     return [(label, cell) for label, cell in _labelled(notebook) if tag in cell.metadata.get("tags", ())]
 
 
-def version(
-    source: NotebookNode,
-    *,
-    answer: Callable[[str, str], str] = lambda code, label: code,
-    note: str = "",
-    wrong: Callable[[str, NotebookNode], list[NotebookNode]] = lambda label, cell: [],
-) -> NotebookNode:
-    r"""A copy with other answers, made of code and label; without the teacher's notes and without wrong answers.
-
-    `note` takes a note's place, with its text where it says `\1`, and `wrong` gives cells for one, made of its label.
-    """
-    notebook, cells = copy.deepcopy(source), []
-    for label, cell in _labelled(notebook):
-        tags = cell.metadata.get("tags", ())
-        if "answer" in tags:
-            cell.source = answer(cell.source, label)
-        elif cell.cell_type == "markdown":
-            cell.source = _NOTE.sub(note, cell.source)
-        cells += wrong(label, cell) if "wrong" in tags else [cell]
-    notebook.cells = cells
+def version(source: NotebookNode, *, answer: Callable[[str, str], str] = lambda code, label: code) -> NotebookNode:
+    """A copy without wrong answers and the teacher's notes; `answer` makes other code of an answer's and its label."""
+    notebook = copy.deepcopy(source)
+    notebook.cells = [cell for cell in notebook.cells if "wrong" not in cell.metadata.get("tags", ())]
+    for label, cell in tagged(notebook, "answer"):
+        cell.source = answer(cell.source, label)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _NOTE.sub("", cell.source)
     return notebook
 
 
