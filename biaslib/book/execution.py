@@ -1,7 +1,6 @@
 """Runs one notebook with parameters and keeps the result only if every cell ran."""
 
 import contextlib
-import copy
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from biaslib import store
 from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
+from biaslib.book.course import labs
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 
@@ -82,7 +82,7 @@ def run(
     with store.replacing(out) as partial:
         executed = _executed(
             notebook,
-            copy.deepcopy(source),
+            labs.version(source),
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
@@ -111,6 +111,7 @@ def run(
         executed.metadata["biaslib"] = about
         if changed:
             _say_what_changed(executed, about, defaults)
+        labs.as_page(executed)
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about

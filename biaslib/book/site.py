@@ -12,7 +12,7 @@ import nbformat
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import Project, execution, recorded
+from biaslib.book import Project, execution, lab, recorded
 from biaslib.errors import PageError
 from biaslib.figures import pieces, theme
 from biaslib.store import fingerprint
@@ -39,6 +39,7 @@ def write(project: Project) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     _sphinx(project, partial, strict=not missing)
     (partial / "_build" / "html" / stamp.name).write_text(key, encoding="utf-8")
+    lab.write_downloads(project, partial / "_build" / "html" / "_sources" / "_executed")
     old = project.site.with_name(".partial-old-site")
     shutil.rmtree(old, ignore_errors=True)
     if project.site.exists():
