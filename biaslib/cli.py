@@ -9,10 +9,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from biaslib.book.course import capstone
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
-_SHOWN = 10
 _BOOK = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
@@ -38,6 +38,7 @@ _store_app = typer.Typer(help="Look at and clear the store of computed results."
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
+app.add_typer(capstone.app, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -86,9 +87,8 @@ def _build(
     _need_book("build")
     from biaslib.book import building, find_project
 
-    here = find_project()
-    front = building.build(here, preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
-    print(f"the book is at {front}")
+    book = building.build(find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
+    print(f"the book is at {book}")
 
 
 @app.command(
@@ -322,7 +322,7 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
 
     files = datasets.check(name)
     wrong = files[~files["state"].isin(["ok", "present"])]
-    for row in wrong.head(_SHOWN).to_dict("records"):
+    for row in wrong.head(10).to_dict("records"):
         print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
     if len(wrong):
         _stop(f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says more.", code=1)
