@@ -11,43 +11,21 @@ import pytest
 import safetensors.torch
 from PIL import Image
 
-from biaslib import models, recipes, training
+from biaslib import models, training
 from biaslib.book.course import sealing
 from biaslib.book.course.sealing import Planted, assigned, seal
 from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.errors import BiaslibError
+from tests.book.course.sealed import SECRET, files, quickly
 from tests.test_cli import call
 
-SECRET = "seven tall lamps by the sea"
 CLASS = range(1, 13)
 
 
-@pytest.fixture(scope="module")
-def untrained():
-    """Weights of a network of the capstone's kind, and an objective's own tensor, as `recipes.train` gives them."""
-    network = models.build(sealing.TRAINING.architecture, sealing.TRAINING.outputs)
-    return {**network.state_dict(), f"{recipes.CRITERION}weight": models.to_tensor(np.zeros((1, 8, 8, 3), np.uint8))}
-
-
 @pytest.fixture
-def quick(monkeypatch, untrained):
-    """Sealing with 12 pictures a team, of models that are not trained; the recipes that were asked for."""
-    asked = []
-
-    class Train:
-        def __call__(self, recipe):
-            return untrained
-
-        def many(self, wanted):
-            asked.extend(wanted)
-
-    monkeypatch.setattr(sealing, "PICTURES", 12)
-    monkeypatch.setattr(recipes, "train", Train())
-    return asked
-
-
-def files(folder):
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+def quick(monkeypatch):
+    """The recipes that were asked for, while sealing is quick."""
+    return quickly(monkeypatch)
 
 
 def test_the_secret_decides_and_another_one_decides_otherwise():
@@ -160,7 +138,7 @@ def test_the_code_of_the_readme_opens_a_model(quick, tmp_path, monkeypatch):
 
 
 def test_nothing_in_a_folder_says_what_the_secret_has_chosen(quick, tmp_path):
-    for team, folder in enumerate(seal(SECRET, teams=4, out=tmp_path), start=1):
+    for team, folder in enumerate(seal(SECRET, teams=2, out=tmp_path), start=1):
         sealed = assigned(SECRET, team)
         numbers = {value for data in sealed for value in (data.seed, data.strength) if value}
         wanted = {repr(value).encode() for value in numbers} | {f"{value:.3f}".encode() for value in numbers}
@@ -209,8 +187,9 @@ def test_folders_that_are_there_stay_and_only_what_is_missing_is_trained(quick, 
 
 
 def test_a_model_that_several_teams_get_is_trained_once(quick, tmp_path):
-    seal(SECRET, teams=12, out=tmp_path)
-    assert len(quick) == len(set(quick)) == 12 + 2 * len({assigned(SECRET, team)[0].world for team in CLASS})
+    seal(SECRET, teams=6, out=tmp_path)
+    assert len(quick) == len(set(quick)) == 6 + 2 * len({assigned(SECRET, team)[0].world for team in range(1, 7)})
+    assert len(quick) < 3 * 6
 
 
 def test_a_killed_sealing_leaves_no_half_of_a_folder(quick, tmp_path, monkeypatch):
