@@ -39,13 +39,18 @@ def exact_effects(pictures: Planted, weights: Path, digest: str) -> np.ndarray:
     The digest of the file of its weights is there for the key.
     """
     model = models.placed(models.build(TRAINING.architecture, TRAINING.outputs, weights=weights))
-    table, world, effects = pictures.table(), pictures.get_world(), []
+    table, world = pictures.table(), pictures.get_world()
+
+    def answers(rows: pd.DataFrame) -> np.ndarray:
+        images = world.render(rows, size=pictures.size, regions=()).images
+        return np.asarray(softmax(training.predict(model, images), axis=1)[:, 1])
+
+    effects, as_drawn = [], answers(table)
     for column in pictures.suspects.values():
-        ends = sorted(set(table[column]))
-        drawn = [table.assign(**{column: np.full(len(table), end, table[column].dtype)}) for end in ends]
-        images = [world.render(rows, size=pictures.size, regions=()).images for rows in drawn]
-        without, with_it = (softmax(training.predict(model, some), axis=1)[:, 1].mean() for some in images)
-        effects.append(with_it - without)
+        low, high = sorted(set(table[column]))
+        there = (table[column] == high).to_numpy()
+        other = answers(table.assign(**{column: np.where(there, low, high).astype(table[column].dtype)}))
+        effects.append(np.where(there, as_drawn - other, other - as_drawn).mean())
     return np.array(effects)
 
 

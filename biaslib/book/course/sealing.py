@@ -149,7 +149,7 @@ def _write(folder: Path, pictures: Planted, models: list[Recipe]) -> None:
             Image.fromarray(pixels).save(folder / kind / name)
     for name, recipe in zip(WEIGHTS, models, strict=True):
         weights = recipes.train(recipe).items()
-        own = {key: tensor for key, tensor in weights if not key.startswith(recipes.CRITERION)}
+        own = {key: tensor.contiguous() for key, tensor in weights if not key.startswith(recipes.CRITERION)}
         safetensors.torch.save_file(own, folder / name)
     labels.to_csv(folder / "labels.csv", index=False, lineterminator="\n")
     for name in ("README.md", "form.csv", "prices.csv"):

@@ -9,10 +9,12 @@ as long as the keys are the same. No model is stored. `test_scoring.py` lets scr
 
 import dataclasses
 import hashlib
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import safetensors.torch
 from scipy.special import softmax
 
 from biaslib import attribution, models, recipes, training
@@ -67,7 +69,11 @@ def measured(team: int) -> np.ndarray:
     asked = (answers > 0.5).astype(int)[:, None]
     maps = attribution.grad_cam(model, models.to_tensor(samples.images, model=model), asked)[:, 0].numpy()
     shares = [map_share(maps, samples.masks, PLACES.get(column, ())) for column in pictures.suspects.values()]
-    return np.column_stack([scoring.exact_effects(model, pictures), seen, error, shares])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.safetensors"
+        safetensors.torch.save_file({name: each.contiguous() for name, each in model.state_dict().items()}, file)
+        effects = scoring.exact_effects.compute((pictures, file, ""))
+    return np.column_stack([effects, seen, error, shares])
 
 
 def map_share(maps: np.ndarray, masks: dict[str, np.ndarray], regions: tuple[str, ...]) -> float:
