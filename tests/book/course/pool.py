@@ -64,7 +64,7 @@ def measured(team: int) -> np.ndarray:
     pictures, (trained_on, *_) = sealing.assigned(SECRET, team)
     model, samples = recipes.load(trained_on.recipe), pictures.with_masks()
     answers = softmax(training.predict(model, samples.images), axis=1)[:, 1]
-    labels = sealing.labels(pictures).to_numpy()[:, 1:].astype(float)
+    labels = pictures.labels().to_numpy()[:, 1:].astype(float)
     seen, error = careful(answers, labels[:, 0], labels[:, 1:])
     asked = (answers > 0.5).astype(int)[:, None]
     maps = attribution.grad_cam(model, models.to_tensor(samples.images, model=model), asked)[:, 0].numpy()
