@@ -25,7 +25,7 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds.base import draw_agreement
 
 PICTURES: Final = 600  # that a team gets
-IMAGES: Final = 2400  # that a model is trained on
+IMAGES: Final = 1200  # that a model is trained on: few, so that it leans on more than what was planted
 TRAINING: Final = TrainingConfig(augmentation=())  # mirrored, nothing could be told from the way a thing faces
 WEIGHTS: Final = ("model.safetensors", "reference_1.safetensors", "reference_2.safetensors")  # of a team's models
 TEMPLATES: Final = jinja2.Environment(loader=jinja2.PackageLoader("biaslib.book", "course"), trim_blocks=True)

@@ -2,9 +2,10 @@
 
 They are the models that a secret, which everybody may know, gives to 40 teams. A row is a suspect of a model: its exact
 effect on the 600 pictures; what a careful auditor measures on the same pictures, with a standard error (least squares
-of the answers on the target and all suspects); and the share of Grad-CAM's mass that lies on the suspect, where it has
-a place of its own. A column holds the key of the model's recipe: the rows are of the recipes that `assigned` gives now
-as long as the keys are the same. No model is stored. `test_scoring.py` lets scripted players audit these models.
+of the answers on the target and all suspects); the share of Grad-CAM's mass that lies on the suspect, where it has a
+place of its own; and the share of right answers. A column holds the key of the model's recipe: the rows are of the
+recipes that `assigned` gives now as long as the keys are the same. No model is stored. `test_scoring.py` lets scripted
+players audit these models.
 """
 
 import dataclasses
@@ -60,7 +61,7 @@ def careful(answers: np.ndarray, target: np.ndarray, suspects: np.ndarray) -> tu
 
 @stored("capstone-pool")
 def measured(team: int) -> np.ndarray:
-    """(6, 4): effect, what is seen of it, its standard error, the share of the map."""
+    """(6, 5): effect, what is seen of it, its standard error, the share of the map, and of right answers."""
     pictures, (trained_on, *_) = sealing.assigned(SECRET, team)
     model, samples = recipes.load(trained_on.recipe), pictures.with_masks()
     answers = softmax(training.predict(model, samples.images), axis=1)[:, 1]
@@ -73,7 +74,8 @@ def measured(team: int) -> np.ndarray:
         file = Path(folder) / "model.safetensors"
         safetensors.torch.save_file({name: each.contiguous() for name, each in model.state_dict().items()}, file)
         effects = scoring.exact_effects.compute((pictures, file, ""))
-    return np.column_stack([effects, seen, error, shares])
+    right = np.mean((answers > 0.5) == labels[:, 0])
+    return np.column_stack([effects, seen, error, shares, np.full(len(effects), right)])
 
 
 def map_share(maps: np.ndarray, masks: dict[str, np.ndarray], regions: tuple[str, ...]) -> float:
@@ -87,7 +89,7 @@ def map_share(maps: np.ndarray, masks: dict[str, np.ndarray], regions: tuple[str
 def made() -> pd.DataFrame:
     rows = []
     for team, values in enumerate(measured.many(list(range(1, MODELS + 1))), start=1):
-        table = pd.DataFrame(values.round(5), columns=["effect", "seen", "error", "share"])
+        table = pd.DataFrame(values.round(5), columns=["effect", "seen", "error", "share", "right"])
         table.insert(0, "suspect", list(sealing.assigned(SECRET, team).pictures.suspects))
         table.insert(0, "model", team)
         rows.append(table.assign(recipe=key(team)))
