@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from biaslib.book import need_libraries
-from biaslib.book.course import commands
+from biaslib.book.course import capstone, commands
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -39,6 +39,7 @@ _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
+app.add_typer(capstone.app, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -87,9 +88,8 @@ def _build(
     need_libraries("build")
     from biaslib.book import building, find_project
 
-    here = find_project()
-    front = building.build(here, preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
-    print(f"the book is at {front}")
+    book = building.build(find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
+    print(f"the book is at {book}")
 
 
 @app.command(
@@ -323,7 +323,7 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
 
     files = datasets.check(name)
     wrong = files[~files["state"].isin(["ok", "present"])]
-    for row in wrong.head(_SHOWN).to_dict("records"):
+    for row in wrong.head(10).to_dict("records"):
         print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
     if len(wrong):
         _stop(f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says more.", code=1)
