@@ -48,7 +48,14 @@ def fruits(split: str, *, size: int, root: Path) -> Samples:
     parts = _PARTS["test" if split == "test" else "train"]
     files: list[Path] = []
     fruit: list[int] = []
-    for number, word in enumerate(kinds(root).values()):
+    there = kinds(root)
+    if stand_ins := [f"{word} for {kind}" for kind, word in there.items() if word != KINDS[kind][0]]:
+        warnings.warn(
+            f"{dataset.title}: this copy has not all of the five fruits; {', '.join(stand_ins)} stand in.",
+            registry.DatasetWarning,
+            stacklevel=3,
+        )
+    for number, word in enumerate(there.values()):
         folders = [folder for part in parts for folder in _folders(root, part, word)]
         if not folders:
             dataset.require(root / "fruits-360" / parts[0] / f"{word} 1")
@@ -101,8 +108,7 @@ def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 def kinds(root: Path) -> dict[str, str]:
     """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
 
-    Where another fruit stands in for one that is not there, a `DatasetWarning` says which; where neither is there, a
-    `BiaslibError` is raised.
+    Where a kind has neither its own fruit nor one that stands in for it, a `BiaslibError` is raised.
     """
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")
@@ -112,13 +118,6 @@ def kinds(root: Path) -> dict[str, str]:
         if not there:
             dataset.require(root / "fruits-360" / "Training" / f"{words[0]} 1")
         found[kind] = (there or words)[0]
-    stand_ins = [f"{there} for {kind}" for kind, there in found.items() if there != KINDS[kind][0]]
-    if stand_ins:
-        warnings.warn(
-            f"{dataset.title}: this copy has not all of the five fruits; {', '.join(stand_ins)} stand in.",
-            registry.DatasetWarning,
-            stacklevel=4,
-        )
     return found
 
 

@@ -21,6 +21,8 @@ GONE = {
     "sensitivity": {"retrain", "retrain_images", "test_images"},
     "counterfactual_truth": {"retrain", "retrain_images"},
     "real_sensitivity": {"weights", "batch"},
+    "mass_and_rank": {"explained", "enlarged", "correct_only", "extension", "added_up", "evaluated_strength"},
+    "perturbation": {"output", "repeats"},
 }
 # what Jupyter shows only as the last thing of a cell
 PIECES = {

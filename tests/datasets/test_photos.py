@@ -103,9 +103,8 @@ def test_a_fruit_that_is_missing_has_a_stand_in_or_is_named(tmp_path):
     for part in ("Training", "Test"):
         folder = tmp_path / "fruits-360" / part
         (folder / "Walnut 1").rename(folder / "Lemon Meyer 1")
+    assert photos.kinds(tmp_path)["corn"] == "Lemon"
     with pytest.warns(datasets.DatasetWarning, match="Lemon for corn stand in"):
-        assert photos.kinds(tmp_path)["corn"] == "Lemon"
-    with pytest.warns(datasets.DatasetWarning, match="Lemon for corn"):
         assert (datasets.load("fruits360", "train", size=20, root=tmp_path).labels["fruit"] == 2).any()
     (tmp_path / "fruits-360/Training/Banana 1").rename(tmp_path / "fruits-360/Training/Date 1")
     with pytest.raises(BiaslibError, match=r"Training/Banana 1 is missing.*Fruits 360.*CC BY-SA.*Training and Test"):
