@@ -114,14 +114,6 @@ def recalled(value: Any) -> Any:
     return math.nan if value is None or value == {} else value
 
 
-def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
-    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where it has none."""
-    if not value or math.isnan(value["estimate"]):
-        return missing
-    estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
-    return f"{estimate} [{low}, {high}]"
-
-
 def source(record: Mapping[str, Any] | None) -> str:
     """The end of a caption: where the recorded numbers beside this run's come from."""
     return f" Recorded run: {recorded.described(record)}." if record else " No larger run is recorded yet."
