@@ -49,8 +49,8 @@ class PetPhotos(World):
     such photos bring no mask of the animal.
 
     Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
-    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do
-    not depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
+    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and those of `photos.plain_corners`, which do not
+    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
     of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
     every photo is outlined. Without a ball every pixel is the photo's own.
 
@@ -67,11 +67,11 @@ class PetPhotos(World):
     def __init__(
         self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
     ) -> None:
-        """Finds a place for a ball, of a `radius` as in `photos.places`, in every photo of the split.
+        """Finds a place for a ball, of a `radius` as in `photos.plain_corners`, in every photo of the split.
 
         No photo is in two of the splits "train", "val" and "test". The test has outlined photos only; the others mix
         both sources, as the paper does. `root` is the folder of all datasets. A `BiaslibError` is raised as
-        `datasets.load` and `photos.places` do.
+        `datasets.load` and `photos.plain_corners` do.
         """
         sources = _PETS[: 1 if split == "test" else None]
         self._split, self._root = split, root
