@@ -5,7 +5,6 @@ import dataclasses
 import json
 import shutil
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, results, stored
+from biaslib.store.files import beside, tupled
 from biaslib.worlds.faces import STRENGTH
 
 _State = dict[str, torch.Tensor]
@@ -72,16 +72,9 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _tupled(value: Any) -> Any:
-    """Lists of TOML or JSON as the tuples that they are."""
-    if isinstance(value, dict):
-        return {name: _tupled(each) for name, each in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
-
-
 def _of(recipe: str, *, images: int, encoder_images: int, seed: int) -> GeneratorSetup:
     """By one of the recipes in the TOML file beside this module."""
-    said = _tupled(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[recipe])
+    said = beside(__file__)[recipe]
     gan = GanConfig(**said.pop("gan"), images=images, seed=seed)
     encoder = EncoderConfig(**said.pop("encoder"), images=encoder_images, seed=seed)
     return GeneratorSetup(**said, gan=gan, encoder=encoder)
@@ -230,7 +223,7 @@ def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
         raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
     try:
         training = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-        said = _tupled(training["experiment"])
+        said = tupled(training["experiment"])
         gan, encoder = GanConfig(**said.pop("gan")), EncoderConfig(**said.pop("encoder"))
         setup = GeneratorSetup(**said, gan=gan, encoder=encoder)
         return _restored(setup, _unpacked(safetensors.torch.load_file(file))), training

@@ -1,8 +1,6 @@
 """Mitigation methods side by side on one set-up: what each predicts, and what the metrics give for it."""
 
-import tomllib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -16,9 +14,10 @@ from biaslib.metrics.amplification import Kind
 from biaslib.mitigation.resampling import oversample
 from biaslib.statistics import Interval, interval, sign_flip
 from biaslib.store import Calls, stored
+from biaslib.store.files import beside
 from biaslib.training.objectives import Joint
 
-_TABLES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES: Final = beside(__file__)
 METHODS: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["methods"].items()}
 RULES: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["rules"].items()}
 

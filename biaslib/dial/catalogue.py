@@ -14,10 +14,8 @@ expected, before any is measured, and goes on the board beside the book's::
 `verdicts.against_reference` has its false alarms. It needs no model anew: what is measured of a model stays stored.
 """
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +24,7 @@ from biaslib.dial.measuring import Case, MapScore
 from biaslib.metrics import bias_amplification, worst_group_accuracy
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
+from biaslib.store.files import beside
 
 _Value = Callable[[Case, np.ndarray], float]
 NULL: Final = "null maps"  # the family of what no audit takes, and each should be better than
@@ -139,6 +138,6 @@ def _value(what: str, *of: str) -> _Value:
     return functions.get(what) or _mean_of(MapScore(what, *of))
 
 
-_LINES: Final[list[Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["metrics"]
+_LINES: Final[list[Any]] = beside(__file__)["metrics"]
 METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _LINES}  # by name
 EXACT: Final = METRICS["Sensitivity, exact counterfactuals"]

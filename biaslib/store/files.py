@@ -7,8 +7,10 @@ import hashlib
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -175,6 +177,19 @@ def _tidy_locks(folder: Path) -> None:
     for file in folder.iterdir():
         with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(file, timeout=0):
             file.unlink(missing_ok=True)
+
+
+def beside(module: str) -> dict[str, Any]:
+    """What the TOML file of the same name says that lies beside a module, given its `__file__`; lists are tuples."""
+    said: dict[str, Any] = tupled(tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8")))
+    return said
+
+
+def tupled(value: Any) -> Any:
+    """What TOML or JSON says, with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: tupled(each) for name, each in value.items()}
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
 
 
 def _cannot_write(target: Path, error: OSError) -> BiaslibError:

@@ -4,9 +4,7 @@ The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serian
 for COCO and imSitu: six captioners, and ratios before and after RBA.
 """
 
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -22,12 +20,13 @@ from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.statistics import Interval, interval
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import parallel
+from biaslib.store.files import beside
 
 _Grouping = Literal["hair", "Male"]
 
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
-_MEASURES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_MEASURES: Final = beside(__file__)
 _MARGIN: Final = 0.05  # of RBA's constraints
 
 
