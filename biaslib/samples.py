@@ -53,10 +53,7 @@ class MappedRows(NDArrayOperatorsMixin):
 
 @dataclass(frozen=True)
 class Samples:
-    """N labelled images.
-
-    Parts that do not describe the same N images are a `BiaslibError`.
-    """
+    """N labelled images; parts that do not describe the same N are a `BiaslibError`."""
 
     images: np.ndarray  #: (N, H, W, 3) uint8, RGB; may be a memory map, or rows of one that are read when they are used
     labels: pd.DataFrame  #: N rows, one column per attribute (bool) or class (int)

@@ -101,10 +101,7 @@ def shares(table: pd.DataFrame, count: str) -> list[Interval]:
 
 
 def recalled(value: Any) -> Any:
-    """What a record holds, with intervals again in place of its mappings, also in tables and other mappings.
-
-    NaN where the record has none, so that a table shows "n/a".
-    """
+    """What a record holds, its mappings intervals again, also in tables and other mappings; NaN where there is none."""
     if isinstance(value, pd.DataFrame):
         return value.map(recalled)
     if isinstance(value, Mapping) and value:

@@ -1,7 +1,4 @@
-"""What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here.
-
-And getting them from there, and telling which of their files are there and whole.
-"""
+"""What data/registry.toml says of every dataset, where they lie here, how to get them, and whether they are whole."""
 
 import contextlib
 import functools

@@ -21,10 +21,7 @@ _BESIDE = (34.0, 112.0)  # points left of it, for numbers, and right, for the na
 
 
 def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
-    """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
-
-    A `BiaslibError` is raised for images of another shape, columns below 1, or titles that are not N.
-    """
+    """All images, (N, H, W, 3) uint8, in rows of `columns`, with N `titles` over them; others are a `BiaslibError`."""
     return _sheet(list(check_images(images)), columns=columns, titles=titles, foot=0.0)[0]
 
 

@@ -15,10 +15,7 @@ _CROWDS = 8  # strata of about as many images, by how many attributes they truly
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The attributes and the group of every image, as annotated or as predicted.
-
-    A `BiaslibError` is raised where there are no images or attributes, or what is given is not as said here.
-    """
+    """The attributes and the group of every image, as annotated or predicted; others are a `BiaslibError`."""
 
     attributes: Any  #: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names
     groups: Any  #: (N,) whole numbers 0, 1, ..., the group of each image

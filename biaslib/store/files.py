@@ -77,10 +77,7 @@ def tidy(folder: Path) -> None:
 
 @contextlib.contextmanager
 def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
+    """As `replacing`, for one file; behind what was written, in one with it, goes its SHA-256, for `is_whole`."""
     with replacing(target) as partial:
         yield partial
         digest = bytes.fromhex(sha256(partial))

@@ -74,10 +74,7 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 
 
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
-    """The known columns of a table as arrays, checked; other columns are left alone.
-
-    A missing column, and a value that is no number, not whole where it must be, or out of range, are a `BiaslibError`.
-    """
+    """The known columns of a table as arrays; one that is missing, no number or out of range is a `BiaslibError`."""
     missing = [name for name in known if name not in table.columns]
     if missing:
         raise BiaslibError(

@@ -1,7 +1,4 @@
-"""What the four papers print or type in: their tables, their quoted numbers and their claims, from data/published/.
-
-Every file has a column `where` that names the table, figure or section.
-"""
+"""What the four papers print, type in and claim, from data/published/, whose column `where` names the place."""
 
 import re
 from collections.abc import Mapping
@@ -95,10 +92,7 @@ def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
 
 
 def spans(tables: _Tables, places: Mapping[str, str]) -> dict[str, Interval]:
-    """Values of the tables of `attention_iou.compute` with their intervals, each by a name of your own.
-
-    `places` say where they stand, "table: row, column", such as "trends: mask_wga, tau".
-    """
+    """Values in `attention_iou.compute`'s tables by names of your own; a place reads "trends: mask_wga, tau"."""
     rows = _rows(tables)
     parts = {name: re.split(": |, ", place) for name, place in places.items()}
     return {name: _span(rows[table][row], column) for name, (table, row, column) in parts.items()}

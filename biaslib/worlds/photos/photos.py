@@ -246,10 +246,7 @@ def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
 
 
 def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
-    """The smallest box around each mask (N, H, W) bool; NaN where it is empty.
-
-    Boxes are (N, 4) float64: left, top, right, bottom as shares of the picture's sides.
-    """
+    """The smallest box around each mask, (N, 4): left, top, right, bottom as shares of the sides; NaN if empty."""
     masks = np.asarray(masks, bool)
     boxes = np.full((len(masks), 4), np.nan)
     for box, mask in zip(boxes, masks, strict=True):
