@@ -1,8 +1,4 @@
-"""Classifiers of smiles under audit: what they say while a generator changes faces along directions; through the store.
-
-After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not; of
-drawn faces beside the truth of the same faces, and beside concept vectors (Kim et al. 2018).
-"""
+"""Classifiers of smiles under audit, while a generator moves faces (Denton et al. 2019); through the store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

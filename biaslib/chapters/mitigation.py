@@ -48,11 +48,7 @@ class _Decisions:
 
 
 def _decisions(setting: Setting) -> _Decisions:
-    """The method's predictions.
-
-    Adversarial and domain-independent models do not predict the group: it is the original model's answer, but for the
-    method "DomInd", which is told the true group and repeats it (the paper's reading of the conditional rule).
-    """
+    """The method's predictions; of the group, where it has none, the original model's, or the truth ("DomInd")."""
     outcome, original = outcomes([setting.experiment(), setting.original])
     rule = (METHODS | RULES)[setting.method][1] or "conditional"
     if setting.method == "RBA":

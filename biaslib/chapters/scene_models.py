@@ -1,8 +1,4 @@
-"""Joint classifiers of attributes and a group, with and without mitigation, through the store.
-
-`JointSetup` is what they have alike, whatever the images: `SceneSetup` is that of the world of scenes, `HairSetup` and
-`PeopleSetup` are those of photographs.
-"""
+"""Joint classifiers of attributes and a group, with and without mitigation, through the store."""
 
 import functools
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""Photos of one thing each, for Schaaf et al. (2021).
-
-Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on which they can be pasted. Oxford-IIIT Pet
-(Parkhi et al. 2012) are cats and dogs with their outlines, Kaggle's have none.
-"""
+"""Photos of one thing each, for Schaaf et al. (2021): fruits and landscapes, cats and dogs."""
 
 import warnings
 from collections.abc import Mapping, Sequence

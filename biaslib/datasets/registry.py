@@ -217,11 +217,7 @@ def listing() -> pd.DataFrame:
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
-
-    All names are judged before the first byte is written, so a refused archive leaves nothing behind. A `BiaslibError`
-    is raised for a damaged archive, an unknown format, and a member that is refused.
-    """
+    """Unpacks a zip or tar file into a folder: plain files and folders below it, all judged before any is written."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:

@@ -179,11 +179,7 @@ def _digest(text: str) -> str:
 
 
 def _rendered(figure: Figure, *, salt: str) -> str:
-    """The figure as one `<svg>` element for the inside of a page; the same figure and salt give the same bytes.
-
-    Colours of the theme and black become CSS variables (`--biaslib-ink`, `--biaslib-blue`, ...), fonts the page's own,
-    the size a viewBox. Every id that is referred to carries the figure's own prefix; every other one is dropped.
-    """
+    """The figure as one `<svg>` for the inside of a page, the same bytes from the same figure and salt."""
     buffer = io.StringIO()
     with mpl.rc_context(theme.STYLE | {"svg.hashsalt": salt}):
         # the four entries would hold the date and matplotlib's address

@@ -33,11 +33,7 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
 
 
 def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which models an auditor would report: those beyond the `prediction_limit` of the reference on the expected side.
-
-    Of (M,) values of audited models and (m,) of reference models, (M,) bool; a model without a value is not reported,
-    and neither is any where the limit is undefined.
-    """
+    """(M,) bool: which of (M,) models lie beyond the `prediction_limit` of (m,) reference models; none without one."""
     bound = prediction_limit(reference, side=side, confidence=confidence)
     audited = np.asarray(values, dtype=float)
     return np.asarray(audited > bound if side == "above" else audited < bound)

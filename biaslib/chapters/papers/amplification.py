@@ -1,8 +1,4 @@
-"""Amplification in real labels and predictions, by the metrics of Zhao, Andrews and Xiang (2023).
-
-The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025), and what was released
-for COCO and imSitu: six captioners, and ratios before and after RBA.
-"""
+"""Amplification (Zhao, Andrews and Xiang 2023) in real labels and in predictions that others released."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
@@ -182,11 +178,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
 
 
 def _jackknife(value: float, left_out: np.ndarray, n: int) -> Interval:
-    """95 % interval of a statistic from its values with one of K parts left out each.
-
-    The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
-    degrees of freedom (Shao and Tu 1995, section 2.3).
-    """
+    """95 % interval from values without one of K parts each: Student's, K - 1 degrees (Shao and Tu 1995, sec. 2.3)."""
     k = len(left_out)
     error = np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2))
     reach = error * scipy.stats.t.ppf(0.975, k - 1)

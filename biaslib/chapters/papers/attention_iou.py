@@ -1,8 +1,4 @@
-"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
-
-`attributes`, `waterbirds` and `one_sided` start from the released predictions; `regions`, `profiles`, `by_group` and
-`subgroups` can only arrange released scores, because maps were not released.
-"""
+"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released."""
 
 from typing import Any, get_args
 
