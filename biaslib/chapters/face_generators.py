@@ -250,14 +250,14 @@ def _checkpoints(setup: GeneratorSetup) -> Path:
 
 def _train(setup: GeneratorSetup) -> _State:
     folder = _checkpoints(setup)
-    grown = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
+    generator, log = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
     print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
-    encoder = train_encoder(grown.generator, setup.encoder, checkpoint=folder / "encoder.pt")
+    encoder = train_encoder(generator, setup.encoder, checkpoint=folder / "encoder.pt")
     return {
-        **{f"generator.{name}": tensor.cpu() for name, tensor in grown.generator.state_dict().items()},
+        **{f"generator.{name}": tensor.cpu() for name, tensor in generator.state_dict().items()},
         **{f"encoder.{name}": tensor.cpu() for name, tensor in encoder.state_dict().items()},
-        "log": torch.tensor([[row[name] for name in _LOG] for row in grown.log], dtype=torch.float64),
-        "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
+        "log": torch.tensor([[row[name] for name in _LOG] for row in log], dtype=torch.float64),
+        "latent_correlation": torch.from_numpy(latent_correlation(encoder, generator)),
     }
 
 

@@ -1,15 +1,16 @@
 """Whether audited models stand out from unbiased reference models: by a limit for normal values, or by ranks."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 
 Side = Literal["above", "below"]
+_SIDES = get_args(Side)
 
 
 def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
@@ -22,7 +23,8 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k. Others
     are a `BiaslibError`. The limit is NaN with fewer than two reference models.
     """
-    _check(side=side, models=models)
+    check_known("side", side, _SIDES)
+    check_number("models", models, 1)
     if not 0.5 <= confidence < 1:
         raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
     m, mean, deviation = _moments(reference)
@@ -49,7 +51,7 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     is NaN without a value or with fewer than two reference models. Reference models that are all alike give 0 for any
     value beyond them and 1 for any other.
     """
-    _check(side=side)
+    check_known("side", side, _SIDES)
     k, audited, _ = _moments(values)
     m, mean, deviation = _moments(reference)
     if k < 1 or m < 2:
@@ -80,7 +82,7 @@ def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.
     Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
     NaN for a model without a value, and without reference models.
     """
-    _check(side=side)
+    check_known("side", side, _SIDES)
     audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
     others = others[~np.isnan(others)]
     extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
@@ -151,9 +153,8 @@ def detection_power(
     Others are a `BiaslibError`. The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is
     whether the shift is above 0.
     """
-    _check(side="above", models=models)
-    if n_reference < 2:
-        raise BiaslibError(f"a limit needs at least 2 unbiased reference models, not {n_reference}.")
+    check_number("models", models, 1)
+    check_number("n_reference, the unbiased reference models,", n_reference, 2)
     moved, biased, unbiased = np.broadcast_arrays(
         *(np.asarray(argument, dtype=float) for argument in (shift, spread, reference_spread))
     )
@@ -189,10 +190,3 @@ def _moments(values: ArrayLike) -> tuple[int, float, float]:
     data = data[~np.isnan(data)]
     mean = float(data.mean()) if len(data) else float("nan")
     return len(data), mean, float(data.std(ddof=1)) if len(data) > 1 else float("nan")
-
-
-def _check(*, side: str, models: int = 1) -> None:
-    if side not in ("above", "below"):
-        raise BiaslibError(f"side must be above or below, not {side!r}.")
-    if models < 1:
-        raise BiaslibError(f"at least one model is audited, not {models}.")
