@@ -21,7 +21,7 @@ from biaslib.attribution._models import (
     split,
     unchanged,
 )
-from biaslib.errors import BiaslibError
+from biaslib.errors import check_known
 from biaslib.models import cached_batch, to_tensor
 
 _Head = Callable[[torch.Tensor], torch.Tensor]
@@ -160,8 +160,7 @@ def library_cam(name: str) -> Callable[..., torch.Tensor]:
     to 0. They go through the library once a target, on a copy of the model, which is asked for what `grad_cam` asks.
     EigenCAM, FEM and KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
     """
-    if name not in _LIBRARY:
-        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_LIBRARY)}.")
+    check_known("a class activation map", name, _LIBRARY)
 
     def method(model: nn.Module, images: Images, targets: Targets, *, batch: int = 8) -> torch.Tensor:
         chosen = checked_targets(images, targets, batch)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from biaslib.attribution._models import Images, Targets, batches, check_outputs, checked_targets, place_of, unchanged
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 
 def epsilon_lrp(
@@ -46,8 +46,7 @@ def epsilon_lrp(
     """
     if not eps > 0:
         raise BiaslibError(f"eps must be positive, not {eps}.")
-    if rule not in ("epsilon", "toolbox"):
-        raise BiaslibError(f"There is no rule {rule!r}: choose 'epsilon' or 'toolbox'.")
+    check_known("rule", rule, ("epsilon", "toolbox"))
     # zennit brings torch's compiler with it, four seconds that the other methods do not wait for
     from biaslib.attribution import _relevance
 

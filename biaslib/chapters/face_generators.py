@@ -18,7 +18,7 @@ import torch
 
 from biaslib import models, store
 from biaslib.book import find_project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.gan.counterfactuals import draw, latent_codes, opened
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
 from biaslib.gan.networks import GeneratorNetwork
@@ -47,10 +47,8 @@ class GeneratorSetup:
     threads: int = 1  # on which both are trained, whatever cores there are: their last bits depend on it
 
     def __post_init__(self) -> None:
-        if self.source not in ("generated", *CELEBA):
-            raise BiaslibError(f"source must be generated, {', '.join(CELEBA)}, not {self.source!r}.")
-        if self.threads < 1:
-            raise BiaslibError(f"threads must be at least 1, not {self.threads}.")
+        check_known("source", self.source, ("generated", *CELEBA))
+        check_number("threads", self.threads, 1, whole=True)
         if self.gan.size != 4 * 2 ** len(self.encoder.widths):
             raise BiaslibError(
                 f"The generator draws {self.gan.size} px, the encoder reads {4 * 2 ** len(self.encoder.widths)}: give "
@@ -120,8 +118,7 @@ def configured(source: str, *, size: int, images: int, options: Sequence[str] = 
     and `GeneratorSetup`; another one is a `BiaslibError`. `images` is how many are shown.
     """
     recipes: dict[int, Callable[..., GeneratorSetup]] = {32: quick, 64: of_celeba, 128: progressive}
-    if size not in recipes:
-        raise BiaslibError(f"size is {', '.join(map(str, recipes))} pixels, not {size}.")
+    check_known("size, in pixels,", size, recipes)
     faces = 30_000 if source == "generated" else 162_770
     setup = dataclasses.replace(recipes[size](images), source=source, images=faces)
     parts: dict[str, Any] = {"": setup, "gan": setup.gan, "encoder": setup.encoder}
@@ -196,8 +193,7 @@ def named_generators() -> dict[str, str]:
 
 def train_for_book(name: str) -> Path:
     """Trains one of `SETUPS` and writes it to `book/generators`."""
-    if name not in SETUPS:
-        raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
+    check_known("a recipe of the book's generators", name, SETUPS)
     origin = {"command": f"biaslib grow {name}", "preset": name, "commit": results.commit(find_project().root)}
     return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
 

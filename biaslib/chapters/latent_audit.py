@@ -17,7 +17,7 @@ from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
@@ -153,8 +153,7 @@ class _DirectionAuditResult:
 
         Along the attributes' directions, or those of a control, "random" or "matched".
         """
-        if step not in STEPS:
-            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in STEPS)}.")
+        check_known("step", step, STEPS)
         scores = {"": self.along, "random": self.random, "matched": self.matched}[control][rows]
         return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])
 

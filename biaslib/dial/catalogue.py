@@ -16,7 +16,7 @@ expected, before any is measured, and goes on the board beside the book's::
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -138,6 +138,8 @@ def _value(what: str, *of: str) -> _Value:
     return functions.get(what) or _mean_of(MapScore(what, *of))
 
 
-_LINES: Final[list[Any]] = beside(__file__)["metrics"]
-METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _LINES}  # by name
+_TABLES: Final = beside(__file__)
+METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _TABLES["metrics"]}  # by name
+# the tables of an audit -> what is measured in them, and the metric of the dial that it is
+AUDIT_MEASURES: Final[dict[str, tuple[str, str]]] = _TABLES["audit"]
 EXACT: Final = METRICS["Sensitivity, exact counterfactuals"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import recipes
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.recipes import Drawn, Recipe, Setup
 from biaslib.store.files import beside
 from biaslib.training import TrainingConfig
@@ -70,10 +70,8 @@ class Trial(Setup):
     explained: int = 100  #: the first of them, for methods of many passes an image; a divisor of `test_images`
 
     def __post_init__(self) -> None:
-        if self.world not in PLACES:
-            raise BiaslibError(f"The dial has the worlds {', '.join(PLACES)}, not {self.world!r}.")
-        if not 0 <= self.strength <= 1:
-            raise BiaslibError(f"strength must lie in [0, 1], not {self.strength}.")
+        check_known("a world of the dial", self.world, PLACES)
+        check_number("strength", self.strength, 0, 1)
         usual = self.place.training.architecture
         if self.world == "scenes" and self.architecture not in (None, usual):
             raise BiaslibError(f"Scenes have models of one architecture, {usual}: leave it out.")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
@@ -190,8 +190,7 @@ def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
 def _sheet(
     pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    check_number("columns", columns, 1, whole=True)
     words = check_titles(titles, [""] * len(pictures))
     head = _LINE + 2 if titles is not None else 0.0
     w = (_WIDTH - _GAP * (columns - 1)) / columns
