@@ -15,8 +15,7 @@ from biaslib.errors import BiaslibError
 class MappedRows(NDArrayOperatorsMixin):
     """Rows of a memory map, which are read when they are asked for: an array of them that holds no pixels.
 
-    It has an array's shape, type, length and indices. A number, a slice or a list of rows reads these alone; whatever
-    else an array can do reads all rows first.
+    It has an array's shape, type, length and indices. A number, a slice or a list reads these rows; all else, all.
     """
 
     whole: np.ndarray

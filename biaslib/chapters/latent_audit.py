@@ -291,8 +291,7 @@ def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str
 def tcav(model: nn.Module, images: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, section 3.3).
 
-    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8; the shares are (V,) in [0, 1].
-    A slope of 0 is no rise.
+    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8, shares (V,); 0 is no rise.
     """
     network, maps = cast(Any, model), _maps(model, images).requires_grad_()
     (slopes,) = torch.autograd.grad(network.forward_head(network.features[_LAYER:](maps))[:, 0].sum(), maps)

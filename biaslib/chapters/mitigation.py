@@ -83,8 +83,7 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
     amplification x 100: value, unrelated (the mean over draws of the permutation baseline) and no_errors (of the test
     labels themselves), both with "own" only and not for `RULES`; never (sets that are never predicted). And rows of the
     kind "quality": map and map_sets (mAP*; NaN for RBA, which changes no scores, mAP* also for `RULES`), map_groups
-    (over the groups' columns, too, for models that predict them), probe and adversary, all in [0, 1], and images
-    (number of training rows).
+    (over the groups' columns, too, for models that predict them), probe and adversary, and images (training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
@@ -101,8 +100,7 @@ def over_models(results: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The table of `measured` over models, by their own labels: a row for each makers, method, balanced, kind, measure.
 
     With intervals: value, baseline, beyond (value less baseline), and change from Original in pairs of a seed, with p
-    by flips of signs. What is `fixed`, as the method takes its groups from elsewhere, is not compared. Means: no_errors
-    and never; n is the number of models.
+    by flips of signs, unless it is `fixed`: the method takes its groups from elsewhere. Means: no_errors, never.
     """
     keys = ["makers", "method", "balanced", "kind", "measure"]
     own = results[results["reference"] == "own"].sort_values("seed")

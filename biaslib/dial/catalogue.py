@@ -108,8 +108,7 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
     """Amplification of the tie between attributes and group, on images as biased as the training images.
 
     Signed for single attributes; for sets of two or three the mean absolute change, which cannot cancel. NaN where the
-    model does not predict the group, unless the group is what is given; where there is no set; and where a draw of
-    images lacks a group or an attribute.
+    model does not predict a group that is not given, there is no set, or a draw of images lacks a group or attribute.
     """
     sizes = {"min_size": 2, "max_size": _LARGEST_SET} if sets else {"max_size": 1}
 

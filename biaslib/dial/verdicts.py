@@ -35,9 +35,8 @@ _FEWER: Final = 20  # how many times fewer draws amplification gets, which is sl
 def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
     """Every metric of every model, and `further` ones, beside the true effect: a row a model and metric that it has.
 
-    On all test images, or on the first `images`; the effect is always that on all. Columns `world`, `architecture`,
-    `strength`, `seed`, `model` (its place in `cases`), `effect` (mean true causal effect of the cue), `metric`,
-    `value`, `family` and `risk_score`.
+    On all test images, or on the first `images`; the effect is on all. Columns `world`, `architecture`, `strength`,
+    `seed`, `model` (its place in `cases`), `effect` (mean, of the cue), `metric`, `value`, `family` and `risk_score`.
     """
     rows, metrics = [], [*METRICS.values(), *further]
     for place, case in enumerate(cases):

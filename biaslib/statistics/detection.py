@@ -48,8 +48,7 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
 
     Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out. The p lies in [0, 1]; it
-    is NaN without a value or with fewer than two reference models. Reference models that are all alike give 0 for any
-    value beyond them and 1 for any other.
+    is NaN without a value or with fewer than two reference models; 0 or 1, beyond them or not, where these are alike.
     """
     check_known("side", side, _SIDES)
     k, audited, _ = _moments(values)
@@ -150,8 +149,7 @@ def detection_power(
 
     `shift` (...) is $\Delta$, below 0 for a model that moves to the other side; `n_reference` is m >= 2, `models` is
     k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of `prediction_limit`.
-    Others are a `BiaslibError`. The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is
-    whether the shift is above 0.
+    Others are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
     """
     check_number("models", models, 1)
     check_number("n_reference, the unbiased reference models,", n_reference, 2)

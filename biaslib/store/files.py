@@ -27,8 +27,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside `target` that takes its place when the block ends without an error.
 
-    What killed processes have left in the folder is removed first. A `BiaslibError` says where the folder cannot be
-    written, or the disk is full.
+    What killed processes left in the folder is removed first. One that cannot be written, or is full: a `BiaslibError`.
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -59,8 +59,7 @@ def celeba_amplification() -> pd.DataFrame:
 def paper_claims() -> list[Claim]:
     """What Attention-IoU's abstract, text, captions and slides claim, as far as its files can be asked about it.
 
-    A quoted number holds where the files' value gives it when rounded or cut off, or lies between the bounds that the
-    list has for it. All are expected to hold.
+    A quoted number holds where the files' value gives it, rounded or cut off, or lies between the list's bounds.
     """
     return [
         Claim(

@@ -45,8 +45,7 @@ class PetPhotos(World):
 
     A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
     of the corners in which the ball touches no animal; photos without such a corner are left out, with and without a
-    ball alike. Where it is not (cat-and-dog), the ball may touch it: good enough to train on, not to measure with, and
-    such photos bring no mask of the animal.
+    ball alike. Where it is not (cat-and-dog), the ball may touch it: enough to train on, and there is no mask of it.
 
     Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
     (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and those of `photos.plain_corners`, which do not
@@ -54,8 +53,7 @@ class PetPhotos(World):
     of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
     every photo is outlined. Without a ball every pixel is the photo's own.
 
-    `left_out` says how many photos of the split have no room for a ball, `counts` how many of each source are used at
-    most.
+    `left_out` is how many photos of the split have no room for a ball, `counts` how many of each source are used.
     """
 
     name = "pet photos"
