@@ -194,10 +194,7 @@ def train(recipe: Recipe) -> _State:
 
 
 def load(recipe: Recipe) -> nn.Module:
-    """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it.
-
-    Missing files of its data are a `BiaslibError`, and what `models.build` and `training.fit` refuse.
-    """
+    """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it."""
     return _model(recipe, train(recipe))
 
 

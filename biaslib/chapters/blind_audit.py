@@ -1,8 +1,6 @@
 """The blind audit, a game for a class: unnamed models, the cues they may lean on, guessed effects and their score."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,10 +14,11 @@ from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
 from biaslib.store import stored
+from biaslib.store.files import beside
 
 # of each world: what a picture shows -> the column of its table that draws it
 _Columns = dict[str, str]
-CANDIDATES: Final[dict[str, _Columns]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CANDIDATES: Final[dict[str, _Columns]] = beside(__file__)
 SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 

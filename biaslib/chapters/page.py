@@ -13,27 +13,10 @@ from biaslib import figures
 from biaslib.book import claims, recorded
 from biaslib.statistics import Interval, interval
 from biaslib.statistics.proportions import share_interval
+from biaslib.store.files import beside
 
-# what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
-KINDS: Final = {
-    "undirected": "undirected",
-    "group_to_attribute": "group → attributes",
-    "attribute_to_group": "attributes → group",
-}
-USE_CASES: Final = {"pets": "cats and dogs", "fruits": "fruits"}
-NETWORKS: Final = {
-    "small_mobilenet": "small MobileNet",
-    "small_efficientnet": "small EfficientNet",
-    "mobilenetv1_075": "MobileNetV1 × 0.75",
-    "tf_efficientnet_lite0": "EfficientNet-Lite0",
-}
-_SHORT_METRICS: Final = {
-    "Integrated gradients": "IG",
-    "Amplification": "Ampl.",
-    "attribute": "attr.",
-    "Correlation of answers and cue": "MCC of answers and cue",
-    "Sensitivity, exact counterfactuals": "True causal effect",
-}
+_WORDS: Final = beside(__file__)
+KINDS, USE_CASES, NETWORKS = (_WORDS[name] for name in ("kinds", "use_cases", "networks"))
 
 
 def quotes(digits: int = 2, **values: Any) -> None:
@@ -101,10 +84,7 @@ def shares(table: pd.DataFrame, count: str) -> list[Interval]:
 
 
 def recalled(value: Any) -> Any:
-    """What a record holds, with intervals again in place of its mappings, also in tables and other mappings.
-
-    NaN where the record has none, so that a table shows "n/a".
-    """
+    """What a record holds, its mappings intervals again, also in tables and other mappings; NaN where there is none."""
     if isinstance(value, pd.DataFrame):
         return value.map(recalled)
     if isinstance(value, Mapping) and value:
@@ -155,7 +135,7 @@ def short_name(attribute: str) -> str:
 
 def short_metric(name: str) -> str:
     """A metric of the dial, shorter: IG for integrated gradients, the true causal effect for its exact measure."""
-    for long, short in _SHORT_METRICS.items():
+    for long, short in _WORDS["short_metrics"].items():
         name = name.replace(long, short)
     return name
 

@@ -1,8 +1,4 @@
-"""Photos of one thing each, for Schaaf et al. (2021).
-
-Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on which they can be pasted. Oxford-IIIT Pet
-(Parkhi et al. 2012) are cats and dogs with their outlines, Kaggle's have none.
-"""
+"""Photos of one thing each, for Schaaf et al. (2021): fruits and landscapes, cats and dogs."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -53,10 +49,7 @@ def fruits(split: str, *, size: int, root: Path) -> Samples:
 
 
 def scenes(split: str, *, size: int, root: Path) -> Samples:
-    """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
-
-    Returns label `kind` (int8), its place in `SCENES`; no masks.
-    """
+    """Intel's six kinds of places, intel-scenes/train and test: label `kind` (int8), place in `SCENES`; no masks."""
     folder = root / "intel-scenes" / ("test" if split == "test" else "train")
     images, kind = _of_kinds(registry.get("intel-scenes"), folder, SCENES, split, size=size)
     return Samples(images, pd.DataFrame({"kind": kind}))
@@ -81,10 +74,7 @@ def pets(split: str, *, size: int, root: Path) -> Samples:
 
 
 def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
-    """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
-
-    Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
-    """
+    """Kaggle's cats and dogs, cat-and-dog/training_set and test_set: label `cat` (bool; else a dog); no masks."""
     folder = root / "cat-and-dog" / ("test_set" if split == "test" else "training_set")
     images, kind = _of_kinds(registry.get("cat-and-dog"), folder, ("cats", "dogs"), split, size=size)
     return Samples(images, pd.DataFrame({"cat": kind == 0}))

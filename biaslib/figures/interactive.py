@@ -89,8 +89,7 @@ def dial(
 
     `images_by_setting` is (S, N, H, W, 3) uint8, embedded as one JPEG a setting, for looking at. `settings` are S words
     for the slider's stops, of which it opens on the first; `setting_name` says what it sets. Of S `notes` one stands
-    under the slider. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is raised for shapes that do not
-    fit or an empty alt text.
+    under the slider. `alt`, `caption`, `name` are as for `show`. Shapes that do not fit, or no alt: a `BiaslibError`.
     """
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:

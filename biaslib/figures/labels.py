@@ -17,10 +17,7 @@ _SIZE: float = theme.STYLE["font.size"]  # points
 
 
 def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """Positions moved, in all as little as is possible, until neighbours are `gap` apart and all lie inside the ends.
-
-    Where these leave too little room, the lowest stays inside.
-    """
+    """Positions moved as little as possible, until they are `gap` apart and inside; without room, the lowest stays."""
     order = np.argsort(positions, kind="stable")
     steps = gap * np.arange(len(positions))
     lowered = np.minimum(isotonic_regression(positions[order] - steps).x + steps, high - steps[::-1])

@@ -163,10 +163,7 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
 
 @torch.inference_mode()
 def features(model: Any, images: np.ndarray, *, batch: int = 256) -> np.ndarray:
-    """The features that a classifier's last layer sees: its map, averaged over the places, (N, channels) float32.
-
-    The model has timm's `forward_features` and is in evaluation mode; images are (N, size, size, 3) uint8.
-    """
+    """What the last layer sees of uint8 images, (N, channels) float32: the mean of timm's `forward_features`."""
     place = next(model.parameters()).device
     starts = range(0, len(images), batch)
     parts = [models.to_tensor(images[start : start + batch], place, model=model) for start in starts]

@@ -4,7 +4,7 @@ import copy
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from biaslib import models, store
+from biaslib import models
 from biaslib.errors import BiaslibError, check_known
 from biaslib.gan.networks import Critic, GeneratorNetwork
-from biaslib.store import fingerprint
 from biaslib.training.config import autocast
 from biaslib.training.loop import Resumable, resumed
 
@@ -46,8 +45,7 @@ class GanConfig:
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
     average: float = 0.995  #: of the weights, what is left of the old mean a step
     mirror: bool = False  #: whether half of the real images, drawn by lot, are shown mirrored
-    chunks: int = 40  #: checkpoints, and rows of the log
-    frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
+    chunks: int = 40  #: checkpoints
     precision: str = "auto"  #: float32, bfloat16, or auto
     seed: int = 0  #: of the initial weights, the order, the codes and the mixtures
 
@@ -84,39 +82,23 @@ class GanConfig:
         return len(self.growth) - 1, 1.0
 
 
-@dataclass
-class _Grown:
-    """A trained generator, in evaluation mode, on the device that it was trained on."""
-
-    generator: GeneratorNetwork  #: with averaged weights
-    critic: Critic  #: as it ended
-    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
-    log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
-
-
-def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> _Grown:
+def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> GeneratorNetwork:
     """Trains a generator of images (N, size, size, 3) uint8, as large as the configuration's last level.
 
-    A checkpoint is written after every chunk; a run that was killed and is started again with the same images and
-    configuration goes on from there and ends with the same weights. `checkpoint` is a file that the last chunk is left
-    in, until the caller has stored the result and removes it; None: a file of the store, which a finished run removes.
-    Images of another size or type, or fewer than a batch, are a `BiaslibError`.
+    `checkpoint` is a file that the training is kept in after every chunk, from which a killed one goes on and ends with
+    the same weights; the caller removes it. The generator, with averaged weights, comes back in evaluation mode, on the
+    device that it was trained on. Images of another size or type, or fewer than a batch, are a `BiaslibError`.
     """
     _check_images(images, config)
-    code = fingerprint.of_code(grow)
-    path = checkpoint or store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images, code))}.pt"
     with torch.random.fork_rng():
-        run = resumed(lambda: _Run.start(config), path)
+        run = resumed(lambda: _Run.start(config), checkpoint)
         for _ in tqdm(
             range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
             desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
         ):  # fmt: skip
             run.train_chunk(images)
-            run.save(path)
-    if checkpoint is None:
-        path.unlink(missing_ok=True)
-    frames = torch.stack([frame.cpu() for frame in run.frames]).numpy()
-    return _Grown(run.averaged.eval(), run.critic.eval(), frames, run.log)
+            run.save(checkpoint)
+    return run.averaged.eval()
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -150,13 +132,10 @@ class _Run(Resumable):
     critic: Critic
     of_critic: torch.optim.Optimizer
     of_generator: torch.optim.Optimizer
-    watched: torch.Tensor
     chunk: int = 0
     step: int = 0
-    frames: list[torch.Tensor] = field(default_factory=list)
-    log: list[dict[str, float]] = field(default_factory=list)
     with_state = ("generator", "averaged", "critic", "of_critic", "of_generator")
-    progress = ("chunk", "step", "frames", "log")
+    progress = ("chunk", "step")
 
     @classmethod
     def start(cls, config: GanConfig) -> "_Run":
@@ -168,8 +147,7 @@ class _Run(Resumable):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
         of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
-        watched = torch.randn(config.frames, config.latent).to(device)
-        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1], watched)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, *of_both)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config
@@ -178,7 +156,6 @@ class _Run(Resumable):
         torch.manual_seed(seed)
         rng = np.random.default_rng(seed)
         last = config.images * (self.chunk + 1) // config.chunks
-        losses = []
         while self.step * config.batch < last:
             level, alpha = config.stage(self.step * config.batch)
             new = self.step > 0 and level != config.stage((self.step - 1) * config.batch)[0]
@@ -194,15 +171,8 @@ class _Run(Resumable):
             if config.mirror:
                 turned = rng.random(config.batch) < 0.5
                 shown = np.where(turned[:, None, None, None], shown[:, :, ::-1], shown)
-            losses.append(self._step(self._real(shown, level, alpha), level, alpha))
+            self._step(self._real(shown, level, alpha), level, alpha)
         self.chunk += 1
-        with torch.inference_mode():
-            drawn = self.averaged(self.watched, level=level, alpha=alpha)
-        scaled = F.interpolate(drawn, size=(config.size, config.size), mode="nearest")
-        self.frames.append(torch.from_numpy(as_pixels(scaled)))
-        critic, generator = np.mean(losses, axis=0)
-        row = {"images": last, "level": level, "alpha": alpha, "critic": critic, "generator": generator}
-        self.log.append({name: float(value) for name, value in row.items()})
 
     def _real(self, pixels: np.ndarray, level: int, alpha: float) -> torch.Tensor:
         """Real images as the level sees them: those of the level below, enlarged, fade out with its own."""
@@ -212,7 +182,7 @@ class _Run(Resumable):
             images = torch.lerp(F.interpolate(F.avg_pool2d(images, 2), scale_factor=2, mode="nearest"), images, alpha)
         return images.contiguous(memory_format=torch.channels_last)
 
-    def _step(self, real: torch.Tensor, level: int, alpha: float) -> tuple[float, float]:
+    def _step(self, real: torch.Tensor, level: int, alpha: float) -> None:
         config = self.config
 
         def judged(images: torch.Tensor) -> torch.Tensor:
@@ -227,8 +197,7 @@ class _Run(Resumable):
         with torch.no_grad():
             fake = drawn()
         # apart, because the critic compares the images of a batch
-        critic_loss = _critic_loss(judged(real), judged(fake), config)
-        total = critic_loss
+        total = _critic_loss(judged(real), judged(fake), config)
         if self.step % config.penalty_every == 0:
             total = total + config.penalty * config.penalty_every * self._penalty(judged, real, fake)
         self.of_critic.zero_grad(set_to_none=True)
@@ -246,7 +215,6 @@ class _Run(Resumable):
             for mean, now in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
                 mean.lerp_(now, 1 - config.average)
         self.step += 1
-        return float(critic_loss.detach()), float(loss.detach())
 
     def _penalty(self, judged: _Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         if self.config.loss == "r1":

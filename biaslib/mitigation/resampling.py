@@ -1,7 +1,4 @@
-"""Training sets made balanced by drawing rows again, or by leaving rows out: label arrays in, indices out.
-
-`Subset` and `Resampled` say in plain values, as parts of a `Recipe`, which rows of a table a model is trained on.
-"""
+"""Training sets balanced by drawing rows again or leaving them out; `Subset` and `Resampled` say it in a `Recipe`."""
 
 from dataclasses import dataclass
 from itertools import pairwise

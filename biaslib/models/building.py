@@ -71,10 +71,7 @@ def cached_batch(height: int, width: int) -> int:
 
 
 def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
-
-    They follow from the architecture's name and tag, as timm's `pretrained_cfg` has them; else they are ImageNet's.
-    """
+    """Mean and deviation that normalise a model's colours in [0, 1]: timm's `pretrained_cfg`, else ImageNet's."""
     own = getattr(model, "pretrained_cfg", None) or {}
     return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
 

@@ -93,10 +93,7 @@ def as_independent(
 
 
 def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
-
-    A `BiaslibError` is raised for more hits than n.
-    """
+    """A share with Wilson's interval, good for few images and near 0 and 1; NaN for n = 0, an error for more hits."""
     check_number(f"hits of {n}", hits, 0, n, whole=True)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, confidence)

@@ -7,8 +7,10 @@ import hashlib
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -25,8 +27,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside `target` that takes its place when the block ends without an error.
 
-    What killed processes have left in the folder is removed first. A `BiaslibError` says where the folder cannot be
-    written, or the disk is full.
+    What killed processes left in the folder is removed first. One that cannot be written, or is full: a `BiaslibError`.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -75,10 +76,7 @@ def tidy(folder: Path) -> None:
 
 @contextlib.contextmanager
 def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
+    """As `replacing`, for one file; behind what was written, in one with it, goes its SHA-256, for `is_whole`."""
     with replacing(target) as partial:
         yield partial
         digest = bytes.fromhex(sha256(partial))
@@ -175,6 +173,19 @@ def _tidy_locks(folder: Path) -> None:
     for file in folder.iterdir():
         with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(file, timeout=0):
             file.unlink(missing_ok=True)
+
+
+def beside(module: str) -> dict[str, Any]:
+    """What the TOML file of the same name says that lies beside a module, given its `__file__`; lists are tuples."""
+    said: dict[str, Any] = tupled(tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8")))
+    return said
+
+
+def tupled(value: Any) -> Any:
+    """What TOML or JSON says, with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: tupled(each) for name, each in value.items()}
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
 
 
 def _cannot_write(target: Path, error: OSError) -> BiaslibError:

@@ -1,9 +1,4 @@
-"""What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face.
-
-A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
-1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
-A surface is a whole picture; a sheet one of a face, or a window of it.
-"""
+"""What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Sketch(Frame):
-    """The patches around n things, and what has been drawn on them so far.
+    """The patches around n things, each in the circle of radius 1 around its middle, and what is drawn on them.
 
     `u` and `v`, (n, P, P), are coordinates across and along each thing, `lit` says how far towards the light a pixel
     lies, `pixel`, (n, 1, 1), is the side of one; `seeds`, (n,), are those of the things' own colours and shapes.

@@ -1,8 +1,4 @@
-"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
-
-`attributes`, `waterbirds` and `one_sided` start from the released predictions; `regions`, `profiles`, `by_group` and
-`subgroups` can only arrange released scores, because maps were not released.
-"""
+"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released."""
 
 from typing import Any, get_args
 
@@ -183,8 +179,7 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
 def _trends(tables: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
     """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n and p.
 
-    p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on take the heatmap score
-    of one group only.
+    p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on are of one group.
     """
     of_backbones = (tables[name] for name in ("attributes", "attributes_efficientnet"))
     a, b = (table[table["attribute"] != published.PROTECTED] for table in of_backbones)
