@@ -71,7 +71,7 @@ def drawn() -> Values:
     options = {name: [{}] for name in worlds.names()}
     options["faces"] += [{"confounder": False, "detail": 1.0}]
     options["digits"] += [{"split": "test", "blur": 0.5}]
-    options["scenes"] += [{"robot_size": 0.4}]
+    options["scenes"] += [{"singles": 0.1, "pairs": 0.9, "triples": 0.2, "robot_size": 0.4}]
     return {
         f"{name} {number} {part}": value
         for name, choices in options.items()
