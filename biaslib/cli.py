@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from biaslib.book import need_libraries
-from biaslib.book.course import capstone, commands
+from biaslib.book.course import commands
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -39,7 +39,7 @@ _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
-app.add_typer(capstone.app, name="capstone")
+app.add_typer(commands.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -129,18 +129,16 @@ def _run(
         from biaslib.book import plan
 
         print(plan.of(here, notebook, given=given, preset=preset).text())
-        return
-    if compare:
+    elif compare:
         print(claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler))
-        return
-    if out is not None:
+    elif out is not None:
         execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler)
         print(f"the executed notebook is at {out}")
-        return
-    page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
-    print(f"the page is at {page}")
-    if open_page:
-        webbrowser.open(page.as_uri())
+    else:
+        page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
+        print(f"the page is at {page}")
+        if open_page:
+            webbrowser.open(page.as_uri())
 
 
 @app.command(

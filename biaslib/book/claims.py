@@ -123,10 +123,8 @@ def compare(
 ) -> str:
     """Each claim of a notebook with its mark in the record, in a run of the preset, and in one with these parameters.
 
-    `options` are those of `execution.run`.
-
-    Raises:
-        BiaslibError: no parameters, or a notebook that states no claims; and as `execution.run`.
+    `options` are those of `execution.run`, which raises what this raises, too; it is a `BiaslibError` where there are
+    no parameters, or the notebook states no claims.
     """
     claims, numbers, about = of_notebook(project, notebook)
     if not claims or about[0] != notebook:

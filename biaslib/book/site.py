@@ -104,16 +104,21 @@ def _fragments(project: Project) -> None:
     _gallery(project)
 
 
+def parts(project: Project) -> dict[str, list[str]]:
+    """Caption of each part in the table of contents -> the names of its pages."""
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8")).get("parts", ())
+    return {part.get("caption", ""): [Path(entry["file"]).name for entry in part["chapters"]] for part in contents}
+
+
 def objectives(project: Project) -> str:
     """For each part of the contents a table of its chapters: what one can do after it, minutes and needs, by its head.
 
     A chapter whose head does not say so is left out, and so is a part that has no other.
     """
-    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
     lines = []
-    for part in contents.get("parts", []):
+    for caption, names in parts(project).items():
         rows = [("Chapter", "After it you can …", "Minutes", "Needs")]
-        for name in (Path(entry["file"]).name for entry in part["chapters"]):
+        for name in names:
             source = project.notebooks / f"{name}.md"
             if source.is_file() and (head := _HEAD.search(source.read_text(encoding="utf-8"))):
                 minutes, needs, can = head.groups()
@@ -121,25 +126,23 @@ def objectives(project: Project) -> str:
                 needs = re.sub(r"\[([^]]+)\]\(\.\./(\w+)\.md\)", r"{doc}`\1 </\2>`", needs)
                 rows.append((f"{{doc}}`/_executed/{name}`", can, minutes, needs))
         if len(rows) > 1:
-            lines += [f"### {part['caption']}", "", _table(rows), ""]
+            lines += [f"### {caption}", "", _table(rows), ""]
     return "\n".join(lines)
 
 
 def _gallery(project: Project) -> None:
     """Writes the drawings of all pages as files, the page that shows them, and the board of the front page."""
-    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
     folder, lines, board = project.generated / "gallery" / "gallery", [], ""
-    for part in contents.get("parts", []):
+    for caption, pages in parts(project).items():
         shown = []
-        for entry in part["chapters"]:
-            page = Path(entry["file"]).name
+        for page in pages:
             for name, alt, framed in _drawings(project.page(page)):
                 board = framed if (page, name) == _BOARD else board
                 _update(folder / f"{page}-{name}.svg", pieces.svg_file(framed) or "")
                 picture = f'<img src="gallery/{page}-{name}.svg" alt="{alt}" loading="lazy">'
                 shown.append(f'<a href="_executed/{page}.html#{name}">{picture}</a>')
         if shown:
-            lines += [f"## {part['caption']}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
+            lines += [f"## {caption}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
     _update(project.generated / "gallery.md", "\n".join(lines) or "No page has been run yet.\n")
     _update(project.generated / "board.html", board)
 
