@@ -151,7 +151,7 @@ TINY = face_generators.GeneratorSetup(
 def generator() -> Values:
     """Its tensors by their kind; not the pictures it draws on the way, which are rounded to bytes."""
     state = face_generators.train.compute(TINY)
-    kinds = ("generator.", "encoder.", "latent_correlation")
+    kinds = ("generator.", "encoder.", "log", "latent_correlation")
     return {kind: [tensor for name, tensor in state.items() if name.startswith(kind)] for kind in kinds}
 
 
