@@ -81,10 +81,7 @@ def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 
 
 def kinds(root: Path) -> dict[str, str]:
-    """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
-
-    A `DatasetWarning` says which fruits stand in for others; a kind without either is a `BiaslibError`.
-    """
+    """The five kinds, each with the word of its folders here, as corn -> Lemon; stand-ins are a `DatasetWarning`."""
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")
     found = {}

@@ -85,10 +85,7 @@ def sealed(target: Path) -> Iterator[Path]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
+    """Whether a file is, byte for byte, what `sealed` wrote, which takes a second a GiB; False if unreadable."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
