@@ -25,10 +25,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error.
-
-    What killed processes left in the folder is removed first. One that cannot be written, or is full: a `BiaslibError`.
-    """
+    """A temporary path that takes the place of `target` at the end; what cannot be written is a `BiaslibError`."""
     with contextlib.ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
