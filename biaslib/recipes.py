@@ -1,8 +1,4 @@
-"""How every classifier of the book comes about: a frozen record of all that its weights depend on, and its training.
-
-`train(recipe)` gives a model's weights, from the store where they are known; `train.many(recipes)` trains side by side
-what the store lacks; `load(recipe)` gives the model. No classifier of the book is trained elsewhere.
-"""
+"""How every classifier of the book comes about: a record of all that its weights depend on, `train`, `load`."""
 
 import functools
 import multiprocessing

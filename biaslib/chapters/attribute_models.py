@@ -228,10 +228,7 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 def effects(
     experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """True effects on every answer, in [-1, 1]: for each cause, a binary column of the table, (models, N, T).
-
-    The probability for generated faces drawn with the cause less that for the same faces without it.
-    """
+    """True effects (models, N, T) on each answer by binary cause: the probability with it less that without."""
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
     train.many([experiment.recipe for experiment in experiments])

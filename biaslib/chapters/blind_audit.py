@@ -64,10 +64,7 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
 
 
 def score(guess: Mapping[str, tuple[float, float]], effects: pd.DataFrame) -> np.ndarray:
-    """What a guess of an interval for each candidate's true effect is worth: `detection.winkler`, 0 is best.
-
-    (candidates,) in the order of the table of `effects`; a candidate without a guess has `SAID_NOTHING`.
-    """
+    """What each candidate's guessed interval is worth, as in `effects` (candidates,), by `winkler`: 0 is best."""
     if unknown := set(guess) - set(effects["candidate"]):
         raise BiaslibError(f"A guess is about {', '.join(effects['candidate'])}, not about {', '.join(unknown)}.")
     low, high = np.array([guess.get(candidate, SAID_NOTHING) for candidate in effects["candidate"]], dtype=float).T

@@ -88,10 +88,7 @@ def quick(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
 
 
 def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
-    """The square of each of CelebA's faces at 64 pixels, mirrored by lot, within an hour on one core; R1 as `quick`.
-
-    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images.
-    """
+    """CelebA's squares at 64 pixels, mirrored by lot, in an hour on one core: R1 as `quick`, Karras et al.'s mean."""
     return _of("celeba", images=images, encoder_images=images // 2, seed=seed)
 
 

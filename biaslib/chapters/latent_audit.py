@@ -149,10 +149,7 @@ class _DirectionAuditResult:
     pixels: dict[str, np.ndarray]
 
     def change(self, rows: slice, *, control: str = "", step: float = STEP) -> np.ndarray:
-        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step.
-
-        Along the attributes' directions, or those of a control, "random" or "matched".
-        """
+        """(models, directions, N) more smile at step than at -step, along attributes' or "random" or "matched"."""
         check_known("step", step, STEPS)
         scores = {"": self.along, "random": self.random, "matched": self.matched}[control][rows]
         return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])

@@ -47,10 +47,7 @@ def lines(rows: pd.DataFrame | Iterable[dict[str, Any]], *, x: str, **options: A
 
 
 def along(models: pd.DataFrame, step: str, measures: Mapping[str, str], **options: Any) -> Figure:
-    """`figures.line_plot` of measures in [0, 1] along a dial, by their names: means over models with 95 % intervals.
-
-    `measures` are columns of a table of models, `step` is the column that says where on the dial each model is.
-    """
+    """Means over models with 95 % intervals of `measures`, columns in [0, 1], along a column `step`: a line plot."""
     rows = (
         {step: place, "what": what, "value": interval(part[column], bounds=(0, 1))}
         for what, column in measures.items()
@@ -141,10 +138,7 @@ def short_metric(name: str) -> str:
 
 
 def attention_strip(shown: Mapping[str, tuple[Sequence[Any], str, np.ndarray | None]]) -> Figure:
-    """Average attention maps side by side: under each label what models see of an attribute, on some rows or on all.
-
-    A map is the mean over the models of `attribute_models`; empty where none of them has a map.
-    """
+    """Average attention maps side by side, by label: the mean over models of what they see of an attribute on rows."""
     maps = [[model.average_map(attribute, rows) for model in models] for models, attribute, rows in shown.values()]
     means = np.stack([np.ma.masked_invalid(of_models).mean(axis=0).filled(0.0) for of_models in maps])
     return figures.image_strip({"average attention, all maps on one scale": means}, labels=list(shown))

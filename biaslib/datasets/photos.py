@@ -81,10 +81,7 @@ def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
 
 
 def kinds(root: Path) -> dict[str, str]:
-    """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
-
-    A `DatasetWarning` says which fruits stand in for others; a kind without either is a `BiaslibError`.
-    """
+    """The five kinds, each with the word of its folders here, as corn -> Lemon; stand-ins are a `DatasetWarning`."""
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")
     found = {}
@@ -104,11 +101,7 @@ def kinds(root: Path) -> dict[str, str]:
 
 
 def _fruit_region(picture: np.ndarray) -> np.ndarray:
-    """What is fruit in a picture before white.
-
-    White that is connected to the border is ground; holes (highlights) are filled; what is as thin as the spit on
-    which the fruit turns is taken off; the outermost pixel, in which fruit and white are mixed, is left out.
-    """
+    """What is fruit before white: apart from the border, without holes, the thin spit and the outermost pixel."""
     pale = np.pad(picture.min(axis=-1) >= _WHITE, 1, constant_values=True)
     connected = ndimage.label(pale)[0]
     thing = ndimage.binary_fill_holes((connected != connected[0, 0])[1:-1, 1:-1])

@@ -81,11 +81,7 @@ def segmentations(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.n
 def regions(
     dataset: Dataset, files: Sequence[Path], inside: Callable[[np.ndarray], np.ndarray], *, size: int, mode: str = "L"
 ) -> np.ndarray:
-    """Masks that a function finds in each picture at its own size, True where at least half of a resized pixel is.
-
-    `inside` is a function of a module (its source is a part of the map's key), from a picture in `mode`, "L" (H, W) or
-    "RGB" (H, W, 3) uint8, to (H, W) bool. The masks are (N, size, size) bool, a read-only memory map.
-    """
+    """Masks (N, size, size) that a module's `inside` finds in pictures ("L", "RGB"), of half of a pixel or more."""
     return once(dataset, "region", files, _region, size, inside, mode, shape=(len(files), size, size))
 
 

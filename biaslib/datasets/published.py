@@ -122,10 +122,7 @@ def uniform_bar() -> pd.DataFrame:
 
 
 def subgroup_scores(attribute: str) -> pd.DataFrame:
-    """Heatmap scores of models trained on subsampled sets, one set for each target correlation with Male (Fig. 5).
-
-    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values), group, mean and sd.
-    """
+    """Heatmap scores of "Blond_Hair" or "Wavy_Hair" after subsampling (Fig. 5): target_mcc (41), group, mean, sd."""
     check_known("the attribute that released training sets vary", attribute, ("Blond_Hair", "Wavy_Hair"))
     folder = _results() / "subgroups"
     # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it

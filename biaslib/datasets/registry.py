@@ -201,10 +201,7 @@ def check(name: str) -> pd.DataFrame:
 
 
 def listing() -> pd.DataFrame:
-    """Every dataset the four papers use, one row each: what the registry says, `get` ("fetch" or "by hand") and `here`.
-
-    That is "yes" (every known file exists, every known folder is full), "part" or "no"; `check` also compares contents.
-    """
+    """Every dataset, a row each: what the registry says, `get` ("fetch", "by hand"), `here` ("yes", "part", "no")."""
     rows = []
     for dataset in read().values():
         # without sizes and checksums, which take long

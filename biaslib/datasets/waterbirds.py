@@ -74,10 +74,7 @@ def cub_files(root: Path, split: str) -> pd.Series:
 
 
 def cub_test_labels(root: Path) -> np.ndarray:
-    """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
-
-    The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
-    """
+    """Which birds of CUB's test set, that of every Waterbirds, are waterbirds, as in images.txt: (5794,) bool."""
     return _are_waterbirds(cub_files(root, "test"))
 
 

@@ -57,10 +57,7 @@ def as_record(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table that `as_record` was given, but for the numbers of draws; of a record's parts one below the other.
-
-    A row of numbers is a model, numbered anew. Metrics that the catalogue does not know are left out.
-    """
+    """What `as_record` was given, but for the numbers of draws; models are numbered anew, unknown metrics left out."""
     if "effect" not in wide:
         table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
         return table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)

@@ -112,10 +112,7 @@ def dial(
 
 
 def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
-    """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
-
-    They begin as a blob of 7 x 7 cells, and the same blob moved by one cell. `caption` and `name` are as for `show`.
-    """
+    """Two 7 x 7 maps to paint, with Attention-IoU, its parts and invariances as they change; options as for `show`."""
     y, x = np.mgrid[:7, :7] - 3.0
     blobs = np.stack([np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2)) for shift in (0.0, 1.0)])
     blobs = np.where(blobs < 0.03, 0.0, blobs.round(2))

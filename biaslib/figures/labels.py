@@ -28,10 +28,7 @@ def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.nd
 
 @mpl.rc_context(theme.STYLE)
 def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
-
-    The lines are already drawn, within their final limits. `ends` are (name, x, y, colour or its name in `COLOURS`).
-    """
+    """Writes each line's name beside its end, in its colour, moved apart; `ends` are (name, x, y, colour) as drawn."""
     if not ends:
         return
     theme.figure_of(ax).draw_without_rendering()

@@ -100,10 +100,7 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
 def leakage(
     predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
-    """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
-
-    (A, T, N) changes of probabilities, in [-1, 1]: of a pure direction all are about 0 but those of its own attribute.
-    """
+    """(A, T, N) changes, from -step to +step, of what classifiers of T attributes say: pure directions change one."""
     changes = []
     for direction in directions:
         images = traversal(generator, codes, direction, (-step, step))

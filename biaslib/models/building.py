@@ -100,10 +100,7 @@ def to_tensor(
 
 
 def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
-    """The layers with weights up to a number of convolutions and what the model lists before the next one.
-
-    A model without more convolutions than that, of which only the classifier is left, is a `BiaslibError`.
-    """
+    """The layers with weights before the convolution after so many; a `BiaslibError` where there is none after."""
     layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
     places = [index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
     if convolutions and convolutions >= len(places):

@@ -20,10 +20,7 @@ _EXACT_UP_TO, _FLIPS = 16, 10_000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, the interval that covers the truth with the stated confidence, and the number of values behind it.
-
-    What is undefined is NaN; `undefined` counts the values that were NaN and left out.
-    """
+    """An estimate, the interval that covers the truth, the values behind it; NaN is undefined, and counted apart."""
 
     estimate: float
     low: float

@@ -25,10 +25,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error.
-
-    What killed processes left in the folder is removed first. One that cannot be written, or is full: a `BiaslibError`.
-    """
+    """A temporary path that takes the place of `target` at the end; what cannot be written is a `BiaslibError`."""
     with contextlib.ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -85,10 +82,7 @@ def sealed(target: Path) -> Iterator[Path]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
+    """Whether a file is, byte for byte, what `sealed` wrote, which takes a second a GiB; False if unreadable."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:

@@ -105,10 +105,7 @@ class Sketch(Frame):
         self.shade(1.0 + depth * np.clip(slope, -1.0, 1.0) * edge)
 
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
-        """Lays the things and their shadows on the chosen rows of pictures, in place.
-
-        Both are contiguous: canvas (N, size, size, 3) and region_index (N, size, size), `number` where half covered.
-        """
+        """Lays things and shadows on rows of contiguous canvas (N, S, S, 3) and region_index (N, S, S), in place."""
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
         touched = ((self._cover > 0) | (shadow > 0)) & inside[0][:, :, None] & inside[1][:, None, :]
@@ -268,10 +265,7 @@ class Sheet(Surface):
     def lay(
         self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()
     ) -> None:
-        """Lays a shape of this colour (n, 3, h, w or 1, 1) over what is there, as opaque as `share` says.
-
-        A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
-        """
+        """Lays a shape of a colour, as opaque as `share`; what it half covers is the region's, but for those kept."""
         cover = self.cover(distance)
         if region is not None:
             taken = cover > 0.5

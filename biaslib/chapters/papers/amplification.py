@@ -84,10 +84,7 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 def _of_one_model(
     train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping, seed: list[int]
 ) -> tuple[pd.DataFrame, int]:
-    """What one model amplifies where labels and predictions have one group: `_measured`, and how many images.
-
-    Beside its values stand, on the same images, those of predictions without an error, and of one permutation.
-    """
+    """`_measured` of one model where labels and answers have one group, beside no errors and a permutation; and n."""
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     rows = (_group_of(train, grouping) >= 0, keep, keep)
     shown, true, said = (

@@ -67,10 +67,7 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
 
 
 def residuals(attributes: pd.DataFrame) -> pd.Series:
-    """Distance of each attribute's heatmap score from the straight line through all, in residual standard deviations.
-
-    From columns attribute, mcc, heatmap; NaN where fewer than three attributes, or all with one mcc, leave none.
-    """
+    """Distance, by attribute, of the heatmap score from its line on mcc, in residual deviations; NaN without a line."""
     mcc, heatmap = (attributes[column].to_numpy(float) for column in ("mcc", "heatmap"))
     if len(mcc) < 3 or np.ptp(mcc) == 0:
         return pd.Series(np.nan, index=attributes["attribute"])
@@ -298,9 +295,6 @@ def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float,
 
 
 def _over_models(scores: pd.DataFrame, n_models: int) -> pd.DataFrame:
-    """Adds low and high: Student's 95 % interval of a mean from a population standard deviation over models.
-
-    A deviation of exactly 0 says that the file holds one model (or a map compared with itself): no interval, NaN.
-    """
+    """Adds low and high: Student's 95 % interval of a mean over models from its deviation; NaN where that is 0."""
     half = scipy.stats.t.ppf(0.975, n_models - 1) * scores["sd"].where(scores["sd"] > 0) / np.sqrt(n_models - 1)
     return scores.assign(low=scores["mean"] - half, high=scores["mean"] + half)

@@ -71,10 +71,7 @@ def paper_claims() -> list[Claim]:
 
 
 def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
-    """What `paper_claims` rest on, by name, from the tables of `attention_iou.compute`.
-
-    A difference of two released means takes the widest ends of both, as the models behind them were not released.
-    """
+    """What `paper_claims` rest on, by name; a difference of two released means takes the widest ends of both."""
     rows = _rows(tables)
     numbers: dict[str, Interval | float] = {}
     for row in _listed():
@@ -98,10 +95,7 @@ def spans(tables: _Tables, places: Mapping[str, str]) -> dict[str, Interval]:
 
 
 def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
-    """Every claim of the paper, a row each: where it stands, its words, what the files give, and our mark.
-
-    The mark is "replicated", "not replicated", "too small to tell", or "not tested", with the reason under `remark`.
-    """
+    """Every claim, a row each: where it stands, its words, what the files give, our mark (or why none, in `remark`)."""
     marks = {HOLDS: "replicated", FAILS: "not replicated", UNCERTAIN: UNCERTAIN}
     claims, rows = iter(paper_claims()), []
     for row in _listed():
