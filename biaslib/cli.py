@@ -39,7 +39,6 @@ _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
-app.add_typer(commands.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -88,8 +87,9 @@ def _build(
     need_libraries("build")
     from biaslib.book import building, find_project
 
-    book = building.build(find_project(), preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
-    print(f"the book is at {book}")
+    here = find_project()
+    front = building.build(here, preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
+    print(f"the book is at {front}")
 
 
 @app.command(
@@ -321,7 +321,7 @@ def _data_check(name: Annotated[str, typer.Argument(help="As `data list` shows i
 
     files = datasets.check(name)
     wrong = files[~files["state"].isin(["ok", "present"])]
-    for row in wrong.head(10).to_dict("records"):
+    for row in wrong.head(_SHOWN).to_dict("records"):
         print(f"{row['state']}: {row['file']} {row['detail']}".rstrip())
     if len(wrong):
         _stop(f"{len(wrong)} of {len(files)} files of {name} are not right; `biaslib data list` says more.", code=1)
