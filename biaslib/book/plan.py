@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
@@ -270,7 +271,12 @@ def _drawing(data: Any) -> float:
 def _growing(config: GanConfig) -> float:
     """Images that the training of a generator shows it, over all its levels."""
     images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
-    return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
+
+    def grown(n: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            grow(images, replace(config, images=n * shown), checkpoint=Path(folder) / "generator.pt")
+
+    return shown * _measured(grown)
 
 
 @functools.cache

@@ -148,8 +148,9 @@ class _Run(Resumable):
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
-        of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
-        return cls(device, config, generator, copy.deepcopy(generator), critic, *of_both)
+        of_critic = torch.optim.Adam(critic.parameters(), **options)
+        of_generator = torch.optim.Adam(generator.parameters(), **options)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_critic, of_generator)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config

@@ -146,7 +146,7 @@ def _unit(answer: _Answer, rng: np.random.Generator) -> _Steps:
 def _share(answer: _Answer, rng: np.random.Generator) -> _Steps:
     attributes, groups = rng.choice([True, True, False], (200, 4)), rng.integers(0, 3, 200)
     members, group = [0, int(rng.integers(1, 4))], int(rng.integers(3))
-    every, some = attributes[:, members].all(axis=1), attributes[:, members].any(axis=1)
+    every, some = (np.array(of(attributes[:, members], axis=1)) for of in (np.all, np.any))
     wrong = {"any_member": (groups[some] == group).mean(), "reversed": every[groups == group].mean()}
     yield from _equal(answer(attributes, groups, members, group), (groups[every] == group).mean(), **wrong)
 
