@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -122,12 +123,17 @@ def objectives(project: Project) -> str:
             source = project.notebooks / f"{name}.md"
             if source.is_file() and (head := _HEAD.search(source.read_text(encoding="utf-8"))):
                 minutes, needs, can = head.groups()
-                needs = re.sub(r"\[([^]]+)\]\((\w+)\.md\)", r"{doc}`\1 </_executed/\2>`", needs)
-                needs = re.sub(r"\[([^]]+)\]\(\.\./(\w+)\.md\)", r"{doc}`\1 </\2>`", needs)
+                needs = re.sub(r"\[([^]]+)\]\((?:\.\./)?(\w+)\.md\)", partial(_to_page, project), needs)
                 rows.append((f"{{doc}}`/_executed/{name}`", can, minutes, needs))
         if len(rows) > 1:
             lines += [f"### {caption}", "", _table(rows), ""]
     return "\n".join(lines)
+
+
+def _to_page(project: Project, link: re.Match[str]) -> str:
+    """A link to a chapter, or to one of the book's own pages, from anywhere in the book."""
+    folder = "/_executed" if (project.notebooks / f"{link[2]}.md").is_file() else ""
+    return f"{{doc}}`{link[1]} <{folder}/{link[2]}>`"
 
 
 def _gallery(project: Project) -> None:
