@@ -182,7 +182,7 @@ def _grow(
 )
 def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
-    target: Annotated[list[str], _option("Column of what the model tells: two values.")],
+    target: Annotated[list[str], _option("Column of what the model tells: two values; may be repeated.")],
     group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
     out: Annotated[Path, _option("Folder for the report.")],
     bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
@@ -194,9 +194,9 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
+    predictions: Annotated[list[str] | None, _option("Instead: a column of the labels a target, or a table.")] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
-    output: Annotated[int | None, _option("Of the target, from 0.", default="the only one, or two classes")] = None,
+    output: Annotated[list[int] | None, _option("Of a target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
@@ -234,7 +234,7 @@ def _audit(
 
     limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
     result = audits.run(
-        labels=labels, target=target[0] if len(target) == 1 else target, groups=group, out=out,
+        labels=labels, target=target, groups=group, out=out,
         bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
         intersections=intersections, drop_missing=drop_missing, cluster=cluster, train_labels=train_labels,
         file_column=file_column, data=data, model=model, weights=weights, predictions=predictions, against=against,

@@ -98,13 +98,16 @@ class LabelledImages:
         part = replace(self, files=files, labels=labels, predicted=predicted, scores=scores)
         return replace(part, clusters=clusters, cluster_names=names)
 
-    def by_image(self) -> pd.DataFrame:
-        """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one."""
+    def by_image(self, about: str = "") -> pd.DataFrame:
+        """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one.
+
+        `about` says of which target the last two are, where there are several.
+        """
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
         labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
-        score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        score = pd.DataFrame({} if self.scores is None else {f"score{about}": self.scores})
         cluster = pd.DataFrame() if self.cluster_names is None else self.cluster_names.to_frame()
-        right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
+        right = pd.DataFrame({f"right{about}": self.correct.astype(int)})  # a group may be called so, too
         return pd.concat([pd.Series(self.files, name="file"), cluster, labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:
@@ -127,7 +130,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     Of a column with more than two values each is a group, against all others. With intersections each combination of
     the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
     """
-    target, bins, cluster = options.target, options.bins or {}, options.cluster
+    (target,), bins, cluster = options.targets, options.bins or {}, options.cluster
     wanted = [target, *options.groups]
     if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
