@@ -203,7 +203,7 @@ def _audit(
     threshold: Annotated[float | None, _option("What a yes is above; 0.5 for probabilities.", default="0")] = None,
     attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
     layer: Annotated[str | None, _option("Of the model, whose output Grad-CAM takes.", default="its last map")] = None,
-    masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
+    masks: Annotated[Path | None, _option("Folder of masks, or of one folder a region, or COCO's JSON.")] = None,
     mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,

@@ -52,7 +52,7 @@ class AuditOptions:
     #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
     attribution: str | None = None
     layer: str | None = None  #: whose output Grad-CAM takes as the map, by its name in the model; None: the last map
-    #: folder of masks of one region, which is named as the folder, or of one such folder a region
+    #: folder of masks of one region, named as the folder, or of one such folder a region; or a file in COCO's JSON
     masks: Path | None = None
     mask_value: int | None = None  #: where masks are label maps: the value that is the region
     wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding

@@ -15,6 +15,7 @@ from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
+from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown
@@ -36,7 +37,7 @@ class _Case:
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
     note: str = ""
-    masks: Mapping[str, Sequence[Path | None]] = field(default_factory=dict)
+    masks: Mapping[str, Sequence[Mask | None]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
@@ -120,6 +121,8 @@ def _checked(options: AuditOptions) -> _Case:
         return _Case(options, inputs, unlabelled)
     note = check_pictures(folder, inputs.files)
     masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
+    if options.mask_value is not None and options.masks is not None and options.masks.is_file():
+        raise BiaslibError(f"A mask value is for label maps, and {options.masks} holds outlines: leave it out.")
     roles = options.roles(masks)
     steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
     model = model_under_audit(
