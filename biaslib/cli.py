@@ -194,9 +194,11 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[list[str] | None, _option("Instead: a column of the labels a target, or a table.")] = None,
+    predictions: Annotated[
+        list[str] | None, _option("Instead of a model: a column for each target, or a table.")
+    ] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
-    output: Annotated[list[int] | None, _option("Of a target, from 0.", default="the one, or two classes")] = None,
+    output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
@@ -229,21 +231,17 @@ def _audit(
 
     Writes a page, numbers, answers, and a model card and an annex that you fill in and keep. A stopped audit goes on.
     """
+    asked = dict(locals())
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
     limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
-    result = audits.run(
-        labels=labels, target=target, groups=group, out=out,
-        bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
-        intersections=intersections, drop_missing=drop_missing, cluster=cluster, train_labels=train_labels,
-        file_column=file_column, data=data, model=model, weights=weights, predictions=predictions, against=against,
-        output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, attribution=attribution, layer=layer, masks=masks,
-        mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
-        batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
-        discover=discover, repair=repair, images=not no_images, title=title, author=author, force=force,
-    )  # fmt: skip
+    asked |= {name: class_numbers(asked[name]) for name in ("yes", "no") if asked[name] is not None}
+    asked["bins"] = {name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())}
+    asked |= {"groups": group, "group_outputs": group_output, "corrected": not uncorrected, "images": not no_images}
+    # what was not given is as in `audit.run`, and these have another name there, or none
+    others = ("group", "group_output", "uncorrected", "no_images", "fail_on")
+    result = audits.run(**{name: value for name, value in asked.items() if value is not None and name not in others})
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
     if fail_on is not None and (why := audits.handover.failure(result, limit)):

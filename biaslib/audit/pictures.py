@@ -175,10 +175,9 @@ def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:
 def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Sequence[Mask | None]]:
     """Region -> the mask of every image, None where it has none.
 
-    A folder of masks is one region, named as the folder; a folder of folders of masks is one region each, as is each
-    category of a file in COCO's JSON. A mask in a folder is named as its image, whatever the ending. It is taken to be
-    of the upright picture where its size shows that, or it carries the EXIF orientation of its image; a BiaslibError
-    where it may be drawn for an image as that is stored.
+    A folder of masks, each named as its image, whatever the ending, is one region of its name; a folder of folders, or
+    a file in COCO's JSON, is several. A mask is taken to be of the upright picture where its size shows that, or it
+    carries the EXIF orientation of its image; a BiaslibError where it may be drawn for an image as that is stored.
     """
     if not place.exists():
         raise BiaslibError(f"There are no masks {place}: name their folder, or a file in COCO's JSON.")

@@ -129,11 +129,6 @@ class AuditOptions:
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The columns of `target`."""
-        return (self.target,) if isinstance(self.target, str) else tuple(self.target)
-
     def other(self) -> "AuditOptions":
         """The same of what is compared with, of which no maps are drawn."""
         if self.predictions is not None and not isinstance(self.against, nn.Module):
@@ -193,7 +188,7 @@ class AuditOptions:
         return {
             "labels": _name(self.labels),
             "images": _name(self.data),
-            "target": ", ".join(self.targets),
+            "target": str(self.target),
             "groups": ", ".join(self.groups),
             "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
             "intersections": "of all groups" if self.intersections else "",
@@ -275,20 +270,20 @@ class Audit:
 
     def remarks(self) -> list[str]:
         """What the command says beside the findings: warnings, notes, and what could not be measured."""
-        said = []
-        for name, one in self.parts():
-            heads = {"warning": one.warnings, "biaslib": one.notes, "not measured": one.unmeasured}
-            said += [f"{head}: {name}{sentence}" for head, sentences in heads.items() for sentence in sentences]
-        return said
+        remarks = []
+        for name, audit in self.parts():
+            heads = {"warning": audit.warnings, "biaslib": audit.notes, "not measured": audit.unmeasured}
+            remarks += [f"{head}: {name}{sentence}" for head, sentences in heads.items() for sentence in sentences]
+        return remarks
 
     def conclusions(self) -> list[str]:
         """A sentence for each finding, or one that there is none; then those on slices and on repairs."""
         none = "nothing that these images can tell from chance; the report says how much they could have shown"
-        said = []
-        for name, one in self.parts():
-            said += [finding.sentence for finding in one.findings] or [f"{name}{none}"]  # a finding names its target
-            said += [f"{name}{sentence}" for sentence in (*one.discovered, *one.repairs)]
-        return said
+        conclusions = []
+        for name, audit in self.parts():  # a finding names its target
+            conclusions += [finding.sentence for finding in audit.findings] or [f"{name}{none}"]
+            conclusions += [f"{name}{sentence}" for sentence in (*audit.discovered, *audit.repairs)]
+        return conclusions
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""

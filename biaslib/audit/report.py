@@ -49,6 +49,9 @@ def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name + mark)
+    bins = audit.tables.get("calibration", pd.DataFrame({"group": []}))
+    for number, (group, of_group) in enumerate(bins.groupby("group", sort=False), start=1):
+        made[f"reliability-{number}"] = _reliability(of_group, str(group), f"reliability-{number}{mark}")
     shown = [(f"mistakes-{number}", mistakes) for number, mistakes in enumerate(audit.shown, start=1)]
     shown += [(f"slice-{number}", mistakes) for number, mistakes in enumerate(audit.slices, start=1)]
     for name, mistakes in shown:
@@ -78,11 +81,10 @@ def _overview(audit: Audit) -> figures.HtmlFigure:
     """How often each target is right, and its largest gap."""
     rows, words = [], _words(audit)
     for _, one in audit.parts():
-        gaps = one.tables["visible"]
-        sizes = pd.Series([abs(gap.estimate) for gap in gaps["gap"]]).fillna(0)
-        largest = gaps.loc[sizes.idxmax(), ["group", "among", "gap", "outcome"]]
-        right = one.tables["overall"].set_index("measure").loc["accuracy", "value"]
-        rows.append({"target": one.target.name, "right": right, **largest, "found": len(one.findings)})
+        gaps, right = one.tables["visible"].to_dict("records"), one.tables["overall"]["value"][0]
+        largest = max(gaps, key=lambda row: np.nan_to_num(abs(row["gap"].estimate)))
+        shown = {name: largest[name] for name in ("group", "among", "gap", "outcome")}
+        rows.append({"target": one.target.name, "right": right, **shown, "found": len(one.findings)})
     return _table(pd.DataFrame(rows), "overview", words["captions"]["overview"], words["columns"])
 
 
@@ -102,6 +104,22 @@ def _outcomes(audit: Audit, caption: str, name: str) -> figures.HtmlFigure:
         drawn.axes[0].axvline(end, color=theme.MUTED, linewidth=0.8, linestyle=":")
     values = "; ".join(f"{name} {gap:.2f}" for name, gap in zip(frame["images"], frame["gap"], strict=True))
     return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name=name)
+
+
+def _reliability(bins: pd.DataFrame, group: str, name: str) -> figures.HtmlFigure:
+    """The share labelled yes of images with about one score, in the group and outside it."""
+    ends = [astuple(share)[:4] for share in bins["share labelled yes"]]
+    frame = pd.DataFrame(ends, columns=["share", "low", "high", "n"]).assign(score=bins["score"].tolist())
+    frame["of"] = [_plain(words) for words in bins["of"]]
+    drawn = figures.line_plot(
+        frame, x="score", y="share", low="low", high="high", n="n", by="of", y_range=(0, 1), x_label="score",
+        y_label="share labelled yes",
+    )  # fmt: skip
+    drawn.axes[0].plot([0, 1], [0, 1], color=theme.MUTED, linewidth=0.8, linestyle=":")
+    caption = (
+        f"Calibration by {group}: each point is about a tenth of the images. Dotted: a score as large as the share."
+    )
+    return figures.show(drawn, alt=caption, caption=caption, name=name)
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
@@ -160,7 +178,8 @@ def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, s
         ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
     )
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
-    shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
+    numbers = {"p", *(name.removesuffix(" interval") for name in frame if name.endswith(" interval"))} & set(frame)
+    shown = _paired(frame).drop(columns=[*idle, *numbers]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
     formats = {
         str(column): special.get(str(column), ".3f")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,13 +51,8 @@ class _Case:
         return [*asked, "" if model is None else model.key, list(self.digests)]
 
 
-class _Measured(NamedTuple):
-    """What is known of one target before its tests are corrected, with those of all others."""
-
-    case: _Case
-    predictions: Predictions | None
-    answered: LabelledImages
-    tables: measurements.Tables
+# what is known of one target before its tests are corrected, with those of all others
+_Measured = tuple[_Case, Predictions | None, LabelledImages, measurements.Tables]
 
 
 def run(**given: Any) -> Audit:
@@ -85,32 +80,30 @@ run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Au
 
 def _by_target(options: AuditOptions) -> list[AuditOptions]:
     """The options of each target, with the output or predictions that are its own; else a BiaslibError."""
-    number, said = len(options.targets), options.predictions
-    if len(set(options.targets)) < max(number, 1):
-        raise BiaslibError(f"Name at least one target, and each once, not {list(options.targets)}.")
+    targets = [options.target] if isinstance(options.target, str) else list(options.target)
+    number, predictions, against = len(targets), options.predictions, options.against
+    if len(set(targets)) < max(number, 1):
+        raise BiaslibError(f"Name at least one target, and each once, not {targets}.")
     if number > 1 and (options.yes or options.no):
-        raise BiaslibError(
-            f"Classes of which the largest wins tell one target, not {number}: name an output for each target, or run "
-            "an audit for each."
-        )
-    one_table, compared = (
-        isinstance(of, (Path, pd.DataFrame)) or (isinstance(of, str) and Path(of).is_file())
-        for of in (said, options.against)
-    )
-    own = options.output if said is None else said
-    named = len(own) if isinstance(own, tuple) else number if one_table else int(own is not None)
+        raise BiaslibError(f"Classes of which the largest wins tell one target, not {number}: name an output for each.")
+    own = options.output if predictions is None else predictions
+    named = len(own) if isinstance(own, tuple) else number if _is_table(own) else int(own is not None)
     if named != number and max(named, number) > 1:
-        what = "outputs" if said is None else "columns or tables of predictions"
+        what = "outputs" if predictions is None else "columns or tables of predictions"
         raise BiaslibError(f"There are {number} targets but {named} {what} for them: name one for each.")
     if number == 1:
         return [options]
-    if said is not None and options.against is not None and not compared:
-        raise BiaslibError(f"{options.against!r} is no table: to compare several targets, give one with all of them.")
+    if predictions is not None and against is not None and not _is_table(against):
+        raise BiaslibError(f"{against!r} is no table: to compare several targets, give one with all of them.")
     # as a path, a table is not taken for a column
-    table = Path(said) if isinstance(said, str) else said
+    table = Path(predictions) if isinstance(predictions, str) else predictions
     outputs, tables = (of if isinstance(of, tuple) else [of] * number for of in (options.output, table))
-    each = zip(options.targets, outputs, tables, strict=True)
+    each = zip(targets, outputs, tables, strict=True)
     return [replace(options, target=target, output=output, predictions=of) for target, output, of in each]
+
+
+def _is_table(source: Any) -> bool:
+    return isinstance(source, (Path, pd.DataFrame)) or (isinstance(source, str) and Path(source).is_file())
 
 
 def _checked(options: AuditOptions) -> _Case:
@@ -150,34 +143,37 @@ def _measured(case: _Case, other: _Case | None) -> _Measured:
         compared = _answered(other, _predicted(other))
         tables["against"] = measurements.against(answered, compared, seed)
         tables |= {f"{name}_other": table for name, table in measurements.described(compared).items()}
-    return _Measured(case, predictions, answered, tables)
+    return case, predictions, answered, tables
 
 
 def _audited(measured: Sequence[_Measured], key: str) -> Audit:
     """Tests over all targets, and the audit of each in that of the first."""
-    options, independent = measured[0].case.options, measured[0].answered.clusters is None
+    (case, _, answered, _), *_ = measured
+    options, independent = case.options, answered.clusters is None
     at_once = sum(map(_planned_tests, measured)) if options.corrected else 1
-    most = max(len(of.answered.labels) for of in measured)
+    most = max(len(answered.labels) for _, _, answered, _ in measured)
     permutations = options.permutations or _permutations(at_once, most) if independent else 0
     for _, _, answered, tables in measured:
         tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
     family = {"permutations": permutations, "at_once": at_once}
-    tested = findings.tested([of.tables for of in measured], **family, corrected=options.corrected)
+    tested = findings.tested([tables for *_, tables in measured], **family, corrected=options.corrected)
     made = sum(int(table["p"].count()) for tables in tested for table in tables.values())
-    parts = [of._replace(tables=of.tables | tables) for of, tables in zip(measured, tested, strict=True)]
-    first, *further = (_audit(of, key, made=made, **family) for of in parts)
+    for (*_, tables), corrected in zip(measured, tested, strict=True):
+        tables.update(corrected)
+    first, *further = (_audit(of, key, made=made, **family) for of in measured)
     if not further:
         return first
-    answers = [of.answered.by_image(f" about {of.answered.target.name}") for of in measured]
+    answers = [answered.by_image(f" about {answered.target.name}") for _, _, answered, _ in measured]
     together = reduce(lambda left, right: left.merge(right, how="outer"), answers).convert_dtypes()
     return replace(first, further=tuple(further), answers=together)
 
 
-def _planned_tests(of: _Measured) -> int:
+def _planned_tests(measured: _Measured) -> int:
     """How many there are to be of one target; where images come in clusters, none of amplification."""
-    made = sum(int(of.tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in of.tables)
-    groups = of.answered.groups if of.answered.clusters is None else ()
-    return made + sum(len(amplifying.directions(of.answered, group)) for group in groups)
+    _, _, answered, tables = measured
+    groups = answered.groups if answered.clusters is None else ()
+    made = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
+    return made + sum(len(amplifying.directions(answered, group)) for group in groups)
 
 
 def _audit(measured: _Measured, key: str, *, made: int, permutations: int, at_once: int) -> Audit:

@@ -128,32 +128,44 @@ def test_an_outline_is_cut_as_its_picture_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("things", "changes", "said"),
+    ("thing", "said"),
     [
-        ([{"segmentation": {"counts": "~~"}}], {}, "ValueError: packed runs hold '~'"),
-        ([{"segmentation": {"counts": "92?"}}], {}, "ValueError: runs do not fill in/a.jpg of 10 x 8"),
-        ([{"segmentation": {"counts": [3, 4]}}], {}, "ValueError: runs do not fill in/a.jpg of 10 x 8"),
-        ([{"segmentation": {"counts": [-20, 100]}}], {}, "ValueError: runs do not fill"),
-        ([{"segmentation": {"size": [8, 10]}}], {}, "KeyError: 'counts'"),
-        ([{"segmentation": SQUARE, "category_id": 9}], {}, "KeyError: 9"),
-        ([{}], {}, "KeyError: 'bbox'"),
-        ([{"bbox": [1, 2]}], {}, "ValueError: not enough values to unpack"),
-        ([{"segmentation": [[1, 2, 3]]}], {}, "ValueError: a polygon in in/a.jpg has no corners of x and y"),
-        ([{"segmentation": [[1, 2, float("nan"), 3]]}], {}, "ValueError: a polygon in in/a.jpg has no corners"),
-        ([], {"images": 3}, "TypeError"),
-        ([], {"images": [{"id": 1}], "annotations": [{"image_id": 1, "category_id": 1}]}, "KeyError: 'file_name'"),
+        ({"segmentation": {"counts": "~~"}}, "ValueError: its runs do not fill 10 x 8 pixels"),
+        ({"segmentation": {"counts": "92?"}}, "ValueError: its runs do not fill 10 x 8 pixels"),
+        ({"segmentation": {"counts": [3, 4]}}, "ValueError: its runs do not fill 10 x 8 pixels"),
+        ({"segmentation": {"counts": [-20, 100]}}, "ValueError: "),
+        ({"segmentation": {"size": [8, 10]}}, "KeyError: 'counts'"),
+        ({}, "KeyError: 'bbox'"),
+        ({"bbox": [1, 2]}, "ValueError: not enough values to unpack"),
+        ({"segmentation": [[1, 2, 3]]}, "ValueError: cannot reshape"),
+        ({"segmentation": [[1, 2, float("nan"), 3]]}, "ValueError: a corner lies nowhere"),
+        ({"segmentation": [["a", "b"]]}, "ValueError: "),
     ],
 )
-def test_what_is_not_cocos_is_refused_in_one_sentence(tmp_path, things, changes, said):
-    file = annotations(tmp_path, *things, **changes)
-    with pytest.raises(BiaslibError, match=rf"coco\.json is no annotation file in COCO's JSON \({said}.*: mend it, or"):
+def test_an_outline_that_cannot_be_drawn_is_refused_in_one_sentence(tmp_path, thing, said):
+    with pytest.raises(BiaslibError, match=rf"The outlines of in/a\.jpg are not COCO's \({said}.*\): mend them\."):
+        mask(tmp_path, thing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"images": 3}, "TypeError"),
+        ({"images": [{"id": 1}]}, "KeyError: 'file_name'"),
+        ({"annotations": [{"image_id": 7, "category_id": 9}]}, "KeyError: 9"),
+        ({"annotations": [{"image_id": 1, "category_id": 1}]}, "KeyError: 1"),
+    ],
+)
+def test_what_is_not_cocos_is_refused_in_one_sentence(tmp_path, changes, said):
+    file = annotations(tmp_path, **changes)
+    with pytest.raises(BiaslibError, match=rf"coco\.json is not in COCO's JSON \({said}.*: mend it, or give a folder"):
         read_outlines(file, ["in/a.jpg"])
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\x89PNG", b"[" * 100_000])
 def test_another_file_is_refused_in_one_sentence(tmp_path, content):
     (tmp_path / "masks.json").write_bytes(content)
-    with pytest.raises(BiaslibError, match=r"masks\.json is no annotation file in COCO's JSON"):
+    with pytest.raises(BiaslibError, match=r"masks\.json is not in COCO's JSON"):
         find_masks(tmp_path / "masks.json", tmp_path, ["a.png"])
 
 

@@ -174,6 +174,8 @@ def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     page = audit.page(cut)
     assert ["area under the ROC curve" in one for one in (page, audit.page(answered))] == [True, False]
     assert "Calibration, score by score" in page
+    assert 'id="reliability-1"' in page
+    assert "Calibration by old: each point is about a tenth of the images." in page
     with pytest.raises(BiaslibError, match="or give the threshold"):
         from_labels(columns | {"said": scores})
     with pytest.raises(BiaslibError, match="threshold must be a finite number, not nan"):
@@ -313,7 +315,17 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
 
 def test_captions_can_be_read():
     captions = report._words(from_labels(many(n=40), threshold=0.5))["captions"]
-    new = ("visible", "visible-figure", "against", "rates", "disparities", "scores", "calibration")
+    new = (
+        "visible",
+        "visible-figure",
+        "against",
+        "rates",
+        "disparities",
+        "scores",
+        "calibration",
+        "intersections",
+        "overview",
+    )
     assert [name for name in new if len(captions[name].split()) > 45] == []
 
 
@@ -539,7 +551,8 @@ def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
         assert row[1:8] == [value["of"], f"{value['n']:,}", *(shown(value[name], 3) for name in names)]
     apart = next(rows for caption, rows in tables.items() if caption.startswith("How far groups are apart"))
     for row, value in zip(apart[1:], values["disparities"], strict=True):
-        assert row[1:] == [value["disparity"], shown(value["difference"], 3), shown(value["ratio"], 3)]
+        assert row[1:] == [value["disparity"], *(shown(value[f"{way} interval"], 3) for way in ("difference", "ratio"))]
+        assert value["difference interval"]["estimate"] == value["difference"]
     amplified = next(rows for caption, rows in tables.items() if caption.startswith("How often the model says it"))
     assert amplified[0][:5] == ["group", "direction", "said (labelled), in group", "said (labelled), others", "apart"]
     for row, value in zip(amplified[1:], values["amplification"], strict=True):

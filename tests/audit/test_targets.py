@@ -199,7 +199,7 @@ def test_a_target_without_a_value_loses_its_own_rows_only():
         ({"predictions": None, "model": both(), "data": ".", "output": 1}, "There are 2 targets but 1 outputs"),
         (
             {"predictions": None, "model": both(), "data": ".", "yes": [1], "no": [0]},
-            "Classes of which the largest wins tell one target, not 2: name an output for each target",
+            "Classes of which the largest wins tell one target, not 2: name an output for each",
         ),
         ({"cluster": "old"}, "clusters are not permuted: leave out the cluster or permutations"),
     ],
