@@ -101,10 +101,7 @@ class LabelledImages:
         return replace(self, **parts)
 
     def by_image(self, about: str = "") -> pd.DataFrame:
-        """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one.
-
-        `about` says of which target the last two are, where there are several.
-        """
+        """A row an image: file, cluster, labels and answers as the table has them, score, 1 if right (`about` what)."""
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
         labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
         score = pd.DataFrame({} if self.scores is None else {f"score{about}": self.scores})
@@ -168,8 +165,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     clusters = None if written is None else pd.factorize(written)[0]
     if clusters is not None:
         notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
-    together = _combined(columns, labels, by_column) if options.intersections else None
-    crossed, small = ([], ()) if together is None else _crossed(columns, labels, by_column)
+    crossed, small, together = _crossed(columns, labels, by_column) if options.intersections else ([], (), None)
     for of_images in [each for each in (labels, train) if each is not None and crossed]:
         combined = _combined(columns, of_images, by_column)
         of_images[crossed] = pd.DataFrame({name: combined == name for name in crossed})
@@ -244,8 +240,8 @@ def _combined(columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: li
 
 def _crossed(
     columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]
-) -> tuple[list[str], tuple[str, ...]]:
-    """Each combination with images that neither is a group already nor all but one, and a note on what is too small."""
+) -> tuple[list[str], tuple[str, ...], np.ndarray]:
+    """Combinations with images that neither are groups already nor all but one, a note on small ones, each image's."""
     sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
     known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
     together = _combined(columns, labels, by_column)
@@ -260,7 +256,7 @@ def _crossed(
         raise BiaslibError(f"There are {len(tested)} combinations, not 1 to {_MOST}: leave --intersections out.")
     words = ", ".join(f"{name} ({crossed[name]})" for name in small)
     note = f"Not tested, as they have fewer than {SMALL} images: {len(small)} of {len(crossed)} combinations ({words})."
-    return tested, (note,) if small else ()
+    return tested, (note,) if small else (), together
 
 
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 from biaslib.errors import BiaslibError, reason
 
 _WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what comes of JSON that is not COCO's
-_FARTHEST = 1_000_000  # pixels: no corner lies further out
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def _draw(mask: np.ndarray, thing: Mapping[str, Any]) -> None:
     box = [left, top, left + across, top, left + across, top + down, left, top + down]
     for polygon in shape or [box]:
         corners, passed = np.array(polygon, float).reshape(-1, 2), np.zeros((height, width + 1), bool)
-        if not (np.abs(corners) < _FARTHEST).all():
+        if not (np.abs(corners) < 1_000_000).all():
             raise ValueError("a corner lies nowhere")
         for (x, y), (to_x, to_y) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
             rows = np.arange(*np.clip(np.ceil(np.sort([y, to_y]) - 0.5), 0, height).astype(int))

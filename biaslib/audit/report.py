@@ -29,11 +29,10 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         parts = [(one, "" if one is audit else f"-target-{at}") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
-        overview = _overview(audit).html if audit.further else ""
     shipped = templates(autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
-        audit=audit, parts=list(zip(parts, shown, strict=True)), overview=overview, words=_words(audit),
+        audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
         palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
 
