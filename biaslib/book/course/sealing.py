@@ -58,8 +58,8 @@ class Planted(Drawn):
         table = world.factors(self.images, strength=0.0, seed=self.seed)
         target, rng = table[world.target].to_numpy(bool), np.random.default_rng([self.seed, 1])
         for column in self.suspects.values():
-            values, strength = table[column], (self.strength or 0.0) if column == self.cue else 0.0
-            ends = (0, 1) if values.nunique() <= 2 else values.quantile([0.25, 0.75])
+            values, strength = table[column].to_numpy(), (self.strength or 0.0) if column == self.cue else 0.0
+            ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(values, (0.25, 0.75))
             there = target == draw_agreement(target, strength, rng)
             table[column] = np.asarray(ends, values.dtype)[there.astype(int)]
         return table

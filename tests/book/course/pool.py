@@ -42,7 +42,7 @@ PLACES = {
 
 def key(team: int) -> str:
     """Of the pictures and the recipe of one model: their values, and the training's where they are not the defaults."""
-    pictures, (trained_on, *_) = sealing.assigned(SECRET, team)
+    pictures, trained_on, *_ = sealing.assigned(SECRET, team)
     config = trained_on.recipe.training
     fields = dataclasses.fields(config)
     chosen = {each.name: value for each in fields if (value := getattr(config, each.name)) != each.default}
@@ -62,7 +62,7 @@ def careful(answers: np.ndarray, target: np.ndarray, suspects: np.ndarray) -> tu
 @stored("capstone-pool")
 def measured(team: int) -> np.ndarray:
     """(6, 5): effect, what is seen of it, its standard error, the share of the map, and of right answers."""
-    pictures, (trained_on, *_) = sealing.assigned(SECRET, team)
+    pictures, trained_on, *_ = sealing.assigned(SECRET, team)
     model, samples = recipes.load(trained_on.recipe), pictures.with_masks()
     answers = softmax(training.predict(model, samples.images), axis=1)[:, 1]
     labels = pictures.labels().to_numpy()[:, 1:].astype(float)
