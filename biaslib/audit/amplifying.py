@@ -51,10 +51,8 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     for at, group in enumerate(answered.groups):
         tie = correlation(known[[answered.target.name, group.name]], clusters, seed)
         for kind, name in enumerate(directions(answered, group)):
-            size, signed = (
-                Interval(float(changes[at, kind, part]), *percentile_ends(of_draws[:, at, kind, part]), n)
-                for part in (0, 1)
-            )
+            own, draws_of_it = changes[at, kind].tolist(), of_draws[:, at, kind].T
+            size, signed = (Interval(each, *percentile_ends(of), n) for each, of in zip(own, draws_of_it, strict=True))
             by_chance, rate = chance[:, at, kind], rates[kind, ::-1, at, ::-1].T.ravel()
             # on both sides: errors that lean on the other label may change an association less than those that do not
             far = np.abs(by_chance - by_chance.mean()) >= np.abs(size.estimate - by_chance.mean()) - 1e-12
@@ -117,10 +115,7 @@ def _rates(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
 
 
 def _changes(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
-    """(groups, kinds, 2) mean absolute and mean signed change of one attribute, as `bias_amplification` has them.
-
-    NaN without images that are labelled yes, in the group or outside it.
-    """
+    """(groups, kinds, 2) mean absolute and mean signed change (`bias_amplification`); NaN where none is labelled yes."""
     images, yes = (counts if train is None else train).swapaxes(0, 1)[:2]
     before, after = _rates(counts, train).swapaxes(0, 1)
     change = np.nan_to_num(after - before)

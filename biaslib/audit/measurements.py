@@ -261,10 +261,7 @@ def average_maps(maps: np.ndarray, answered: LabelledImages, group: Binary) -> d
 
 
 def _regions(predictions: Predictions, answered: LabelledImages, roles: Mapping[str, str], seed: int) -> pd.DataFrame:
-    """How much of the target's map lies in each region, beside the region's share of the image, and their difference.
-
-    A neutral region is described and not tested, and its p is NaN. Each cluster counts once, by its images' mean.
-    """
+    """How much of the target's map lies in each region, and of the image; p is NaN for a neutral region, not tested."""
     rows, mean = [], partial(interval, clusters=answered.clusters, seed=seed)
     for region, mass in predictions.mass.items():
         there, role = np.isfinite(mass), roles.get(region, "neutral")

@@ -227,10 +227,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
-    """The name of the settings beside weights, the architecture that they name, and their steps of preprocessing.
-
-    They are timm's config.json, else Hugging Face's preprocessor_config.json.
-    """
+    """The name of the settings beside weights (timm's, else Hugging Face's), their architecture, and the steps."""
     folder = place if place.is_dir() else place.parent
     name = "config.json"
     config = _read(folder / name)
@@ -273,22 +270,16 @@ def _usable(name: str, key: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_colour(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))
+    return isinstance(value, list) and len(value) == 3 and all(type(part) in (int, float) for part in value)
 
 
 _STEPS = ("mean", "std", "input_size", "crop_pct", "interpolation", "crop_mode")
 _USABLE: dict[str, Callable[[Any], bool]] = {
     "mean": _is_colour,
     "std": _is_colour,
-    "input_size": lambda size: (
-        isinstance(size, list) and len(size) == 3 and size[1] == size[2] and isinstance(size[2], int)
-    ),
-    "crop_pct": _is_number,
+    "input_size": lambda of: isinstance(of, list) and len(of) == 3 and of[1] == of[2] and type(of[2]) is int,
+    "crop_pct": lambda value: type(value) in (int, float),
     "interpolation": lambda value: value in FILTERS,
     "crop_mode": lambda value: isinstance(value, str),
     "pretrained_cfg": lambda value: isinstance(value, dict),

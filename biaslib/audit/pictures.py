@@ -278,7 +278,9 @@ def _region(file: Path, value: int | None) -> np.ndarray:
             f"The mask {file} has the values ({shown}) and no 0, so it does not say what is outside the "
             "region: write 0 there and 255 inside, in one mask a region."
         )
-    if image.mode == "P" and len(values) == 2 and _lightness(image, 0) > _lightness(image, int(values[1])):
+    palette = image.getpalette() or []  # red, green and blue of each number
+    outside, inside = (sum(palette[3 * number : 3 * number + 3]) for number in (0, int(values[-1])))
+    if image.mode == "P" and len(values) == 2 and outside > inside:
         raise BiaslibError(
             f"In the mask {file} number 0 of its palette is the lighter colour, so it is not clear which is the "
             "region: save it as a black-and-white PNG, white inside."
@@ -303,10 +305,6 @@ def _upright(image: Image.Image) -> Image.Image:
     image.load()
     turn = _turn(image)
     return image.copy() if turn == 1 else image.transpose(_TURNED_BACK[turn])
-
-
-def _lightness(image: Image.Image, number: int) -> int:
-    return sum((image.getpalette() or [])[3 * number : 3 * number + 3])
 
 
 def _steps(config: Mapping[str, Any]) -> dict[str, Any]:

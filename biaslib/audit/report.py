@@ -137,9 +137,8 @@ def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
     # a flag that is not set, and a value that is defined nowhere, are not worth a column
-    mute = frame.columns.intersection(
-        ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
-    )
+    rare = ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
+    mute = frame.columns.intersection(rare)
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}

@@ -65,9 +65,7 @@ def run(
 
     `parameters` other than the defaults win over those of the `preset` (a name from `notebooks/presets`; None or
     "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
-    was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
-    leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
-    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
+    was made from; `threads`, `scheduler` and `bars` are as for `environment`; `on_cell` is called after each code cell.
 
     Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
     versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
@@ -160,7 +158,11 @@ def plain(text: str) -> str:
 
 
 def environment(threads: int | None = None, scheduler: str | None = None, bars: Path | None = None) -> dict[str, str]:
-    """What a notebook's process finds in its environment beside what this one has; arguments as for `run`."""
+    """What a notebook's process finds in its environment beside what this one has.
+
+    `threads` is how many the numerical libraries may use, and half the number of worker processes; None leaves that to
+    them. `scheduler` is the address of a Dask scheduler, `bars` a file for the progress of longer computations.
+    """
     # a bar that moves and a dial that a kernel answers have no place on a page
     variables = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
@@ -176,10 +178,7 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:
-    """A kernel of this very interpreter, whatever kernels the user has registered under the name python3.
-
-    Its connection file lies where a killed run leaves nothing behind.
-    """
+    """A kernel of this very interpreter, whatever is registered as python3; a killed run leaves no connection file."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
@@ -215,11 +214,9 @@ def _code(text: str) -> str:
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Puts a note below the title of a page whose parameters are not the book's."""
     changed = about["changed"].items()
-    changes = ", ".join(
-        f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed
-    )
+    words = [f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed]
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
-    text = f"This page was run with {changes}.{preset}"
+    text = f"This page was run with {', '.join(words)}.{preset}"
     note = f"```{{admonition}} Not the book's own run\n:class: important\n{text}\n```"
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", ()):

@@ -111,10 +111,7 @@ def parts(project: Project) -> dict[str, list[str]]:
 
 
 def objectives(project: Project) -> str:
-    """For each part of the contents a table of its chapters: what one can do after it, minutes and needs, by its head.
-
-    A chapter whose head does not say so is left out, and so is a part that has no other.
-    """
+    """For each part a table of its chapters whose heads say it: what one can do after it, minutes, and needs."""
     lines = []
     for caption, names in parts(project).items():
         rows = [("Chapter", "After it you can …", "Minutes", "Needs")]

@@ -75,10 +75,7 @@ def tidy(folder: Path) -> None:
 
 @contextlib.contextmanager
 def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
+    """As `replacing`, for one file; behind what was written goes its SHA-256 (`is_whole`), which no kill can part."""
     with replacing(target) as partial:
         yield partial
         digest = bytes.fromhex(sha256(partial))
@@ -87,10 +84,7 @@ def sealed(target: Path) -> Iterator[Path]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
+    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read. A second a GiB."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
@@ -118,8 +112,7 @@ def _whole_as(file: Path, look: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
         if _note(file).read_text(encoding="utf-8") == look:
             return True
-    whole = is_whole(file)
-    if whole:
+    if whole := is_whole(file):
         note_whole(file)
     return whole
 

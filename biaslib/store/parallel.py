@@ -67,10 +67,7 @@ def keep_memory() -> None:
 
 
 def on_threads(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function with torch on so many threads: the last bits of its result depend on their number.
-
-    Calls from several threads of one process wait for each other, as torch's random state is the process's own.
-    """
+    """Calls the function with torch on so many threads, which its last bits depend on; one call at a time."""
     import torch
 
     with contextlib.ExitStack() as stack:
@@ -103,10 +100,7 @@ def workers() -> Iterator[tuple[Executor, int]]:
 
 @contextlib.contextmanager
 def shared_workers() -> Iterator[str]:
-    """Workers of this machine (`places`) that several processes can send work to: their scheduler's address.
-
-    They stay until the end, so that what each has to import, seconds of it, is imported once.
-    """
+    """Workers of this machine (`places`) to which several processes send work until the end: a scheduler's address."""
     import dask
     from distributed import Client, LocalCluster, WorkerPlugin
 

@@ -34,10 +34,7 @@ _WORDS: Final = {
 
 @stored("capstone-effects")
 def exact_effects(pictures: Planted, weights: Path, digest: str) -> np.ndarray:
-    """(6,) how far each suspect moves a model's mean answer about the pictures, all drawn without it and with it.
-
-    The digest of the file of its weights is there for the key.
-    """
+    """(6,) how far each suspect moves a model's mean answer about the pictures; the digest of the weights is a key."""
     model = models.placed(models.build(TRAINING.architecture, TRAINING.outputs, weights=weights))
     table, world = pictures.table(), pictures.get_world()
 
