@@ -115,7 +115,7 @@ def _rates(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
 
 
 def _changes(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
-    """(groups, kinds, 2) mean absolute and mean signed change (`bias_amplification`); NaN where none is labelled yes."""
+    """(groups, kinds, 2) mean absolute and mean signed change (`bias_amplification`); NaN where none is a yes."""
     images, yes = (counts if train is None else train).swapaxes(0, 1)[:2]
     before, after = _rates(counts, train).swapaxes(0, 1)
     change = np.nan_to_num(after - before)

@@ -65,7 +65,9 @@ def run(
 
     `parameters` other than the defaults win over those of the `preset` (a name from `notebooks/presets`; None or
     "quick" for the notebook's own defaults). `key` is a hash to keep with the result, by which `build` knows what it
-    was made from; `threads`, `scheduler` and `bars` are as for `environment`; `on_cell` is called after each code cell.
+    was made from. `threads` is how many the numerical libraries may use, and half the number of worker processes (None
+    leaves that to them), `scheduler` the address of a Dask scheduler for independent trainings, `on_cell` called after
+    every code cell, `bars` a file into which the notebook writes the progress of its longer computations.
 
     Returns what the executed notebook says about itself: preset, parameters, date, commit, device, seconds, cores,
     versions, recorded. A name, parameter or preset that does not exist, a value of the wrong type, or a cell that
@@ -158,11 +160,7 @@ def plain(text: str) -> str:
 
 
 def environment(threads: int | None = None, scheduler: str | None = None, bars: Path | None = None) -> dict[str, str]:
-    """What a notebook's process finds in its environment beside what this one has.
-
-    `threads` is how many the numerical libraries may use, and half the number of worker processes; None leaves that to
-    them. `scheduler` is the address of a Dask scheduler, `bars` a file for the progress of longer computations.
-    """
+    """What a notebook's process finds in its environment beside what this one has; arguments as for `run`."""
     # a bar that moves and a dial that a kernel answers have no place on a page
     variables = {"TQDM_DISABLE": "1", "BIASLIB_PAGE": "1", **parallel.KEEP_MEMORY}
     for name in ("BIASLIB_DATA", "BIASLIB_STORE"):
