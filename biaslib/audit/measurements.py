@@ -26,14 +26,8 @@ def measure(
     answered: LabelledImages, predictions: Predictions | None, *, roles: Mapping[str, str], seed: int
 ) -> Tables:
     """The tables of everything that needs neither permutations nor the number of tests; of maps where there are any."""
-    tables = {
-        "overall": _overall(answered),
-        "counts": _counts(answered),
-        "correlations": _correlations(answered, seed),
-        "accuracies": _accuracies(answered),
-        "gaps": _gaps(answered),
-        **described(answered),
-    }
+    tables = {"overall": _overall(answered), "counts": _counts(answered), "correlations": _correlations(answered, seed)}
+    tables |= {"accuracies": _accuracies(answered), "gaps": _gaps(answered), **described(answered)}
     if predictions is None or predictions.maps is None:
         return tables
     if groups := answered.groups[: predictions.maps.shape[1] - 1]:
@@ -51,14 +45,10 @@ def described(answered: LabelledImages) -> Tables:
 
 def _overall(answered: LabelledImages) -> pd.DataFrame:
     """With Wilson's intervals."""
-    truth, answers_yes = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
-    shares = {
-        "accuracy": (answered.correct, truth | True),
-        "sensitivity": (answered.correct, truth),
-        "specificity": (answered.correct, ~truth),
-        "share said yes": (answers_yes, truth | True),
-        "share labelled yes": (truth, truth | True),
-    }
+    truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
+    right, every = answered.correct, truth | True
+    shares = {"accuracy": (right, every), "sensitivity": (right, truth), "specificity": (right, ~truth)}
+    shares |= {"share said yes": (said, every), "share labelled yes": (truth, every)}
     rows = [(name, _share(answered, *share)) for name, share in shares.items()]
     return pd.DataFrame(rows, columns=["measure", "value"])
 

@@ -226,13 +226,9 @@ def model_under_audit(
     """
     source = open_model(model, weights)
     opened, described = source.model, source.described
-    steps = Preprocessing.of(
-        dict(getattr(opened, "pretrained_cfg", None) or {}),
-        beside=source.steps,
-        name=source.settings,
-        local=weights != "imagenet",
-        **(preprocessing or {}),
-    )
+    own, given = dict(getattr(opened, "pretrained_cfg", None) or {}), preprocessing or {}
+    local = weights != "imagenet"
+    steps = Preprocessing.of(own, beside=source.steps, name=source.settings, local=local, **given)
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()
     if isinstance(opened, nn.Module) and not fixed:

@@ -80,30 +80,16 @@ def run(
     commit = results.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
-        executed = _executed(
-            notebook,
-            labs.version(source),
-            str(partial),
-            changed,
-            on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
-            # papermill's own cwd would move this whole process, which other pages share
-            resources={"metadata": {"path": str(project.notebooks)}},
-        )
-        about = {
-            "key": key,
-            "notebook": notebook,
-            "preset": preset or params.QUICK,
-            "parameters": {**defaults, **changed},
-            "changed": changed,
-            "date": results.now(),
-            "commit": commit,
-            "device": results.device(),
-            "seconds": round(time.perf_counter() - started, 1),
-            "cores": parallel.cores(),
-            "versions": results.versions(),
-            "recorded": recorded.collect(executed),
-        }
+        kernel = _kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json"))
+        options: dict[str, Any] = {"kernel_manager_class": kernel}
+        options["on_cell_executed"] = lambda **_: on_cell() if on_cell else None
+        # papermill's own cwd would move this whole process, which other pages share
+        options["resources"] = {"metadata": {"path": str(project.notebooks)}}
+        executed = _executed(notebook, labs.version(source), str(partial), changed, **options)
+        about: dict[str, Any] = {"key": key, "notebook": notebook, "preset": preset or params.QUICK, "commit": commit}
+        about |= {"changed": changed, "parameters": {**defaults, **changed}, "date": results.now()}
+        about |= {"device": results.device(), "seconds": round(time.perf_counter() - started, 1)}
+        about |= {"cores": parallel.cores(), "versions": results.versions(), "recorded": recorded.collect(executed)}
         errors = "\n".join(output["text"] for output in outputs(executed) if output.get("name") == "stderr")
         for warning in re.findall(r"Damaged\w+Warning: (.+)", errors):  # the pages do not show them
             tqdm.write(f"{notebook}: {warning}")

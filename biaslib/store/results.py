@@ -110,7 +110,16 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
     entry = root() / kind / key
     if _problem(entry) is None:  # also in a store that cannot be written
         return _read(entry)
-    with _locked(kind, key):
+    with contextlib.ExitStack() as held:
+        try:
+            _tidied(root())
+            with waiting():
+                held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
+        except OSError as error:
+            raise BiaslibError(
+                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
+                "elsewhere."
+            ) from error
         problem = _problem(entry)
         if problem is None:
             return _read(entry)
@@ -217,21 +226,6 @@ def remove(prefix: str) -> int:
     for path in chosen:
         _discard(path)
     return len(chosen)
-
-
-@contextlib.contextmanager
-def _locked(kind: str, key: str) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
-        try:
-            _tidied(root())
-            with waiting():
-                held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
-        except OSError as error:
-            raise BiaslibError(
-                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
-                "elsewhere."
-            ) from error
-        yield
 
 
 @functools.lru_cache(maxsize=16)  # once in a process
