@@ -60,10 +60,8 @@ def main() -> None:
     """Runs the command; a user's mistake becomes one sentence and exit code 2, a failed page exit code 1."""
     try:
         app()
-    except BiaslibError as error:
-        _stop(str(error), code=2)
-    except PageError as error:
-        _stop(str(error), code=1)
+    except (BiaslibError, PageError) as error:
+        _stop(str(error), code=1 if isinstance(error, PageError) else 2)
     except SystemExit as stopped:
         if stopped.code == _INTERRUPTED:
             print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
 
-_SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ALPHA = 0.05
 
 
@@ -39,7 +39,7 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
-    say, needed, least = _SAY["unmeasured"], permutations_needed(at_once), _images_needed(at_once)
+    say, needed, least = SAY["unmeasured"], permutations_needed(at_once), _images_needed(at_once)
     if 0 < permutations < needed:
         yield say["permutations"].format(at_once=at_once, needed=needed, permutations=permutations)
     for row in _rows(tables, "regions"):
@@ -60,7 +60,7 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
         (outside, inside), p = words.get(of, ("", "")), p_value(row["p corrected"])
         more |= {"probability": f"p {p}" if p.startswith("<") else f"p = {p}", "outside": outside, "inside": inside}
         known = {**row, "target": target.name, "yes": target.words[1], **more}
-        return Finding(kind, of, _SAY["found"][sentence].format(**known), row["p corrected"])
+        return Finding(kind, of, SAY["found"][sentence].format(**known), row["p corrected"])
 
     for row in _significant(tables, "gaps"):
         yield found("gap", row["group"], "gaps", row, points=_points(row["gap"]))
@@ -82,7 +82,7 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
 
 def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
-    say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
+    say, target, overall = SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
     said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
@@ -104,7 +104,7 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
 
 def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What could not be measured for want of images or labels, and why; one sentence each."""
-    say = _SAY["unmeasured"]
+    say = SAY["unmeasured"]
     for row in _rows(tables, "counts"):
         if row["n"] == 0:
             yield say["no_image"].format(**row)
@@ -128,7 +128,7 @@ def without_maps(
     tables: Tables, target: str, model: ModelUnderAudit | None, predictions: Predictions | None
 ) -> Iterator[str]:
     """What could not be measured for want of maps, masks or roles, and why; one sentence each."""
-    say, regions = _SAY["unmeasured"], _rows(tables, "regions")
+    say, regions = SAY["unmeasured"], _rows(tables, "regions")
     if model is None or predictions is None:
         yield say["answers"]
         return

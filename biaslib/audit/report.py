@@ -130,11 +130,8 @@ def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, s
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
-    formats = {
-        str(column): special.get(str(column), ".3f")
-        for column in shown
-        if shown[column].map(lambda value: not isinstance(value, (str, bool, int))).any()
-    }
+    fractions = [name for name in shown if not shown[name].map(lambda value: isinstance(value, (str, bool, int))).all()]
+    formats = {str(name): special.get(str(name), ".3f") for name in fractions}
     if columns["small"] in shown:
         shown = shown.assign(few=shown["few"].map({True: "few", False: ""}))
     return figures.table(shown, caption=caption, name=name.replace("_", "-"), formats=formats)
@@ -144,13 +141,10 @@ def _paired(frame: pd.DataFrame) -> pd.DataFrame:
     """Two rates in one column, "0.500 (0.470)": one each would be wider than a screen."""
     if "said_in" not in frame:
         return frame
-    pairs = {
-        f"said (labelled), {words}": [
-            f"{printed(predicted, '.3f')} ({printed(labelled, '.3f')})"
-            for predicted, labelled in zip(frame[f"said_{side}"], frame[f"labelled_{side}"], strict=True)
-        ]
-        for side, words in (("in", "in group"), ("out", "others"))
-    }
+    pairs = {}
+    for side, words in (("in", "in group"), ("out", "others")):
+        said, labelled = ([printed(rate, ".3f") for rate in frame[f"{which}_{side}"]] for which in ("said", "labelled"))
+        pairs[f"said (labelled), {words}"] = [f"{one} ({other})" for one, other in zip(said, labelled, strict=True)]
     rest = frame.drop(columns=["group", "direction", "said_in", "labelled_in", "said_out", "labelled_out"])
     return pd.concat([frame[["group", "direction"]], pd.DataFrame(pairs, index=frame.index), rest], axis=1)
 

@@ -180,12 +180,10 @@ def commit(folder: Path) -> str:
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the book's numbers depend on."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), **dict.fromkeys(_LIBRARIES, "not installed")}
     for library in _LIBRARIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            found[library] = "not installed"
     return found
 
 
