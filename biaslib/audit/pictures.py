@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageFile
 
+from biaslib.audit.refusals import refused
 from biaslib.audit.tables import listed
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
@@ -52,14 +53,9 @@ class Preprocessing:
         if not 0 < self.crop <= 1:
             raise BiaslibError(f"crop is a share in (0, 1], not {self.crop}.")
         if not all(0 <= value <= 1 for value in (*self.mean, *self.std)):
-            raise BiaslibError(
-                f"mean and std are of pixels in [0, 1], and {self.mean} and {self.std} are not: divide them by 255."
-            )
+            raise refused("colours beyond 1", mean=self.mean, std=self.std)
         if self.size / self.crop > _MOST_PIXELS:
-            raise BiaslibError(
-                f"size / crop, to which the shorter side of a picture is resized, is at most {_MOST_PIXELS:,} pixels, "
-                f"not {self.size / self.crop:,.0f}: give the size that the model was trained with."
-            )
+            raise refused("size beyond any picture", most=_MOST_PIXELS, side=self.size / self.crop)
 
     @classmethod
     def of(
@@ -127,10 +123,7 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
     if not folder.is_dir():
         raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
     if missing := [name for name in files if not (folder / name).is_file()]:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
-            "mend the names, which are relative to the folder, or drop those rows."
-        )
+        raise refused("missing images", missing=len(missing), files=len(files), folder=folder, which=listed(missing))
     named = {PurePath(name).as_posix() for name in files}
     others = (file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES and file.is_file())
     if leave_out is not None:
@@ -143,14 +136,11 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     _refuse_links_out(folder, [folder / name for name in files], "images")
     depths = {name: _depth(folder / name) for name in files}
     if unknown := [name for name, bits in depths.items() if bits == 32]:
-        raise _range_unknown(unknown)
+        raise refused("images of unknown range", n=len(unknown), which=listed(unknown))
     if not (deep := [name for name, bits in depths.items() if bits == 16]):
         return ""
     if _all_dark(folder / name for name in deep):
-        raise BiaslibError(
-            f"The {len(deep):,} images of 16 bits ({listed(deep)}) hold no value above 16,383 of 65,535, as data of 12 "
-            "or 14 bits does, and would be nearly black: multiply them until they use the whole range, or save 8 bits."
-        )
+        raise refused("dark images", n=len(deep), which=listed(deep))
     return (
         f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "
         "65,535, and not by the values in them."
@@ -246,7 +236,7 @@ def _colours(file: Path) -> Image.Image:
     with open_picture(file) as opened:
         image = _upright(opened)
     if image.mode in _UNKNOWN:
-        raise _range_unknown([file.name])
+        raise refused("images of unknown range", n=1, which=file.name)
     if image.mode.startswith("I;16"):
         # Pillow does the same for colour, but clips grey
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -268,31 +258,14 @@ def _region(file: Path, value: int | None) -> np.ndarray:
     if value is not None and len(image.getbands()) == 1:
         return pixels == value
     if len(values) > 2 or value is not None:
-        raise BiaslibError(
-            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a map of "
-            "labels into one mask a region or, where it holds one number a pixel, name the region's with --mask-value, "
-            "and save soft edges or a JPEG as a black-and-white PNG."
-        )
+        raise refused("mask of many values", file=file, n=len(values), shown=shown)
     if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
-        raise BiaslibError(
-            f"The mask {file} has the values ({shown}) and no 0, so it does not say what is outside the "
-            "region: write 0 there and 255 inside, in one mask a region."
-        )
+        raise refused("mask without an outside", file=file, shown=shown)
     palette = image.getpalette() or []  # red, green and blue of each number
     outside, inside = (sum(palette[3 * number : 3 * number + 3]) for number in (0, int(values[-1])))
     if image.mode == "P" and len(values) == 2 and outside > inside:
-        raise BiaslibError(
-            f"In the mask {file} number 0 of its palette is the lighter colour, so it is not clear which is the "
-            "region: save it as a black-and-white PNG, white inside."
-        )
+        raise refused("mask with a light outside", file=file)
     return pixels > 0
-
-
-def _range_unknown(names: Sequence[str]) -> BiaslibError:
-    return BiaslibError(
-        f"{len(names):,} of the images hold floats or 32 bits a pixel ({listed(names)}), so the range of their values "
-        "is not known: save them with 8 or 16 bits, the whole range used."
-    )
 
 
 def _turn(image: Image.Image) -> int:
