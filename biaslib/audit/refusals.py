@@ -1,4 +1,4 @@
-"""What an audit refuses, in the sentences of `refusals.toml`; those that fit a line stand where the problem is found."""
+"""What an audit refuses, in the sentences of `refusals.toml`; short ones stand where the problem is found."""
 
 import tomllib
 from pathlib import Path
