@@ -159,6 +159,19 @@ def unpaired(a: Any, b: Any) -> Interval:
     return Interval(a.estimate - b.estimate, a.low - b.high, a.high - b.low, min(a.n, b.n))
 
 
+def counted(numbers: Sequence[Any], low: float = -math.inf, high: float = math.inf) -> Interval:
+    """The share of numbers between two bounds: at least of those whose whole interval is, at most of those partly so.
+
+    Those without an estimate are left out; everything is NaN where none is left.
+    """
+    spans = [span for span in map(_interval, numbers) if not math.isnan(span.estimate)]
+    n = len(spans) or math.nan
+    inside = sum(low < span.estimate < high for span in spans)
+    surely = sum(low < span.low and span.high < high for span in spans)
+    never = sum(span.high <= low or high <= span.low for span in spans)
+    return Interval(inside / n, surely / n, 1 - never / n, len(spans))
+
+
 def _marked(claim: Claim, numbers: Numbers) -> str:
     """The mark with the numbers that it rests on, as a table prints them."""
     spans = [_interval(numbers[name]) for name in claim.condition.names]

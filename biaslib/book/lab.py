@@ -65,6 +65,7 @@ def flattened(project: Project, notebook: nbformat.NotebookNode, page: nbformat.
         else:
             tags = set(cell.metadata.get("tags", ()))
             cell.metadata["jupyter"] = {"source_hidden": bool(tags & {"hide-input", "remove-cell", "remove-input"})}
+    notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]  # an exercise may have ended here
     notebook.metadata.pop("jupytext", None)
     return notebook
 
@@ -133,7 +134,7 @@ def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> 
     text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
     text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
     text = re.sub(r"\{figure\}`([^`]+)`", r"[the figure](#\1)", text)
-    text = _PAGE_LINK.sub(r"*\1*", text)
+    text = _PAGE_LINK.sub(r"\1", text)
     text = re.sub(r"\{(?:ref|term|doc)\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
     return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
 
@@ -142,7 +143,7 @@ def _block(match: re.Match[str]) -> str:
     title, body = match["title"].strip(), match["body"].strip()
     match match["kind"]:
         case "exercise" | "exercise-start":
-            return f"#### Exercise{f': {title}' if title else ''}\n\n{body}\n\n"
+            return f"#### Exercise{f': {title}' if title else ''}\n\n{body}".rstrip() + "\n\n"
         case "exercise-end":
             return ""
         case "solution":

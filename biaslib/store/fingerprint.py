@@ -131,7 +131,7 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _seal(value: np.memmap) -> str:
-    """The digest at the end of a decoded map, which stands for its pixels, and which part this is; "" for others."""
+    """The digest at the end of a decoded map, which stands for its pixels, and the part that this is; else ""."""
     whole: Any = value
     while isinstance(whole.base, np.memmap):
         whole = whole.base
@@ -221,7 +221,7 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
 
 @functools.cache
 def _read(path: Path) -> tuple[tuple[Path, ...], str]:
-    """The package's modules that a module imports, and the hash of its code and of a TOML file of the same name."""
+    """The package's modules that a module imports, and the hash of its code and of the TOML file beside it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = _imported(tree)
     for node in ast.walk(tree):

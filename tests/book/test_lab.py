@@ -87,7 +87,7 @@ def test_a_link_to_another_page_is_its_words():
         "[Birds](waterbirds.md), [how we talk](../book/talking.md#words), [here](#part), [there](https://a.org/b.md)"
     )
     plain = lab._plain(words, {}, lab.BibliographyData())
-    assert plain == "*Birds*, *how we talk*, [here](#part), [there](https://a.org/b.md)"
+    assert plain == "Birds, how we talk, [here](#part), [there](https://a.org/b.md)"
 
 
 def test_what_a_pages_arrow_gives_has_its_outputs_and_plain_text(literate, tmp_path):
@@ -98,7 +98,7 @@ def test_what_a_pages_arrow_gives_has_its_outputs_and_plain_text(literate, tmp_p
     (tmp_path / "one.ipynb").touch()
     lab.write_downloads(literate, tmp_path)
     given = nbformat.read(tmp_path / "one.ipynb", as_version=4)
-    assert "Of 3 birds, see *two*." in given.cells[0].source
+    assert "Of 3 birds, see two." in given.cells[0].source
     assert given.cells[-1].outputs[0].text == "3\n"
 
 

@@ -42,7 +42,8 @@ def check(label: str, answer: _Answer) -> None:
     A `NotYet` says in one sentence what a wrong one does; an exercise that there is not is a `BiaslibError`.
     """
     check_known("the exercise", label, _CHECKS)
-    sentences, words = TEXTS["any"] | TEXTS[label], {}
+    sentences = TEXTS["any"] | TEXTS[label]
+    words: dict[str, Any] = {}
     for holds, misconception, more in _CHECKS[label](answer, np.random.default_rng(zlib.crc32(label.encode()))):
         words |= more
         if not holds:
@@ -143,7 +144,7 @@ def _unit(answer: _Answer, rng: np.random.Generator) -> _Steps:
 
 
 def _share(answer: _Answer, rng: np.random.Generator) -> _Steps:
-    attributes, groups = rng.random((200, 4)) < 0.6, rng.integers(0, 3, 200)
+    attributes, groups = rng.choice([True, True, False], (200, 4)), rng.integers(0, 3, 200)
     members, group = [0, int(rng.integers(1, 4))], int(rng.integers(3))
     every, some = attributes[:, members].all(axis=1), attributes[:, members].any(axis=1)
     wrong = {"any_member": (groups[some] == group).mean(), "reversed": every[groups == group].mean()}
@@ -193,14 +194,14 @@ def _holm(answer: _Answer, rng: np.random.Generator) -> _Steps:
 
 def _verdict(answer: _Answer, rng: np.random.Generator) -> _Steps:
     margin = float(rng.uniform(0.04, 0.06))
-    for right, spans in _SPANS.items():
-        for low, high in ((float(low * margin), float(high * margin)) for low, high in spans):
-            by_zero = "smaller" if low < 0 < high else "larger"
-            by_middle = "larger" if low + high > 2 * margin else "smaller"
-            yield from _equal(answer(low, high, margin), right, not_significant=by_zero, middle_only=by_middle)
+    for right, low, high in _SPANS:
+        by_zero, by_middle = "smaller" if low < 0 < high else "larger", "larger" if low + high > 2 else "smaller"
+        got = answer(low * margin, high * margin, margin)
+        yield from _equal(got, right, not_significant=by_zero, middle_only=by_middle)
 
 
-# intervals, in margins
-_SPANS = {"larger": [(1.5, 4), (1.1, 9)], "smaller": [(-0.4, 0.6), (0.1, 0.8)], "cannot tell": [(-1, 3.2), (0.2, 1.4)]}
+# verdicts and intervals, in margins
+_SPANS = [("larger", 1.5, 4.0), ("larger", 1.1, 9.0), ("smaller", -0.4, 0.6), ("smaller", 0.1, 0.8)]
+_SPANS += [("cannot tell", -1.0, 3.2), ("cannot tell", 0.2, 1.4)]
 _LABS = ((_effect, _gap, _cancel), (_flat, _reason, _unit), (_share, _permute, _wins), (_power, _holm, _verdict))
 _CHECKS = {f"lab-{at}-{each.__name__[1:]}": each for at, part in enumerate(_LABS, start=1) for each in part}

@@ -12,13 +12,10 @@ _Secret = Annotated[
 
 
 def course(
-    version: Annotated[str, typer.Argument(help="student, solution or instructor.", show_default=False)],
+    version: Annotated[str, typer.Argument(help="student, solution (also run) or instructor.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder to write into.", show_default=False)],
 ) -> None:
-    """Write the course's labs as notebooks that open anywhere.
-
-    For students with open exercises, with every exercise answered and run, or for the instructor, with notes beside.
-    """
+    """Write the course's labs as notebooks: with open exercises, with answers, or with the teacher's notes, too."""
     from biaslib.book import find_project, need_libraries
 
     need_libraries("course")

@@ -81,7 +81,7 @@ def test_the_students_notebook_is_open_and_plain(course, command):
     assert re.search(r"#### Exercise: A flat map\n+\*8 minutes\.", text)
     assert 'raise NotImplementedError("lab-2-flat: write your answer here")' in text
     assert 'check("lab-2-flat", times_flat)' in text
-    assert "Look at *Waterbirds*." in text
+    assert "Look at Waterbirds." in text
     for hidden in ("inside", "divides by the cells", "Ask for", "{exercise", "{glue", "SOLUTION"):
         assert hidden not in text
 
