@@ -21,7 +21,7 @@ _KINDS: dict[Kind, str] = {
 _BOOTSTRAP = 200  # draws for the interval of an amplification
 
 
-def directions(answered: LabelledImages, group: Binary) -> list[str]:
+def directions(answered: LabelledImages, group: Binary) -> list[Kind]:
     """The kinds of amplification that can be measured: two of the three need predictions of the group."""
     return list(_KINDS) if group.name in answered.predicted else ["group_to_attribute"]
 
@@ -116,4 +116,5 @@ def _measured(counts: np.ndarray, train: np.ndarray | None) -> tuple[np.ndarray,
         means.append(sizes.sum(axis=1) if kind == "undirected" else sizes.mean(axis=1))
         rates.append(rule.rates(*sides))
     there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
-    return np.moveaxis(rates, 3, 0), np.where(there[:, None, None], np.moveaxis(means, 2, 0), np.nan)
+    by_group, sizes = np.moveaxis(np.array(rates), 3, 0), np.moveaxis(np.array(means), 2, 0)
+    return by_group, np.where(there[:, None, None], sizes, np.nan)

@@ -274,7 +274,12 @@ def _drawing(data: Any) -> float:
 def _growing(config: GanConfig) -> float:
     """Images that the training of a generator shows it, over all its levels."""
     images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
-    return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
+
+    def grown(n: int) -> None:
+        with store.scratch(store.root()) as folder:
+            grow(images, replace(config, images=n * shown), checkpoint=folder / "grown.pt")
+
+    return shown * _measured(grown)
 
 
 @functools.cache

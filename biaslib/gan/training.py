@@ -147,7 +147,7 @@ class _Run(Resumable):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
         of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
-        return cls(device, config, generator, copy.deepcopy(generator), critic, *of_both)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1])
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config
