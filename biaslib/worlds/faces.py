@@ -210,7 +210,6 @@ def _neck(s: Sheet) -> None:
 
 
 def _necktie(s: Sheet) -> None:
-    """A white collar and a tie."""
     a = np.abs(s.u)
     colour = s.pick(_FACE.ties, "accessory_seed", 1)
     (kind,) = s.chance(2, 1, "accessory_seed")
@@ -229,7 +228,6 @@ def _necktie(s: Sheet) -> None:
 
 
 def _necklace(s: Sheet) -> None:
-    """Pearls, a chain with a pendant, or a broad ring."""
     kind, _ = s.chance(3, 2, "accessory_seed")
     bend = 0.215 / (s["neck"] * s["neck"])
     line = 1.135 - bend * s.u * s.u
@@ -247,7 +245,6 @@ def _necklace(s: Sheet) -> None:
 
 
 def _earrings(s: Sheet) -> None:
-    """Hoops, drops or discs below the ears, over whatever hair there is."""
     (kind,) = s.chance(5, 1, "accessory_seed")
     u, v = np.abs(s.u) - (s["wide"] + 0.045), s.v - 0.255
     hoop = np.abs(np.hypot(u, 0.88 * v) - 0.082) - 0.024
@@ -281,7 +278,6 @@ def _glasses(s: Sheet) -> None:
 
 
 def _hat(s: Sheet) -> None:
-    """A knitted cap, a hat with a brim or a baseball cap, with its shadow below."""
     kind, second = s.chance(11, 2, "accessory_seed")
     colour = s.pick(_FACE.hats, "accessory_seed", 12)
     band = np.where(second[:, None] < 0.5, colour * 0.55, mix(colour, rgb((1.0, 0.98, 0.92)), 0.72))
