@@ -71,7 +71,7 @@ def drawn() -> Values:
     options = {name: [{}] for name in worlds.names()}
     options["faces"] += [{"confounder": False, "detail": 1.0}]
     options["digits"] += [{"split": "test", "blur": 0.5}]
-    options["scenes"] += [{"robot_size": 0.4}]
+    options["scenes"] += [{"singles": 0.1, "pairs": 0.9, "triples": 0.2, "robot_size": 0.4}]
     return {
         f"{name} {number} {part}": value
         for name, choices in options.items()
@@ -151,7 +151,7 @@ TINY = face_generators.GeneratorSetup(
 def generator() -> Values:
     """Its tensors by their kind; not the pictures it draws on the way, which are rounded to bytes."""
     state = face_generators.train.compute(TINY)
-    kinds = ("generator.", "encoder.", "latent_correlation")
+    kinds = ("generator.", "encoder.", "log", "latent_correlation")
     return {kind: [tensor for name, tensor in state.items() if name.startswith(kind)] for kind in kinds}
 
 

@@ -116,5 +116,5 @@ def _measured(counts: np.ndarray, train: np.ndarray | None) -> tuple[np.ndarray,
         means.append(sizes.sum(axis=1) if kind == "undirected" else sizes.mean(axis=1))
         rates.append(rule.rates(*sides))
     there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
-    by_group, sizes = np.moveaxis(np.array(rates), 3, 0), np.moveaxis(np.array(means), 2, 0)
-    return by_group, np.where(there[:, None, None], sizes, np.nan)
+    changes = np.where(there[:, None, None], np.moveaxis(np.array(means), 2, 0), np.nan)
+    return np.moveaxis(np.array(rates), 3, 0), changes

@@ -31,6 +31,7 @@ from biaslib.worlds.faces import STRENGTH
 _State = dict[str, torch.Tensor]
 
 _ENDING: Final = ".safetensors"
+_LOG: Final = ("images", "level", "alpha", "critic", "generator")  # kept with the weights: how the training went
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,12 +243,13 @@ def _checkpoints(setup: GeneratorSetup) -> Path:
 
 def _train(setup: GeneratorSetup) -> _State:
     folder = _checkpoints(setup)
-    generator = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
+    generator, log = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
     print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
     encoder = train_encoder(generator, setup.encoder, checkpoint=folder / "encoder.pt")
     return {
         **{f"generator.{name}": tensor.cpu() for name, tensor in generator.state_dict().items()},
         **{f"encoder.{name}": tensor.cpu() for name, tensor in encoder.state_dict().items()},
+        "log": torch.tensor([[row[name] for name in _LOG] for row in log], dtype=torch.float64),
         "latent_correlation": torch.from_numpy(latent_correlation(encoder, generator)),
     }
 
@@ -272,7 +274,8 @@ def _packed(state: _State) -> _State:
             packed[name] = (rows / scale).round().to(torch.int8).reshape(tensor.shape)
             packed[f"scale.{name}"] = scale
         else:
-            packed[name] = (tensor.half() if tensor.is_floating_point() else tensor).contiguous()
+            half = tensor.is_floating_point() and name != "log"
+            packed[name] = (tensor.half() if half else tensor).contiguous()
     return packed
 
 

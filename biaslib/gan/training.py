@@ -4,7 +4,7 @@ import copy
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class GanConfig:
     decay: float = 0.0  #: the last share of training over which the learning rate falls to 0
     average: float = 0.995  #: of the weights, what is left of the old mean a step
     mirror: bool = False  #: whether half of the real images, drawn by lot, are shown mirrored
-    chunks: int = 40  #: checkpoints
+    chunks: int = 40  #: checkpoints, and rows of the log
     precision: str = "auto"  #: float32, bfloat16, or auto
     seed: int = 0  #: of the initial weights, the order, the codes and the mixtures
 
@@ -82,12 +82,13 @@ class GanConfig:
         return len(self.growth) - 1, 1.0
 
 
-def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> GeneratorNetwork:
+def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> tuple[GeneratorNetwork, list[dict[str, float]]]:
     """Trains a generator of images (N, size, size, 3) uint8, as large as the configuration's last level.
 
     `checkpoint` is a file that the training is kept in after every chunk, from which a killed one goes on and ends with
     the same weights; the caller removes it. The generator, with averaged weights, comes back in evaluation mode, on the
-    device that it was trained on. Images of another size or type, or fewer than a batch, are a `BiaslibError`.
+    device that it was trained on; and a row a chunk: the `images` shown, `level`, `alpha`, the mean losses of `critic`
+    and `generator`. Images of another size or type, or fewer than a batch, are a `BiaslibError`.
     """
     _check_images(images, config)
     with torch.random.fork_rng():
@@ -98,7 +99,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> Generato
         ):  # fmt: skip
             run.train_chunk(images)
             run.save(checkpoint)
-    return run.averaged.eval()
+    return run.averaged.eval(), run.log
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -134,8 +135,9 @@ class _Run(Resumable):
     of_generator: torch.optim.Optimizer
     chunk: int = 0
     step: int = 0
+    log: list[dict[str, float]] = field(default_factory=list)
     with_state = ("generator", "averaged", "critic", "of_critic", "of_generator")
-    progress = ("chunk", "step")
+    progress = ("chunk", "step", "log")
 
     @classmethod
     def start(cls, config: GanConfig) -> "_Run":
@@ -146,8 +148,9 @@ class _Run(Resumable):
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
-        of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
-        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1])
+        of_critic = torch.optim.Adam(critic.parameters(), **options)
+        of_generator = torch.optim.Adam(generator.parameters(), **options)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_critic, of_generator)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config
@@ -156,6 +159,7 @@ class _Run(Resumable):
         torch.manual_seed(seed)
         rng = np.random.default_rng(seed)
         last = config.images * (self.chunk + 1) // config.chunks
+        losses = []
         while self.step * config.batch < last:
             level, alpha = config.stage(self.step * config.batch)
             new = self.step > 0 and level != config.stage((self.step - 1) * config.batch)[0]
@@ -171,8 +175,11 @@ class _Run(Resumable):
             if config.mirror:
                 turned = rng.random(config.batch) < 0.5
                 shown = np.where(turned[:, None, None, None], shown[:, :, ::-1], shown)
-            self._step(self._real(shown, level, alpha), level, alpha)
+            losses.append(self._step(self._real(shown, level, alpha), level, alpha))
         self.chunk += 1
+        critic, generator = np.mean(losses, axis=0)
+        row = {"images": last, "level": level, "alpha": alpha, "critic": critic, "generator": generator}
+        self.log.append({name: float(value) for name, value in row.items()})
 
     def _real(self, pixels: np.ndarray, level: int, alpha: float) -> torch.Tensor:
         """Real images as the level sees them: those of the level below, enlarged, fade out with its own."""
@@ -182,7 +189,7 @@ class _Run(Resumable):
             images = torch.lerp(F.interpolate(F.avg_pool2d(images, 2), scale_factor=2, mode="nearest"), images, alpha)
         return images.contiguous(memory_format=torch.channels_last)
 
-    def _step(self, real: torch.Tensor, level: int, alpha: float) -> None:
+    def _step(self, real: torch.Tensor, level: int, alpha: float) -> tuple[float, float]:
         config = self.config
 
         def judged(images: torch.Tensor) -> torch.Tensor:
@@ -197,7 +204,8 @@ class _Run(Resumable):
         with torch.no_grad():
             fake = drawn()
         # apart, because the critic compares the images of a batch
-        total = _critic_loss(judged(real), judged(fake), config)
+        critic_loss = _critic_loss(judged(real), judged(fake), config)
+        total = critic_loss
         if self.step % config.penalty_every == 0:
             total = total + config.penalty * config.penalty_every * self._penalty(judged, real, fake)
         self.of_critic.zero_grad(set_to_none=True)
@@ -215,6 +223,7 @@ class _Run(Resumable):
             for mean, now in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
                 mean.lerp_(now, 1 - config.average)
         self.step += 1
+        return float(critic_loss.detach()), float(loss.detach())
 
     def _penalty(self, judged: _Answers, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         if self.config.loss == "r1":

@@ -25,11 +25,6 @@ class _Components:
     n: tuple[int, int]
     left_out: int
 
-    def share(self, part: str) -> float:
-        """The share of the whole variance that "models", "images" or "rest" have; NaN where nothing varies."""
-        whole = self.models + self.images + self.rest
-        return float(getattr(self, part) / whole) if whole > 0 else np.nan
-
 
 def components(values: np.ndarray) -> _Components:
     r"""Variance components of a table of models by images, by the method of moments.

@@ -1,16 +1,19 @@
 """Things on a table with a toy robot among them: objects that tell its maker one by one, in pairs and in threes."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import check_known, check_number
+from biaslib.errors import BiaslibError, check_number
 from biaslib.worlds.backdrops import TABLE_TOPS
 from biaslib.worlds.base import CHOICE, Factor, World, check_draw, draw_agreement, draw_factors, factors_of
 from biaslib.worlds.drawing import Field, Number, daylight, grid, rgb, to_uint8, uniform
 from biaslib.worlds.sketch import Place, Sketch, Surface, beside
 from biaslib.worlds.things import THINGS
+
+_Dial = Literal["strength", "singles", "pairs", "triples"]
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,13 @@ class _Association:
     $$P(x_1, \dots, x_k \mid g) = \prod_i p_i^{x_i} (1 - p_i)^{1 - x_i} \, \Bigl(1 + \tau_g \prod_i z_i\Bigr).$$
 
     Every smaller set of these objects is exactly independent of the maker and of each other, and every object has its
-    base rate, whatever the strength. One object alone (k = 1) is an ordinary association. A third maker has $\tau = 0$.
+    base rate, whatever the dial. One object alone (k = 1) is an ordinary association. A third maker has $\tau = 0$.
     """
 
     objects: tuple[str, ...]  #: the set
     rates: tuple[float, ...]  #: base rate p of each
-    weight: float = 0.0  #: $|\tau_g|$ at full strength; 0: independent of everything (a control)
+    dial: _Dial | None = None  #: which of the dials moves it; None: independent of everything (a control)
+    weight: float = 0.0  #: $|\tau_g|$ when the dial is at 1
     sign: int = 1  #: +1: the product is higher with maker 0, -1: with maker 1
 
 
@@ -72,23 +76,39 @@ class Scenes(World):
 
     def __init__(self, groups: int = 2) -> None:
         """Chooses the number of makers."""
-        check_known("groups, the number of makers,", groups, (2, _MAKERS))
+        if groups not in (2, _MAKERS):
+            raise BiaslibError(f"groups is the number of makers, 2 or 3, not {groups!r}.")
         self.groups = int(groups)
 
     @property
     def _columns(self) -> dict[str, Factor]:
         return {"maker": Factor(0, self.groups - 1, whole=True)} | dict.fromkeys(OBJECTS, CHOICE) | _NUISANCES
 
-    def factors(self, n: int, *, strength: float, seed: int, robot_size: float | None = None) -> pd.DataFrame:
+    def factors(
+        self,
+        n: int,
+        *,
+        strength: float,
+        seed: int,
+        singles: float | None = None,
+        pairs: float | None = None,
+        triples: float | None = None,
+        robot_size: float | None = None,
+    ) -> pd.DataFrame:
         """Draws n rows, the makers equally often (to the nearest row).
 
         The cue agrees with makers 0 and 1 in a share (1 + strength) / 2 of the images, exact to the nearest row, and
-        says nothing of a third. The other sets are drawn at random from the formula of `_Association`. The same seed
-        with another strength gives the same rows, but for the last object of each set, in as few rows as possible.
-        `robot_size` is the height of every robot, a share of the picture's side in [.08, .5]; None: drawn from .12 to
-        .5. A `BiaslibError` is raised for an argument out of range.
+        says nothing of a third. The other sets are drawn at random from the formula of `_Association`; `singles` is the
+        dial of the further single objects, `pairs` and `triples` are those of the others, in [0, 1] (None: as
+        `strength`). The same seed with other dials gives the same rows, but for the last object of the sets that the
+        dials move, in as few rows as possible. `robot_size` is the height of every robot, a share of the picture's side
+        in [.08, .5]; None: drawn from .12 to .5. A `BiaslibError` is raised for an argument out of range.
         """
         check_draw(n, strength, seed)
+        dials = {"strength": strength}
+        for name, value in (("singles", singles), ("pairs", pairs), ("triples", triples)):
+            dials[name] = strength if value is None else value
+            check_number(f"{name}, where it is not None for as much as strength,", dials[name], 0, 1)
         if robot_size is not None:
             check_number("robot_size", robot_size, _NUISANCES["robot_size"].low, _NUISANCES["robot_size"].high)
         rng = np.random.default_rng(seed)
@@ -98,7 +118,8 @@ class Scenes(World):
             table["robot_size"] = np.full(n, robot_size, np.float32)
         for number, association in enumerate(ASSOCIATIONS):
             own = np.random.default_rng([seed, number])
-            present = _cue(maker, strength, own) if number == 0 else _objects(association, maker, strength, own)
+            dial = dials[association.dial] if association.dial else 0.0
+            present = _cue(maker, dial, own) if number == 0 else _objects(association, maker, dial, own)
             table |= dict(zip(association.objects, present.astype(np.int8), strict=True))
         return pd.DataFrame(table)[[*self.attributes, *_NUISANCES]]
 
@@ -128,14 +149,14 @@ def _cue(maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.nda
     return (np.where(maker == 2, neutral, agrees) == (maker > 0))[None]
 
 
-def _objects(association: _Association, maker: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
+def _objects(association: _Association, maker: np.ndarray, dial: float, rng: np.random.Generator) -> np.ndarray:
     """Presence of a set's objects, (k, n): all but the last are independent, its chance follows from the formula."""
     rates = np.array(association.rates)[:, None]
     chance = rng.random((len(rates), len(maker)))
     scale = np.maximum(rates, 1 - rates)
     present = chance < rates
     others = np.prod(((present - rates) / scale)[:-1], axis=0)
-    tau = strength * association.weight * association.sign * np.array([1.0, -1.0, 0.0])[maker]
+    tau = dial * association.weight * association.sign * np.array([1.0, -1.0, 0.0])[maker]
     tilt = tau * others * (1 - rates[-1]) / scale[-1]
     present[-1] = chance[-1] < rates[-1] * (1 + tilt)
     return present

@@ -64,7 +64,7 @@ def test_the_penalty_is_taken_between_real_and_generated_images():
 @pytest.mark.parametrize("loss", ["wgan-gp", "r1"])
 def test_a_killed_training_ends_with_the_same_weights(squares, tmp_path, monkeypatch, loss):
     config, path = replace(TINY, loss=loss, decay=0.5), tmp_path / "killed.pt"
-    unbroken = grow(squares, config, checkpoint=tmp_path / "unbroken.pt")
+    unbroken, log = grow(squares, config, checkpoint=tmp_path / "unbroken.pt")
     step = training._Run.train_chunk
 
     def killed(run, images):
@@ -77,16 +77,17 @@ def test_a_killed_training_ends_with_the_same_weights(squares, tmp_path, monkeyp
         with pytest.raises(KeyboardInterrupt):
             grow(squares, config, checkpoint=path)
     assert path.exists()
-    resumed = grow(squares, config, checkpoint=path)
+    resumed, log_of_resumed = grow(squares, config, checkpoint=path)
     assert torch.equal(weights(resumed), weights(unbroken))
+    assert log_of_resumed == log
 
 
 def test_a_checkpoint_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
     path = tmp_path / "deep" / "generator.pt"
-    first = grow(squares, TINY, checkpoint=path)
+    first, _ = grow(squares, TINY, checkpoint=path)
     chunks = []
     monkeypatch.setattr(training._Run, "train_chunk", lambda *given: chunks.append(1))
-    again = grow(squares, TINY, checkpoint=path)
+    again, _ = grow(squares, TINY, checkpoint=path)
     assert chunks == []
     assert torch.equal(weights(again), weights(first))
     assert path.exists()
@@ -95,15 +96,17 @@ def test_a_checkpoint_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", ["bit 0", "block 0", "cut at 0.3", "text"])  # all of them: tests/test_training.py
 def test_a_damaged_checkpoint_is_said_and_started_anew(squares, tmp_path, damage):
     path = tmp_path / "generator.pt"
-    unbroken = grow(squares, TINY, checkpoint=path)
+    unbroken, _ = grow(squares, TINY, checkpoint=path)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.warns(DamagedCheckpointWarning, match="is damaged; the training starts anew"):
-        again = grow(squares, TINY, checkpoint=path)
+        again, _ = grow(squares, TINY, checkpoint=path)
     assert torch.equal(weights(again), weights(unbroken))
 
 
-def test_the_result_is_the_average(squares, tmp_path):
-    still = grow(squares, replace(TINY, average=1.0), checkpoint=tmp_path / "still.pt")
+def test_the_result_is_the_average_and_the_levels_rise(squares, tmp_path):
+    _, log = grow(squares, TINY, checkpoint=tmp_path / "first.pt")
+    assert [row["level"] for row in log] == [0, 0, 1, 1]
+    still, _ = grow(squares, replace(TINY, average=1.0), checkpoint=tmp_path / "still.pt")
     torch.manual_seed(TINY.seed)
     torch.testing.assert_close(
         weights(still), weights(training.GeneratorNetwork(latent=8, widths=(8, 8))), rtol=0, atol=0
@@ -113,7 +116,7 @@ def test_the_result_is_the_average(squares, tmp_path):
 def test_it_learns_how_light_the_images_are(squares, tmp_path):
     config = replace(TINY, widths=(16, 8), images=6000, batch=20, chunks=2, learning_rate=3e-3, average=0.9)
     dark = np.full_like(squares, 40)
-    generator = grow(dark, config, checkpoint=tmp_path / "dark.pt")
+    generator, _ = grow(dark, config, checkpoint=tmp_path / "dark.pt")
     torch.manual_seed(0)
     drawn = as_pixels(generator(torch.randn(50, 8)))
     assert abs(drawn.mean() - 40) < 25

@@ -12,13 +12,13 @@ from biaslib.worlds.scenes import ASSOCIATIONS, OBJECTS, Scenes, _layout
 
 WORLD = Scenes(3)
 NUISANCES = ("robot_size", "robot_seed", "layout_seed", "things_seed", "table_top", "table_tone", "table_seed", "light")
-STRENGTH = 0.8
+DIALS = {"strength": 0.9, "singles": 0.7, "pairs": 0.8, "triples": 0.6}
 TABLE = WORLD.factors(24, strength=0.5, seed=7)
 
 
 @functools.cache
 def drawn(groups):
-    return Scenes(groups).factors(60_000, seed=1, strength=STRENGTH)
+    return Scenes(groups).factors(60_000, seed=1, **DIALS)
 
 
 @functools.cache
@@ -54,7 +54,9 @@ def test_every_set_has_the_joint_table_of_the_formula(groups, association):
     for maker in range(groups):
         rows = table[table.maker == maker]
         seen = rows.groupby(list(association.objects)).size() / len(rows)
-        for pattern, chance in expected(association, maker, STRENGTH).items():
+        for pattern, chance in expected(
+            association, maker, DIALS[association.dial] if association.dial else 0.0
+        ).items():
             found = seen.get(pattern if len(pattern) > 1 else pattern[0], 0.0)
             error = np.sqrt(chance * (1 - chance) / len(rows))
             assert found == pytest.approx(chance, abs=4.5 * error + 1e-4), (maker, pattern)
@@ -85,7 +87,7 @@ def test_sets_are_independent_of_each_other_given_the_maker(groups):
 
 
 @pytest.mark.parametrize("groups", [2, 3])
-def test_frequencies_stay_whatever_the_strength(groups):
+def test_frequencies_stay_whatever_the_dials(groups):
     table = drawn(groups)
     for association in ASSOCIATIONS:
         for name, rate in zip(association.objects, association.rates, strict=True):
@@ -109,14 +111,25 @@ def test_the_cue_agrees_exactly_as_often_as_the_dial_says(strength):
     assert three.mug[three.maker == 2].mean() == 0.5
 
 
-def test_the_strength_changes_the_last_objects_of_sets_one_way_and_nothing_else():
-    last = {association.objects[-1] for association in ASSOCIATIONS if association.weight}
-    tables = [WORLD.factors(900, seed=5, strength=value) for value in (0.0, 0.3, 0.6, 1.0)]
+@pytest.mark.parametrize("dial", ["strength", "singles", "pairs", "triples"])
+def test_a_dial_changes_the_last_objects_of_its_sets_one_way_and_nothing_else(dial):
+    world = Scenes(3)
+    off = dict.fromkeys(DIALS, 0.0)
+    last = {association.objects[-1] for association in ASSOCIATIONS if association.dial == dial}
+    tables = [world.factors(900, seed=5, **(off | {dial: value})) for value in (0.0, 0.3, 0.6, 1.0)]
+    for before, after in itertools.pairwise(tables):
+        changed = {name for name in before if not before[name].equals(after[name])}
+        assert changed <= last
     assert {name for name in tables[0] if not tables[0][name].equals(tables[-1][name])} == last
     for name in last:
         steps = np.stack([table[name] for table in tables]).astype(int)
         assert (np.abs(np.diff(steps, axis=0)).sum(axis=0) <= 1).all()
-    assert not tables[1].equals(WORLD.factors(900, seed=6, strength=0.3))
+
+
+def test_the_other_dials_follow_the_strength_unless_told():
+    table = WORLD.factors(50, strength=0.4, seed=2)
+    assert table.equals(WORLD.factors(50, strength=0.4, seed=2, singles=0.4, pairs=0.4, triples=0.4))
+    assert not table.equals(WORLD.factors(50, strength=0.4, seed=3))
 
 
 def test_a_given_robot_size_changes_that_column_only():
@@ -233,8 +246,13 @@ def test_things_are_large_enough_and_hardly_hidden():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: Scenes(4), "groups, the number of makers, must be one of 2, 3, not 4"),
+        (lambda: Scenes(4), "groups is the number of makers, 2 or 3, not 4"),
         (lambda: WORLD.factors(0, strength=0.5, seed=0), "n, the number of rows, must be"),
+        (
+            lambda: WORLD.factors(5, strength=0, seed=0, pairs=1.5),
+            r"pairs, .* must be a number in \[0, 1\], not 1.5",
+        ),
+        (lambda: WORLD.factors(5, strength=0, seed=0, triples="all"), "triples, .* must be a number in .* not 'all'"),
         (lambda: WORLD.factors(5, strength=0, seed=0, robot_size=0.9), r"robot_size must be a number in \[0.08, 0.5\]"),
         (lambda: WORLD.render(TABLE, regions=("cup",)), "a region must be one of robot, mug, .* not 'cup'"),
         (lambda: WORLD.render(TABLE.drop(columns=["mug", "light"])), "lacks the factors mug, light"),
@@ -250,5 +268,5 @@ def test_wrong_input_is_named(call, sentence):
 
 def test_the_structure_can_be_shown_as_a_table():
     shown = pd.DataFrame(ASSOCIATIONS)
-    assert list(shown.columns) == ["objects", "rates", "weight", "sign"]
+    assert list(shown.columns) == ["objects", "rates", "dial", "weight", "sign"]
     assert [len(objects) for objects in shown["objects"]] == [1, 1, 1, 1, 1, 2, 2, 3, 1, 1, 1]
