@@ -27,9 +27,8 @@ def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, cor
 
     So many tests are made at once. A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {}
+    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in _TESTED if name in tables}
     for at, tables in enumerate(of_targets):
-        p |= {(at, name): tables[name]["p"] for name in _TESTED if name in tables}
         if permutations < permutations_needed(at_once):
             p[at, "amplification"] = p[at, "amplification"] * math.nan
         if "regions" in tables:
@@ -38,7 +37,7 @@ def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, cor
     parts = np.split(holm(raw) if corrected else raw, np.cumsum([len(each) for each in p.values()])[:-1])
     made: list[Tables] = [{} for _ in of_targets]
     for ((at, name), own), adjusted in zip(p.items(), parts, strict=True):
-        made[at][name] = of_targets[at][name].assign(**{"p": own, "p corrected": adjusted})
+        made[at][name] = of_targets[at][name].assign(p=own).assign(**{"p corrected": adjusted})
     return made
 
 

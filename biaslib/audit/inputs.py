@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -149,7 +149,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
     predicted, scores = pd.DataFrame(), None
     if options.predictions is not None:
-        given = _predictions(table, names, options.predictions, wanted, options.file_column)
+        given = _predictions(table, names, cast(Table, options.predictions), wanted, options.file_column)
         given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
         scores = None if options.threshold is None else columns[target].scores(given[target])
         for name, column in columns.items():

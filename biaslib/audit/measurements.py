@@ -150,11 +150,10 @@ def _rates(answered: LabelledImages) -> Tables:
         apart["all combinations"] = [shares(inside, confidence) for inside in cells.values()]
         right = [_independent(answered, answered.correct, inside)[0] for inside in cells.values()]
         hits, worth = (np.array([count(of) for of in right]) for count in (np.sum, len))
-        drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct))
-        tables["intersections"] = pd.DataFrame(
-            {"of": name, "n": int(inside.sum()), **shares(inside), "shrunk": Interval(*ends, int(inside.sum()))}
-            for (name, inside), ends in zip(cells.items(), drawn.T.tolist(), strict=True)
-        )
+        drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct)).T.tolist()
+        table = pd.DataFrame({"of": name, "n": int(inside.sum()), **shares(inside)} for name, inside in cells.items())
+        shrunk = [Interval(share, low, high, n) for (share, low, high), n in zip(drawn, table["n"], strict=True)]
+        tables["intersections"] = table.assign(shrunk=pd.Series(shrunk, dtype=object))
     return tables | {"disparities": _disparities(apart, len(truth))}
 
 
@@ -163,8 +162,9 @@ def _disparities(apart: Mapping[str, Sequence[Mapping[str, Interval]]], n: int) 
     rows = []
     for name, groups in apart.items():
         rates = [(rate, *astuple(share)[:3]) for shares in groups for rate, share in shares.items()]
-        for kind, *found in disparities(pd.DataFrame(rates, columns=["rate", "value", "low", "high"])).itertuples():
-            rows.append((name, kind, found[0], found[3], Interval(*found[:3], n), Interval(*found[3:], n)))
+        found = disparities(pd.DataFrame(rates, columns=["rate", "value", "low", "high"]))
+        for kind, gap, least, most, ratio, low, high in found.itertuples():
+            rows.append((name, kind, gap, ratio, Interval(gap, least, most, n), Interval(ratio, low, high, n)))
     heads = ["group", "disparity", "difference", "ratio", "difference interval", "ratio interval"]
     return pd.DataFrame(rows, columns=heads)
 

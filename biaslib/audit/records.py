@@ -287,7 +287,7 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
-        values = {"format": "biaslib-audit", "version": VERSION}
+        values: dict[str, Any] = {"format": "biaslib-audit", "version": VERSION}
         values |= {"model" if name == "subject" else name: value for name, value in vars(self).items()}
         del values["average_maps"], values["answers"]
         further = [one.to_json() for one in values.pop("further")]

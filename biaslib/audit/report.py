@@ -49,8 +49,8 @@ def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
         name = "average-maps" if number == 1 else f"average-maps-{number}"
         made[name] = _averages(maps, audit.target.name, group, name + mark)
     bins = audit.tables.get("calibration", pd.DataFrame({"group": []}))
-    for number, (group, of_group) in enumerate(bins.groupby("group", sort=False), start=1):
-        made[f"reliability-{number}"] = _reliability(of_group, str(group), f"reliability-{number}{mark}")
+    for number, (of, part) in enumerate(bins.groupby("group", sort=False), start=1):
+        made[f"reliability-{number}"] = _reliability(part, str(of), f"reliability-{number}{mark}")
     shown = [(f"mistakes-{number}", mistakes) for number, mistakes in enumerate(audit.shown, start=1)]
     shown += [(f"slice-{number}", mistakes) for number, mistakes in enumerate(audit.slices, start=1)]
     for name, mistakes in shown:
@@ -77,12 +77,12 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
 
 
 def _overview(audit: Audit) -> figures.HtmlFigure:
-    """How often each target is right, and its largest gap."""
+    """How often each target is right, and its gap that is surest to be large."""
     rows, words = [], _words(audit)
     for _, one in audit.parts():
         gaps, right = one.tables["visible"].to_dict("records"), one.tables["overall"]["value"][0]
-        largest = max(gaps, key=lambda row: np.nan_to_num(abs(row["gap"].estimate)))
-        shown = {name: largest[name] for name in ("group", "among", "gap", "outcome")}
+        surest = max(gaps, key=lambda row: np.nan_to_num(max(row["gap"].low, -row["gap"].high), nan=-1.0))
+        shown = {name: surest[name] for name in ("group", "among", "gap", "outcome")}
         rows.append({"target": one.target.name, "right": right, **shown, "found": len(one.findings)})
     return _table(pd.DataFrame(rows), "overview", words["captions"]["overview"], words["columns"])
 
@@ -177,8 +177,8 @@ def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, s
         ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
     )
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
-    numbers = {"p", *(name.removesuffix(" interval") for name in frame if name.endswith(" interval"))} & set(frame)
-    shown = _paired(frame).drop(columns=[*idle, *numbers]).rename(columns=columns)
+    numbers = {name.removesuffix(" interval") for name in map(str, frame) if name.endswith(" interval")}
+    shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame)), *numbers]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
     formats = {
         str(column): special.get(str(column), ".3f")
