@@ -27,7 +27,7 @@ def page(audit: Audit) -> str:
     with warnings.catch_warnings():
         # names may hold signs that matplotlib's own font lacks; the browser's has them
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        parts = [(one, "" if one is audit else f"-target-{at}") for at, (_, one) in enumerate(audit.parts(), start=1)]
+        parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
     shipped = templates(autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
@@ -40,7 +40,8 @@ def page(audit: Audit) -> str:
 def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
     """The figures and tables of one target by name, as a notebook can show them; a mark ends their anchors."""
     words = _words(audit)
-    captions = words["captions"]
+    start = f"{audit.target.name}: ".replace("`", "'").replace("](", "] (") if mark else ""  # a caption is no Markdown
+    captions = {name: start + text for name, text in words["captions"].items()}
     made = {"visible-figure": _outcomes(audit, captions["visible-figure"], f"outcomes{mark}")}
     for name, table in audit.tables.items():
         if name in captions and len(table):
@@ -50,14 +51,16 @@ def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
         made[name] = _averages(maps, audit.target.name, group, name + mark)
     bins = audit.tables.get("calibration", pd.DataFrame({"group": []}))
     for number, (of, part) in enumerate(bins.groupby("group", sort=False), start=1):
-        made[f"reliability-{number}"] = _reliability(part, str(of), f"reliability-{number}{mark}")
+        made[f"reliability-{number}"] = _reliability(
+            part, str(of), captions["reliability"], f"reliability-{number}{mark}"
+        )
     shown = [(f"mistakes-{number}", mistakes) for number, mistakes in enumerate(audit.shown, start=1)]
     shown += [(f"slice-{number}", mistakes) for number, mistakes in enumerate(audit.slices, start=1)]
     for name, mistakes in shown:
         if mistakes.images is not None:
             made[name] = _mistakes(mistakes, mistakes.images, name + mark)
         files = pd.DataFrame({"file": mistakes.files, f"answer about {audit.target.name}": mistakes.answers})
-        caption = f"The files of these images ({mistakes.cell})."
+        caption = f"{start}The files of these images ({mistakes.cell})."
         made[f"{name}-files"] = figures.table(files, caption=caption, name=f"{name}-files{mark}")
     return made
 
@@ -105,7 +108,7 @@ def _outcomes(audit: Audit, caption: str, name: str) -> figures.HtmlFigure:
     return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name=name)
 
 
-def _reliability(bins: pd.DataFrame, group: str, name: str) -> figures.HtmlFigure:
+def _reliability(bins: pd.DataFrame, group: str, caption: str, name: str) -> figures.HtmlFigure:
     """The share labelled yes of images with about one score, in the group and outside it."""
     ends = [astuple(share)[:4] for share in bins["share labelled yes"]]
     frame = pd.DataFrame(ends, columns=["share", "low", "high", "n"]).assign(score=bins["score"].tolist())
@@ -115,10 +118,7 @@ def _reliability(bins: pd.DataFrame, group: str, name: str) -> figures.HtmlFigur
         y_label="share labelled yes",
     )  # fmt: skip
     drawn.axes[0].plot([0, 1], [0, 1], color=theme.MUTED, linewidth=0.8, linestyle=":")
-    caption = (
-        f"Calibration by {group}: each point is about a tenth of the images. Dotted: a score as large as the share."
-    )
-    return figures.show(drawn, alt=caption, caption=caption, name=name)
+    return figures.show(drawn, alt=f"Share labelled yes by score: {group} and others.", caption=caption, name=name)
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:

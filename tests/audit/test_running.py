@@ -175,7 +175,7 @@ def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     assert ["area under the ROC curve" in one for one in (page, audit.page(answered))] == [True, False]
     assert "Calibration, score by score" in page
     assert 'id="reliability-1"' in page
-    assert "Calibration by old: each point is about a tenth of the images." in page
+    assert 'aria-label="Share labelled yes by score: old and others."' in page
     with pytest.raises(BiaslibError, match="or give the threshold"):
         from_labels(columns | {"said": scores})
     with pytest.raises(BiaslibError, match="threshold must be a finite number, not nan"):
@@ -325,6 +325,7 @@ def test_captions_can_be_read():
         "calibration",
         "intersections",
         "overview",
+        "reliability",
     )
     assert [name for name in new if len(captions[name].split()) > 45] == []
 

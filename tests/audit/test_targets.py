@@ -233,7 +233,7 @@ def test_two_outputs_of_a_model_are_two_targets_of_the_command(spots, tmp_path, 
         assert one["model"]["answer"] == expected["model"]["answer"]
     assert values["model"]["answer"] != values["further"][0]["model"]["answer"]
     page = (tmp_path / "out" / "report.html").read_text()
-    assert 'id="average-maps"' in page
+    assert 'id="average-maps-target-1"' in page
     assert 'id="average-maps-target-2"' in page
     assert "output 1, counted from 0" in page
     assert "red: nothing that these images can tell" in capsys.readouterr().out
