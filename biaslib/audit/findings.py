@@ -1,11 +1,13 @@
 """From measurements to sentences: which tests there are, what they find, and what could not be measured."""
 
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import FEW, SMALL, Tables
@@ -17,38 +19,37 @@ from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
 
 ALPHA = 0.05
+_TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
 
 
-def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) -> Tables:
-    """The tables of which every row is a test, so many at once, with their p-values by Holm over all, where asked for.
+def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, corrected: bool) -> list[Tables]:
+    """Of each target the tables of which every row is a test, with p-values by Holm over all targets, if asked for.
 
-    A p is NaN where it has too little behind it for its test to find anything.
+    So many tests are made at once. A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {name: tables[name]["p"] for name in ("gaps", "against", "amplification", "regions") if name in tables}
-    if permutations < permutations_needed(at_once):
-        p["amplification"] = p["amplification"] * math.nan
-    if "regions" in p:
-        p["regions"] = p["regions"].where(tables["regions"]["n"] >= _images_needed(at_once))
-    raw = pd.concat(p)
-    adjusted = pd.Series(holm(raw), raw.index) if corrected else raw
-    return {name: tables[name].assign(**{"p": raw[name], "p corrected": adjusted[name]}) for name in p}
+    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in _TESTED if name in tables}
+    for at, tables in enumerate(of_targets):
+        if permutations < permutations_needed(at_once):
+            p[at, "amplification"] = p[at, "amplification"] * math.nan
+        if "regions" in tables:
+            p[at, "regions"] = p[at, "regions"].where(tables["regions"]["n"] >= _images_needed(at_once))
+    raw = np.concatenate(list(p.values()))
+    parts = np.split(holm(raw) if corrected else raw, np.cumsum([len(each) for each in p.values()])[:-1])
+    made: list[Tables] = [{} for _ in of_targets]
+    for ((at, name), own), adjusted in zip(p.items(), parts, strict=True):
+        made[at][name] = of_targets[at][name].assign(p=own).assign(**{"p corrected": adjusted})
+    return made
 
 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
     needed = permutations_needed(at_once)
     if 0 < permutations < needed:
-        yield (
-            f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
-            f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
-        )
+        yield _sentence("few permutations", tests=at_once, needed=needed, permutations=permutations)
     least = _images_needed(at_once)
     for row in _rows(tables, "regions"):
         if 0 < row["n"] < least and row["role"] != "neutral":
-            yield (
-                f"Whether the map leans to {row['region']} could not be tested: {row['n']} images have it, and with "
-                f"{at_once} tests at once {least} are needed."
-            )
+            yield _sentence("few images of a region", region=row["region"], n=row["n"], tests=at_once, least=least)
 
 
 def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
@@ -58,36 +59,26 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
     are further off than as many mistakes that ignore the group; an unwanted region where it holds more of the map than
     of the image, a wanted one less, any other region never.
     """
-    words = {group.name: group.words for group in groups}
-    for row, p in _significant(tables, "gaps"):
-        outside, inside = words[row["group"]]
-        sentence = (
-            f"{row['among']}: {number(row['right_in'], '.1%')} of the answers are right for {inside} and "
-            f"{number(row['right_out'], '.1%')} for {outside}, {_points(row['gap'])} ({row['n_in']:,} and "
-            f"{row['n_out']:,} images, {p})."
-        )
-        yield Finding("gap", row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "against"):
-        outside, inside = words[row["group"]]
+    words = {group.name: dict(zip(("outside", "inside"), group.words, strict=True)) for group in groups}
+    for row, chance in _significant(tables, "gaps"):
+        shares = {name: number(row[name], ".1%") for name in ("right_in", "right_out")}
+        of_gap = row | shares | words[row["group"]] | {"points": _points(row["gap"]), "chance": chance}
+        yield Finding("gap", row["group"], _sentence("gap", **of_gap), row["p corrected"])
+    for row, chance in _significant(tables, "against"):
         here, there = (number(100 * row[name].estimate, "+.1f") for name in ("gap", "gap_other"))
-        sentence = (
-            f"{row['among']}: the gap from {outside} to {inside} is {here} points here and {there} points for what "
-            f"this is compared with, {_points(row['change'])} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
-        )
+        of_change = row | words[row["group"]] | {"points": _points(row["change"]), "chance": chance}
+        sentence = _sentence("change of a gap", **of_change, here=here, there=there)
         kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
         yield Finding(kind, row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "amplification"):
+    for row, chance in _significant(tables, "amplification"):
         if row["size"].estimate > row["unrelated errors"]:
-            sentence = f"{_amplified(row, target, words[row['group']])} ({p})."
+            sentence = f"{_amplified(row, target, words[row['group']])} ({chance})."
             yield Finding("amplification", row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "regions"):
+    for row, chance in _significant(tables, "regions"):
         more, sign = ("more than", 1) if row["role"] == "unwanted" else ("less than", -1)
         if sign * row["excess"].estimate > 0:
-            sentence = (
-                f"{row['region']}, a region marked as {row['role']}, holds {number(row['mass'], '.1%')} of the map of "
-                f"{target.name}, {more} its {number(row['area'].estimate, '.1%')} of the image ({row['n']:,} images, "
-                f"{p})."
-            )
+            shares = {"held": number(row["mass"], ".1%"), "covered": number(row["area"].estimate, ".1%")}
+            sentence = _sentence("region", **row, **shares, target=target.name, more=more, chance=chance)
             yield Finding("region", row["region"], sentence, row["p corrected"])
 
 
@@ -99,29 +90,18 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
     if said in (0, 1):
-        yield (
-            f"The model gives the same answer, {target.words[int(said)]}, for every image. Its gaps are 0 or "
-            "undefined for that reason, and say nothing about whom it serves."
-        )
+        yield _sentence("one answer", answer=target.words[int(said)])
     elif accuracy < common:
         yield f"The model is right for {accuracy:.1%} of the images, always answering {majority} for {common:.1%}."
     if accuracy < 0.5:
         yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
     words = {group.name: group.words for group in answered.groups}
     for row, smallest in zip(_rows(tables, "gaps"), tables["visible"]["smallest"], strict=True):
-        (outside, inside), among, n_in, n_out = words[row["group"]], row["among"], row["n_in"], row["n_out"]
-        if not min(n_in, n_out):
-            empty = outside if n_in else inside
-            yield (
-                f"The gap between {inside} and {outside} among images labelled {among} could not be measured: "
-                f"there is no image in the cell {among}, {empty}."
-            )
+        of_gap = row | dict(zip(("outside", "inside"), words[row["group"]], strict=True))
+        if not min(row["n_in"], row["n_out"]):
+            yield _sentence("empty cell", **of_gap, empty=of_gap["outside" if row["n_in"] else "inside"])
         elif np.isnan(smallest):
-            yield (
-                f"A gap between {inside} and {outside} among images labelled {among} could not have been seen, "
-                f"however large: there are {n_in:,} and {n_out:,} images, and the answers are right for "
-                f"{max(row['right_in'], row['right_out']):.1%} of the better group."
-            )
+            yield _sentence("unseen gap", **of_gap, better=max(row["right_in"], row["right_out"]))
 
 
 def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
@@ -132,12 +112,13 @@ def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             yield f"{row['cell']}: no image, so nothing is known of this cell and no gap goes over it."
         elif row["small"]:
             yield f"{row['cell']}: {row['n']} images only (fewer than {SMALL}), so its intervals are wide."
+    for row in _rows(tables, "intersections"):
+        if row["n"] < SMALL:
+            right, drawn = (number(row[name], ".1%") for name in ("accuracy", "shrunk"))
+            yield _sentence("small combination", of=row["of"], n=row["n"], least=SMALL, right=right, drawn=drawn)
     without = [group.name for group in answered.groups if group.name not in answered.predicted]
     if without:
-        yield (
-            f"Amplification from {target} to {', '.join(without)}, and of both predicted: it needs predictions of "
-            "the group, and there are none."
-        )
+        yield _sentence("no predictions of groups", target=target, groups=", ".join(without))
     if answered.clusters is not None:
         yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
         for row in _rows(tables, "gaps"):
@@ -171,17 +152,11 @@ def without_maps(
         yield "Attention in regions: no masks were given."
     neutral = [row["region"] for row in regions if row["role"] == "neutral"]
     if neutral:
-        yield (
-            f"Whether the map should lie on {', '.join(neutral)} or not was not said, so it is described and not "
-            "tested: name each region as wanted or unwanted."
-        )
+        yield _sentence("neutral regions", regions=", ".join(neutral))
     images = int(predictions.readable.sum())
     for row in regions:
         if row["n"] < images:
-            yield (
-                f"Attention in {row['region']}: {images - row['n']:,} of {images:,} images have no mask, an empty one, "
-                "or a map without mass."
-            )
+            yield _sentence("images without a region", region=row["region"], lacking=images - row["n"], images=images)
 
 
 def permutations_needed(tests: int) -> int:
@@ -194,30 +169,22 @@ def _images_needed(tests: int) -> int:
     return math.ceil(np.log2(2 * tests / ALPHA))
 
 
-def _amplified(row: Mapping[str, Any], target: Binary, words: tuple[str, str]) -> str:
+def _amplified(row: Mapping[str, Any], target: Binary, words: Mapping[str, str]) -> str:
     """What the model says how often beside how often it is so, and what mistakes alone would make of that."""
-    said_in, labelled_in, said_out, labelled_out = (
-        f"{row[name]:.1%}" for name in ("said_in", "labelled_in", "said_out", "labelled_out")
-    )
-    (outside, inside), yes = words, target.words[1]
-    size, chance = f"{100 * row['size'].estimate:.1f} points", f"{100 * row['unrelated errors']:.1f}"
-    match row["direction"]:
-        case "group → target":
-            return (
-                f"The model says {yes} of {said_in} of the images marked {inside} ({labelled_in} are labelled so) and "
-                f"of {said_out} of those marked {outside} ({labelled_out}): {size} off on average, where as many "
-                f"mistakes that ignore {row['group']} would be {chance} off"
-            )
-        case "target → group":
-            return (
-                f"The model says {inside} of {said_in} of the images labelled {yes} ({labelled_in} are labelled so): "
-                f"{size} off, where as many mistakes that ignore {target.name} would be {chance} off"
-            )
-        case _:
-            return (
-                f"Of the images that the model calls {yes} it calls {said_in} {inside}, too (by the labels "
-                f"{labelled_in}): {size} off, where as many mistakes that are unrelated would be {chance} off"
-            )
+    shares = {name: f"{row[name]:.1%}" for name in ("said_in", "labelled_in", "said_out", "labelled_out")}
+    sizes = {"size": f"{100 * row['size'].estimate:.1f} points", "chance": f"{100 * row['unrelated errors']:.1f}"}
+    names = {"yes": target.words[1], "target": target.name, "group": row["group"], **words}
+    return _sentence(row["direction"], **shares, **sizes, **names)
+
+
+def _sentence(name: str, **values: Any) -> str:
+    """One of the sentences in `findings.toml`."""
+    return str(_sentences()[name].format(**values))
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads(resources.files("biaslib.audit").joinpath("findings.toml").read_text(encoding="utf-8"))
 
 
 def _rows(tables: Tables, name: str) -> list[dict[Any, Any]]:

@@ -1,21 +1,22 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.audit.inputs import Binary, LabelledImages
+from biaslib.audit.inputs import SMALL, Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import attention_iou
-from biaslib.metrics.groups import disparities, group_rates, matthews_correlation, matthews_from_counts, rate_images
+from biaslib.metrics.groups import disparities, matthews_correlation, matthews_from_counts, rate_images
 from biaslib.statistics import Interval, images_needed, interval, minimum_detectable_gap, proportions, sign_flip
 from biaslib.statistics.intervals import percentile_ends
 
 POWER = 0.8
-SMALL = 30  # images in a cell below which it is flagged
 FEW = 3  # clusters on a side of a gap below which its test finds too much at small levels, as simulations showed
 _SHARE, _DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 
@@ -73,11 +74,11 @@ def _independent(
     return proportions.as_independent(of_sides, [answered.clusters[side] for side in sides], confidence=confidence)
 
 
-def _share(answered: LabelledImages, values: np.ndarray, among: np.ndarray) -> Interval:
+def _share(answered: LabelledImages, values: np.ndarray, among: np.ndarray, confidence: float = 0.95) -> Interval:
     """The share of True of the images among (N,) bool, with Wilson's interval."""
-    (counted,) = _independent(answered, values, among)
-    found = proportions.share_interval(int(counted.sum()), len(counted))
-    return Interval(_mean(values[among]), found.low, found.high, int(among.sum()))
+    (counted,) = _independent(answered, values, among, confidence=confidence)
+    found = proportions.share_interval(int(counted.sum()), len(counted), confidence=confidence)
+    return Interval(_mean(values[among]), found.low, found.high, int(among.sum()), confidence)
 
 
 def _mean(values: np.ndarray) -> float:
@@ -125,32 +126,56 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
 
 
 def _rates(answered: LabelledImages) -> Tables:
-    """Rates of each group and of the others, the first less the second, and their disparities."""
+    """Rates of each group and of the others, the first less the second; those of combinations; and disparities."""
     truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
-    rates, apart, counted = [], [], rate_images(truth, said)
+    rates, apart, counted = [], {}, rate_images(truth, said)
+
+    def shares(inside: np.ndarray, confidence: float = 0.95) -> dict[str, Interval]:
+        return {rate: _share(answered, hits, among & inside, confidence) for rate, (among, hits) in counted.items()}
+
     for group in answered.groups:
         member = answered.labels[group.name].to_numpy(bool)
-        for of, inside in zip(group.words[::-1], (member, ~member), strict=True):
-            shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
-            rates.append({"group": group.name, "of": of, "n": int(inside.sum()), **shares})
+        apart[group.name] = [shares(member), shares(~member)]
         less = {
             rate: _compared(answered, hits, [among & member, among & ~member])[1]
             for rate, (among, hits) in counted.items()
         }
-        rates.append({"group": group.name, "of": "the difference", "n": len(truth), **less})
-        found = disparities(group_rates(truth, said, member))
-        apart += [(group.name, *row) for row in found.itertuples()]
-    heads = ["group", "disparity", "difference", "ratio"]
-    return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
+        of = dict(zip((*group.words[::-1], "the difference"), (member, ~member, truth | True), strict=True))
+        own = zip(of.items(), (*apart[group.name], less), strict=True)
+        rates += [{"group": group.name, "of": words, "n": int(n.sum()), **found} for (words, n), found in own]
+    tables = {"rates": pd.DataFrame(rates)}
+    if answered.combinations is not None:
+        cells = {str(name): answered.combinations == name for name in np.unique(answered.combinations)}
+        confidence = 1 - 0.05 / math.comb(len(cells), 2)  # so that disparities hold for all pairs at once
+        apart["all combinations"] = [shares(inside, confidence) for inside in cells.values()]
+        right = [_independent(answered, answered.correct, inside)[0] for inside in cells.values()]
+        hits, worth = (np.array([count(of) for of in right]) for count in (np.sum, len))
+        drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct)).T.tolist()
+        table = pd.DataFrame({"of": name, "n": int(inside.sum()), **shares(inside)} for name, inside in cells.items())
+        shrunk = [Interval(share, low, high, n) for (share, low, high), n in zip(drawn, table["n"], strict=True)]
+        tables["intersections"] = table.assign(shrunk=pd.Series(shrunk, dtype=object))
+    return tables | {"disparities": _disparities(apart, len(truth))}
+
+
+def _disparities(apart: Mapping[str, Sequence[Mapping[str, Interval]]], n: int) -> pd.DataFrame:
+    """Those of the rates of several groups of n images, a row each."""
+    rows = []
+    for name, groups in apart.items():
+        rates = [(rate, *astuple(share)[:3]) for shares in groups for rate, share in shares.items()]
+        found = disparities(pd.DataFrame(rates, columns=["rate", "value", "low", "high"]))
+        for kind, gap, least, most, ratio, low, high in found.itertuples():
+            rows.append((name, kind, gap, ratio, Interval(gap, least, most, n), Interval(ratio, low, high, n)))
+    heads = ["group", "disparity", "difference", "ratio", "difference interval", "ratio interval"]
+    return pd.DataFrame(rows, columns=heads)
 
 
 def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
-    """Area under the ROC curve and, where all scores lie in [0, 1], calibration (Naeini et al. 2015) in ten bins."""
+    """Area under the ROC curve and, where scores lie in [0, 1], calibration (Naeini et al. 2015) in ten equal bins."""
     from sklearn.calibration import calibration_curve  # here and not above, as they take a second
     from sklearn.metrics import roc_auc_score
 
     truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
-    areas, bins, tenths = [], [], np.searchsorted(np.linspace(0, 1, 11)[1:-1], scores)
+    areas, bins = [], []
     for group, of, inside in _members(answered):
         yes, score, error = truth[inside], scores[inside], np.nan
         area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
@@ -158,7 +183,8 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
         if answered.clusters is not None:  # it takes images to be independent
             own = Interval(area, np.nan, np.nan, len(yes))
         if probable:
-            means = calibration_curve(yes, score, n_bins=10)[1]
+            tenths = np.searchsorted(np.percentile(score, 100 * np.linspace(0, 1, 11))[1:-1], scores)
+            means = calibration_curve(yes, score, n_bins=10, strategy="quantile")[1]
             shares = [_share(answered, truth, inside & (tenths == tenth)) for tenth in np.unique(tenths[inside])]
             apart = [abs(mean - share.estimate) for mean, share in zip(means, shares, strict=True)]
             error = np.average(apart, weights=[share.n for share in shares])

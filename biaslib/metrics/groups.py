@@ -109,14 +109,30 @@ def disparities(rates: pd.DataFrame) -> pd.DataFrame:
     compares with 0.8: AIF360's disparate impact (or 1 over it, where the privileged group is selected less). Equalized
     odds take the worse of true and false positive rates. All in [0, 1]; NaN where a group does not have the rate, and
     ratios where all rates are 0. A `BiaslibError` is raised for fewer than two groups.
+
+    The ends `difference_low` and so on are made of those of the rates, by Newcombe (1998) and, of ratios, Donner and
+    Zou (2012); of more than two groups they hold if the rates' do for all pairs at once.
     """
-    values = {str(rate): part["value"].to_numpy() for rate, part in rates.groupby("rate")}
-    if min(map(len, values.values())) < 2:
+    values = {str(rate): part[["value", "low", "high"]].to_numpy(float).T for rate, part in rates.groupby("rate")}
+    if min(of.shape[1] for of in values.values()) < 2:
         raise BiaslibError("There is one group only and nothing to compare it with: give at least two.")
-    with np.errstate(invalid="ignore"):  # 0 / 0 where nobody has it
-        apart = {rate: (np.ptp(of), -of.min() / of.max()) for rate, of in values.items()}
-    worst = [np.max([apart[rate] for rate in of], axis=0) * (1, -1) for of in _PARITIES.values()]
-    return pd.DataFrame(worst, index=pd.Index(_PARITIES, name="disparity"), columns=["difference", "ratio"])
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 where nobody has it
+        apart = {rate: _apart(*of) for rate, of in values.items()}
+    worst = [np.max([apart[rate] for rate in of], axis=0) * np.repeat((1, -1), 3) for of in _PARITIES.values()]
+    columns = [f"{way}{end}" for way in ("difference", "ratio") for end in ("", "_low", "_high")]
+    return pd.DataFrame(worst, index=pd.Index(_PARITIES, name="disparity"), columns=columns)
+
+
+def _apart(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """(6,) the largest difference of (K,) rates and its ends, then the smallest ratio and its ends, each below 0."""
+    pairs, below, above = ~np.eye(len(value), dtype=bool), low * (2 * value - low), high * (2 * value - high)
+    least = (np.subtract.outer(value, value) - np.hypot.outer(value - low, high - value))[pairs]
+    both = np.multiply.outer(value, value)
+    root = np.sqrt(np.maximum(both**2 - np.multiply.outer(below, above), 0))
+    ratios = np.where(below[:, None] == 0, 0, below[:, None] / (both + root))[pairs]
+    ratio = np.array([value.min() / value.max(), ratios.min(), np.minimum(1, 1 / ratios.max())])
+    # where there is no ratio it has no ends either
+    return np.array([np.ptp(value), np.maximum(least.max(), 0), -least.min(), *-(ratio + 0 * ratio[0])])
 
 
 def normalized_average_precision(labels: Array, scores: Array, n_positive: float | np.ndarray) -> Array:

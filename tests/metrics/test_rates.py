@@ -1,10 +1,13 @@
+import itertools
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.optimize import brentq
 from sklearn.metrics import accuracy_score, precision_score
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from biaslib.errors import BiaslibError
 from biaslib.metrics import disparities, group_accuracy, group_rates
@@ -123,3 +126,54 @@ def test_what_is_no_table_of_answers_is_refused():
         group_rates(LABELS, ANSWERS, GROUPS[:9])
     with pytest.raises(BiaslibError, match="one group only and nothing to compare"):
         disparities(group_rates(LABELS, ANSWERS, ["a"] * 10))
+
+
+def bounds(a, b):
+    """Ends of the ratio of two rates, (value, low, high) each: Donner and Zou's equation, solved by searching."""
+
+    def off(ratio, distance_a, distance_b):
+        return (a[0] - ratio * b[0]) ** 2 - distance_a**2 - ratio**2 * distance_b**2
+
+    middle = a[0] / b[0]
+    low = brentq(off, 0, middle, args=(a[0] - a[1], b[2] - b[0]))
+    return low, brentq(off, middle, 1e3, args=(a[2] - a[0], b[0] - b[1]))
+
+
+def test_ends_of_two_groups_are_newcombes_and_donner_and_zous():
+    for hits, n in (((40, 70), (100, 120)), ((50, 61), (100, 120)), ((3, 7), (9, 11))):
+        answers = np.concatenate([np.arange(size) < hit for hit, size in zip(hits, n, strict=True)])
+        rates = group_rates(answers, answers, np.repeat(["a", "b"], n))
+        row = disparities(rates).loc["demographic_parity"]
+        selected = rates[rates["rate"] == "selection_rate"][["value", "low", "high"]].to_numpy()
+        low, high = confint_proportions_2indep(hits[1], n[1], hits[0], n[0], method="newcomb")
+        assert [row["difference_low"], row["difference_high"]] == pytest.approx([max(low, 0), high], abs=1e-9)
+        low, high = bounds(*selected)
+        assert [row["ratio_low"], row["ratio_high"]] == pytest.approx([min(low, 1 / high), min(high, 1)], abs=1e-6)
+
+
+def test_ends_of_several_groups_are_those_of_the_pairs_that_reach_furthest():
+    rates = group_rates(*drawn(300, groups=4))
+    whole, names = disparities(rates), rates["group"].unique()
+    pairs = [disparities(rates[rates["group"].isin(pair)]) for pair in itertools.combinations(names, 2)]
+    for way, most, least in (("difference", np.max, np.max), ("ratio", np.min, np.min)):
+        for end, of in (("", most), ("_low", least), ("_high", most)):
+            # equalized odds are the worse of two rates pair by pair, too
+            together = of([pair[way + end] for pair in pairs], axis=0)
+            np.testing.assert_allclose(whole[way + end], together, rtol=0, atol=1e-12)
+
+
+def test_ends_hold_the_truth_about_as_often_as_they_say():
+    rng, held = np.random.default_rng(0), np.zeros(2)
+    for _ in range(400):
+        answers = np.concatenate([rng.random(80) < 0.6, rng.random(60) < 0.4])
+        row = disparities(group_rates(answers, answers, ["a"] * 80 + ["b"] * 60)).loc["demographic_parity"]
+        held += [row["difference_low"] <= 0.2 <= row["difference_high"], row["ratio_low"] <= 2 / 3 <= row["ratio_high"]]
+    assert ((held / 400 > 0.92) & (held / 400 < 0.98)).all()
+
+
+def test_ends_where_nobody_is_selected_in_one_group():
+    answers = np.array([0] * 20 + [1] * 5 + [0] * 15)
+    row = disparities(group_rates(answers, answers, ["a"] * 20 + ["b"] * 20)).loc["demographic_parity"]
+    assert row["ratio"] == row["ratio_low"] == 0
+    assert 0 < row["ratio_high"] < 1
+    assert 0 < row["difference_low"] < 0.25 < row["difference_high"]
