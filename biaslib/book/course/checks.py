@@ -146,9 +146,9 @@ def _unit(answer: _Answer, rng: np.random.Generator) -> _Steps:
 def _share(answer: _Answer, rng: np.random.Generator) -> _Steps:
     attributes, groups = rng.choice([True, True, False], (200, 4)), rng.integers(0, 3, 200)
     members, group = [0, int(rng.integers(1, 4))], int(rng.integers(3))
-    every, some = attributes[:, members].all(axis=1), attributes[:, members].any(axis=1)
-    wrong = {"any_member": (groups[some] == group).mean(), "reversed": every[groups == group].mean()}
-    yield from _equal(answer(attributes, groups, members, group), (groups[every] == group).mean(), **wrong)
+    count = np.sum(attributes[:, members], axis=1)
+    wrong = {"any_member": np.mean(groups[count > 0] == group), "reversed": np.mean(count[groups == group] == 2)}
+    yield from _equal(answer(attributes, groups, members, group), np.mean(groups[count == 2] == group), **wrong)
 
 
 def _permute(answer: _Answer, rng: np.random.Generator) -> _Steps:
