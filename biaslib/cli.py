@@ -1,6 +1,5 @@
 """The `biaslib` command."""
 
-import importlib.util
 import os
 import sys
 import webbrowser
@@ -9,11 +8,12 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from biaslib.book import need_libraries
+from biaslib.book.course import commands
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 _SHOWN = 10
-_BOOK = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
@@ -38,6 +38,7 @@ _store_app = typer.Typer(help="Look at and clear the store of computed results."
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
+app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -83,7 +84,7 @@ def _build(
     scheduler: _Scheduler = None,
 ) -> None:
     """Run the notebooks that have changed and make the pages."""
-    _need_book("build")
+    need_libraries("build")
     from biaslib.book import building, find_project
 
     here = find_project()
@@ -116,7 +117,7 @@ def _run(
 
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
     """
-    _need_book("run")
+    need_libraries("run")
     from biaslib.book import building, claims, execution, find_project
 
     if (out is not None or dry_run or compare) and (record or open_page):
@@ -128,18 +129,16 @@ def _run(
         from biaslib.book import plan
 
         print(plan.of(here, notebook, given=given, preset=preset).text())
-        return
-    if compare:
+    elif compare:
         print(claims.compare(here, notebook, given=given, preset=preset, scheduler=scheduler))
-        return
-    if out is not None:
+    elif out is not None:
         execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler)
         print(f"the executed notebook is at {out}")
-        return
-    page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
-    print(f"the page is at {page}")
-    if open_page:
-        webbrowser.open(page.as_uri())
+    else:
+        page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
+        print(f"the page is at {page}")
+        if open_page:
+            webbrowser.open(page.as_uri())
 
 
 @app.command(
@@ -160,7 +159,7 @@ def _grow(
     if bool(name) == bool(source or out) or bool(source) != bool(out):
         raise BiaslibError("Give the name of one of the book's generators alone, or --source and --out of your own.")
     if name:
-        _need_book("grow")
+        need_libraries("grow")
     from biaslib.book import find_project
     from biaslib.chapters import face_generators
 
@@ -335,14 +334,6 @@ def _version() -> None:
     from biaslib.store import results
 
     print(*(f"{library} {number}" for library, number in results.versions().items()), sep="\n")
-
-
-def _need_book(command: str) -> None:
-    if missing := [name for name in _BOOK if importlib.util.find_spec(name) is None]:
-        raise BiaslibError(
-            f"`biaslib {command}` needs a checkout of the book and its libraries: in its folder, run "
-            f"`pip install '.[book]'` (missing here: {', '.join(missing)})."
-        )
 
 
 def _stop(sentence: str, *, code: int) -> NoReturn:

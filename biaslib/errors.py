@@ -7,11 +7,7 @@ from typing import Any
 
 
 class BiaslibError(Exception):
-    """A wrong input, named in one sentence together with its remedy.
-
-    The command line prints the sentence and exits with code 2; no traceback is shown,
-    because nothing in the program has to be read to mend it.
-    """
+    """A wrong input, named in one sentence with its remedy: the command line prints it alone, and exits with code 2."""
 
 
 class PageError(Exception):

@@ -1,8 +1,4 @@
-"""How every classifier of the book comes about: a frozen record of all that its weights depend on, and its training.
-
-`train(recipe)` gives a model's weights, from the store where they are known; `train.many(recipes)` trains side by side
-what the store lacks; `load(recipe)` gives the model. No classifier of the book is trained elsewhere.
-"""
+"""How every classifier of the book comes about: a record of all that its weights depend on, `train`, `load`."""
 
 import functools
 import multiprocessing
@@ -194,10 +190,7 @@ def train(recipe: Recipe) -> _State:
 
 
 def load(recipe: Recipe) -> nn.Module:
-    """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it.
-
-    Missing files of its data are a `BiaslibError`, and what `models.build` and `training.fit` refuse.
-    """
+    """The model of one recipe, in evaluation mode, on `models.device()`; trained here where the store lacks it."""
     return _model(recipe, train(recipe))
 
 

@@ -15,8 +15,7 @@ from biaslib.errors import BiaslibError
 class MappedRows(NDArrayOperatorsMixin):
     """Rows of a memory map, which are read when they are asked for: an array of them that holds no pixels.
 
-    It has an array's shape, type, length and indices. A number, a slice or a list of rows reads these alone; whatever
-    else an array can do reads all rows first.
+    It has an array's shape, type, length and indices. A number, a slice or a list reads these rows; all else, all.
     """
 
     whole: np.ndarray
@@ -53,10 +52,7 @@ class MappedRows(NDArrayOperatorsMixin):
 
 @dataclass(frozen=True)
 class Samples:
-    """N labelled images.
-
-    Parts that do not describe the same N images are a `BiaslibError`.
-    """
+    """N labelled images; parts that do not describe the same N are a `BiaslibError`."""
 
     images: np.ndarray  #: (N, H, W, 3) uint8, RGB; may be a memory map, or rows of one that are read when they are used
     labels: pd.DataFrame  #: N rows, one column per attribute (bool) or class (int)

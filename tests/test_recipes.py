@@ -13,7 +13,7 @@ import biaslib
 from biaslib import recipes, store
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import Adversarial
-from biaslib.mitigation.resampling import Resampled, Subset, imbalance
+from biaslib.mitigation.resampling import Resampled, Subset, group_shares
 from biaslib.recipes import Drawn, Recipe
 from biaslib.training import TrainingConfig
 from biaslib.worlds.scenes import OBJECTS
@@ -110,7 +110,7 @@ def test_rows_are_chosen_before_training():
     table = SCENES.table()
     resampled = {eps: Resampled(attributes=OBJECTS[:2], group="maker", eps=eps).chosen(table) for eps in (0.1, None)}
     objects, makers = table[list(OBJECTS[:2])].to_numpy(bool), table["maker"].to_numpy()
-    assert imbalance(objects[resampled[0.1]], makers[resampled[0.1]]).max() <= 0.1
+    assert abs(group_shares(objects[resampled[0.1]], makers[resampled[0.1]], 2) - 0.5).max() <= 0.1
     assert len(resampled[None]) == 120
     few = replace(RECIPE, rows=Subset(only=("background", True)))
     assert few.table()["background"].all()

@@ -10,8 +10,7 @@
 
 The model comes back as it was, even after an error. Images are (N, 3, H, W) normalised floats, or uint8 (N, H, W, 3)
 pixels; targets are indices of logits, (T,) for all images or (N, T) for each its own. `batch` is how many images go
-through the model at once, which bounds the memory. A `BiaslibError` is raised for images or targets of a wrong shape,
-and for a target that the model lacks.
+through the model at once, which bounds the memory. A wrong shape or a target that it lacks is a `BiaslibError`.
 
 `METHODS` are the four that Schaaf et al. 2021 compare, with the book's options.
 `fold_batchnorm` is what makes the methods that ask a model many times fast: a copy with the same logits in less time.

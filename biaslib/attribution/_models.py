@@ -115,8 +115,7 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
 
     Batch normalisations with fixed statistics are folded into the convolutions that feed them, and the weights lie in
     channels-last order, which suits convolutions better. Which normalisation follows which convolution is seen in a
-    forward pass, and the copy is used only if it gives images as the model takes them the logits of the model, which is
-    in evaluation mode.
+    forward pass, and the copy is used only if it gives these images the logits of the model, in evaluation mode.
     """
     pixels = pixels.to(next(model.parameters(), pixels).device)
     with torch.no_grad():

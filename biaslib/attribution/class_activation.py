@@ -21,7 +21,7 @@ from biaslib.attribution._models import (
     split,
     unchanged,
 )
-from biaslib.errors import BiaslibError
+from biaslib.errors import check_known
 from biaslib.models import cached_batch, to_tensor
 
 _Head = Callable[[torch.Tensor], torch.Tensor]
@@ -42,8 +42,7 @@ def grad_cam(
     with the map F of the last convolutional stage and the logit $y_t$. The sum over places of a gradient is the
     derivative along a shift of the whole channel, so only (N, C) numbers a target are differentiated; and where the
     head sees the map through its mean alone (global average pooling), differentiating the head at that mean gives
-    them for all targets at once. The maps are raw: not scaled, not resized; one may be 0 everywhere: nothing speaks
-    for the target.
+    them for all targets at once. The maps are raw, not scaled or resized; 0 everywhere: nothing speaks for the target.
 
     The model has timm's `forward_features`, which gives a map, and `forward_head`; another is a `BiaslibError`. With
     `absolute` $|y_t|$ is explained, as for an attribute whose absence is a decision too (Serianni et al. 2025,
@@ -112,8 +111,7 @@ def score_cam(model: nn.Module, images: Images, targets: Targets, *, batch: int 
 
     One forward pass a channel and image serves all targets, through a copy of the model with its batch normalisations
     folded away; channels that are 0 everywhere share one pass. Everything is as for `grad_cam`, but that `batch` counts
-    masked images, of any of the images. None: on a CPU as many as have 200,000 pixels together, whose maps stay in its
-    cache; elsewhere 256.
+    masked images. None: on a CPU as many as have 200,000 pixels, whose maps stay in its cache; elsewhere 256.
     """
     chosen = checked_targets(images, targets, batch)
     if batch is None:
@@ -160,8 +158,7 @@ def library_cam(name: str) -> Callable[..., torch.Tensor]:
     to 0. They go through the library once a target, on a copy of the model, which is asked for what `grad_cam` asks.
     EigenCAM, FEM and KPCA_CAM do not look at the target; RandomCAM draws from numpy's global generator.
     """
-    if name not in _LIBRARY:
-        raise BiaslibError(f"There is no class activation map {name!r}: choose one of {', '.join(_LIBRARY)}.")
+    check_known("a class activation map", name, _LIBRARY)
 
     def method(model: nn.Module, images: Images, targets: Targets, *, batch: int = 8) -> torch.Tensor:
         chosen = checked_targets(images, targets, batch)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from biaslib.attribution._models import Images, Targets, batches, check_outputs, checked_targets, place_of, unchanged
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 
 
 def epsilon_lrp(
@@ -28,26 +28,22 @@ def epsilon_lrp(
     from the logit itself at the output to the image's colours c. `rule="epsilon"` is zennit's: batch normalisations
     are merged into their convolutions; activations hand relevance through; sums (residual connections) and means
     share it in proportion; maxima give it to the winner; a gate that multiplies a map (squeeze and excitation) gets
-    none. Without biases and as eps goes to 0 the relevance adds up to the logit and, where all activations are ReLU,
-    equals gradient times input.
+    none. Without biases and as eps goes to 0 it adds up to the logit and, for ReLU alone, equals gradient times input.
 
     `rule="toolbox"` is that of DeepExplain, with which Schaaf et al. (2021) made their maps with eps = 10: the
     gradient of each nonlinearity becomes out / (in + eps sign(in)), everything else has its plain gradient, and the
     relevance is that gradient times the input. It knows the modules ReLU, ELU, sigmoid, tanh and softplus; any other
-    nonlinearity (MobileNet's ReLU6, EfficientNet's SiLU) keeps its plain gradient, so that MobileNet's maps are
-    gradient times input whatever eps is.
+    nonlinearity (ReLU6, SiLU) keeps its plain gradient: MobileNet's maps are gradient times input whatever eps is.
 
     `eps` > 0 is absolute: where it is large beside the activations, relevance shrinks by orders of magnitude a layer,
     and leaves float32's range, a `BiaslibError`, unless `scaled` divides every map by its largest absolute value. With
     `signed` the relevance R itself is given, (N, T, 3, H, W), of every colour and with its sign. `batch` is 8 on a CPU
     where it is None, elsewhere 64. Everything is computed in float64; on Apple's devices, which lack it, in float32.
-    A `BiaslibError` is also raised for an eps that is not positive, an unknown rule, and a layer or a step between
-    layers that "epsilon" has no rule for.
+    An eps that is not positive, an unknown rule, and a layer or a step without a rule are a `BiaslibError`, too.
     """
     if not eps > 0:
         raise BiaslibError(f"eps must be positive, not {eps}.")
-    if rule not in ("epsilon", "toolbox"):
-        raise BiaslibError(f"There is no rule {rule!r}: choose 'epsilon' or 'toolbox'.")
+    check_known("rule", rule, ("epsilon", "toolbox"))
     # zennit brings torch's compiler with it, four seconds that the other methods do not wait for
     from biaslib.attribution import _relevance
 

@@ -14,7 +14,7 @@ from biaslib.attribution._models import (
     place_of,
     unchanged,
 )
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.models import to_tensor
 
 
@@ -45,8 +45,7 @@ def integrated_gradients(
     that maps images to logits; None: 8 on a CPU, where more are not faster, elsewhere 128. A `BiaslibError` is also
     raised for fewer steps and for a baseline of another shape.
     """
-    if steps < 2:
-        raise BiaslibError(f"steps must be at least 2 (the two ends of the way), not {steps}.")
+    check_number("steps, the two ends of the way among them,", steps, 2, whole=True)
     chosen = checked_targets(images, targets, batch)
     batch = batch or (8 if place_of(model).type == "cpu" else 128)
     fast: nn.Module | None = None

@@ -8,10 +8,12 @@ import pandas as pd
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import correlation
 from biaslib.audit.predictions import progress
+from biaslib.metrics.amplification import Kind, Rule
+from biaslib.metrics.labels import permuted_within
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
 
-_KINDS = {
+_KINDS: dict[Kind, str] = {
     "group_to_attribute": "group → target",  # the group's influence on the answer about the target
     "attribute_to_group": "target → group",
     "undirected": "both predicted",
@@ -19,7 +21,7 @@ _KINDS = {
 _BOOTSTRAP = 200  # draws for the interval of an amplification
 
 
-def directions(answered: LabelledImages, group: Binary) -> list[str]:
+def directions(answered: LabelledImages, group: Binary) -> list[Kind]:
     """The kinds of amplification that can be measured: two of the three need predictions of the group."""
     return list(_KINDS) if group.name in answered.predicted else ["group_to_attribute"]
 
@@ -40,12 +42,12 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     chance = np.full((max(permutations, 1), len(answered.groups), len(_KINDS)), np.nan)
     with progress(permutations, "permuting answers", "permutation", leave=False) as bar:
         for row in chance[:permutations]:
-            row[:] = _changes(images.permuted(rng).counts(), train)[..., 0]
+            row[:] = _measured(images.permuted(rng).counts(), train)[1][..., 0]
             bar.update(1)
     n, draws = len(images.truth), min(permutations, _BOOTSTRAP)
-    drawn = [_changes(images.take(rng.integers(n, size=n)).counts(), train) for _ in range(draws)]
+    drawn = [_measured(images.take(rng.integers(n, size=n)).counts(), train)[1] for _ in range(draws)]
     of_draws = np.array(drawn).reshape(-1, *chance.shape[1:], 2)
-    rates, changes = _rates(images.counts(), train), _changes(images.counts(), train)
+    rates, changes = _measured(images.counts(), train)
     known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
     rows = []
     for at, group in enumerate(answered.groups):
@@ -55,7 +57,7 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
                 Interval(float(changes[at, kind, part]), *percentile_ends(of_draws[:, at, kind, part]), n)
                 for part in (0, 1)
             )
-            by_chance, rate = chance[:, at, kind], rates[kind, ::-1, at, ::-1].T.ravel()
+            by_chance, rate = chance[:, at, kind], rates[at, kind, ::-1, ::-1].T.ravel()
             # on both sides: errors that lean on the other label may change an association less than those that do not
             far = np.abs(by_chance - by_chance.mean()) >= np.abs(size.estimate - by_chance.mean()) - 1e-12
             p = (1 + far.sum()) / (1 + permutations) if permutations else np.nan
@@ -82,9 +84,9 @@ class _Images:
 
     def permuted(self, rng: np.random.Generator) -> "_Images":
         """With the answers of `permutation_baseline`, by the same random numbers."""
-        said, keys = _permuted(self.said, self.truth, rng.random(len(self.said))), rng.random(len(self.said))
-        groups = [(own, own if of is own else _permuted(of, own, keys)) for own, of in self.groups]
-        return replace(self, said=said, groups=groups)
+        keys = rng.random((2, len(self.said)))
+        groups = [(own, own if of is own else of[permuted_within(own, keys[1])]) for own, of in self.groups]
+        return replace(self, said=self.said[permuted_within(self.truth, keys[0])], groups=groups)
 
     def take(self, index: np.ndarray) -> "_Images":
         """The images at (n,) places."""
@@ -99,33 +101,20 @@ class _Images:
         return np.array(counts)
 
 
-def _permuted(values: np.ndarray, strata: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Values (N,) that change places among those of one stratum (N,) bool, in the order of random keys (N,)."""
-    permuted = np.empty_like(values)
-    for rows in (np.flatnonzero(~strata), np.flatnonzero(strata)):
-        permuted[rows] = values[rows[np.argsort(keys[rows])]]
-    return permuted
+def _measured(counts: np.ndarray, train: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Of counts (groups, 5, 2), as `bias_amplification` has them for one attribute, beside training's or their own.
 
-
-def _rates(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
-    """(kinds, 2, groups, 2) rates before and after, of counts (groups, 5, 2), which may stand in for training's."""
-    images, labelled, said = counts.swapaxes(0, 1)[:3]
-    with np.errstate(invalid="ignore"):  # 0 / 0
-        shares, of_train = (of / of.sum(axis=2, keepdims=True) for of in (counts, counts if train is None else train))
-        of_target = labelled / images, said / images
-    return np.array([of_target, (shares[:, 1], shares[:, 3]), (of_train[:, 1], shares[:, 4])])
-
-
-def _changes(counts: np.ndarray, train: np.ndarray | None) -> np.ndarray:
-    """(groups, kinds, 2) mean absolute and mean signed change of one attribute, as `bias_amplification` has them.
-
-    NaN without images that are labelled yes, in the group or outside it.
+    (groups, kinds, 2, 2) the rates before and after, outside each group and in it; (groups, kinds, 2) the mean absolute
+    and the mean signed change, NaN without images that are labelled yes, in the group or outside it.
     """
-    images, yes = (counts if train is None else train).swapaxes(0, 1)[:2]
-    before, after = _rates(counts, train).swapaxes(0, 1)
-    change = np.nan_to_num(after - before)
-    change[2] = 2 * np.where(yes > yes[:, ::-1], change[2], 0.0)  # a sum, where the others are means
-    sign = np.where(yes * images[:, ::-1] > images * yes[:, ::-1], 1, -1)
-    means = np.array([abs(change).mean(axis=2), (change * [sign, sign, abs(sign)]).mean(axis=2)])
+    trained, rates, means = counts if train is None else train, [], []
+    for column, kind in enumerate(_KINDS, start=2):
+        rule = Rule(kind, "test", "1/G", np.stack([trained[:, 0].T, counts[:, 0].T]))
+        sides = trained[:, 1].T, counts[:, 1].T, counts[:, column].T
+        change, positive = rule.changes(*sides)
+        sizes = np.nan_to_num([np.abs(change), np.where(positive | (kind == "undirected"), change, -change)])
+        means.append(sizes.sum(axis=1) if kind == "undirected" else sizes.mean(axis=1))
+        rates.append(rule.rates(*sides))
     there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
-    return np.where(there[:, None, None], means.T, np.nan)
+    changes = np.where(there[:, None, None], np.moveaxis(np.array(means), 2, 0), np.nan)
+    return np.moveaxis(np.array(rates), 3, 0), changes

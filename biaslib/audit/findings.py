@@ -1,8 +1,10 @@
 """From measurements to sentences: which tests there are, what they find, and what could not be measured."""
 
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
 
+_SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ALPHA = 0.05
 
 
@@ -36,19 +39,12 @@ def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) 
 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:
     """What has too little behind it for its test to find anything."""
-    needed = permutations_needed(at_once)
+    say, needed, least = _SAY["unmeasured"], permutations_needed(at_once), _images_needed(at_once)
     if 0 < permutations < needed:
-        yield (
-            f"Whether amplification is more than unrelated errors give could not be tested: {at_once} tests at once "
-            f"need {needed:,} permutations of the answers, and there were {permutations:,}; ask for more of them."
-        )
-    least = _images_needed(at_once)
+        yield say["permutations"].format(at_once=at_once, needed=needed, permutations=permutations)
     for row in _rows(tables, "regions"):
         if 0 < row["n"] < least and row["role"] != "neutral":
-            yield (
-                f"Whether the map leans to {row['region']} could not be tested: {row['n']} images have it, and with "
-                f"{at_once} tests at once {least} are needed."
-            )
+            yield say["region"].format(**row, at_once=at_once, least=least)
 
 
 def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterator[Finding]:
@@ -59,129 +55,99 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
     of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
-    for row, p in _significant(tables, "gaps"):
-        outside, inside = words[row["group"]]
-        sentence = (
-            f"{row['among']}: {number(row['right_in'], '.1%')} of the answers are right for {inside} and "
-            f"{number(row['right_out'], '.1%')} for {outside}, {_points(row['gap'])} ({row['n_in']:,} and "
-            f"{row['n_out']:,} images, {p})."
-        )
-        yield Finding("gap", row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "against"):
-        outside, inside = words[row["group"]]
+
+    def found(kind: str, of: str, sentence: str, row: Mapping[str, Any], **more: str) -> Finding:
+        (outside, inside), p = words.get(of, ("", "")), p_value(row["p corrected"])
+        more |= {"probability": f"p {p}" if p.startswith("<") else f"p = {p}", "outside": outside, "inside": inside}
+        known = {**row, "target": target.name, "yes": target.words[1], **more}
+        return Finding(kind, of, _SAY["found"][sentence].format(**known), row["p corrected"])
+
+    for row in _significant(tables, "gaps"):
+        yield found("gap", row["group"], "gaps", row, points=_points(row["gap"]))
+    for row in _significant(tables, "against"):
         here, there = (number(100 * row[name].estimate, "+.1f") for name in ("gap", "gap_other"))
-        sentence = (
-            f"{row['among']}: the gap from {outside} to {inside} is {here} points here and {there} points for what "
-            f"this is compared with, {_points(row['change'])} ({row['n_in']:,} and {row['n_out']:,} images, {p})."
-        )
         kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
-        yield Finding(kind, row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "amplification"):
-        if row["size"].estimate > row["unrelated errors"]:
-            sentence = f"{_amplified(row, target, words[row['group']])} ({p})."
-            yield Finding("amplification", row["group"], sentence, row["p corrected"])
-    for row, p in _significant(tables, "regions"):
+        yield found(kind, row["group"], "against", row, points=_points(row["change"]), here=here, there=there)
+    for row in _significant(tables, "amplification"):
+        size, by_chance = row["size"].estimate, row["unrelated errors"]
+        if size > by_chance:
+            points, chance = f"{100 * size:.1f}", f"{100 * by_chance:.1f}"
+            yield found("amplification", row["group"], row["direction"], row, points=points, chance=chance)
+    for row in _significant(tables, "regions"):
         more, sign = ("more than", 1) if row["role"] == "unwanted" else ("less than", -1)
         if sign * row["excess"].estimate > 0:
-            sentence = (
-                f"{row['region']}, a region marked as {row['role']}, holds {number(row['mass'], '.1%')} of the map of "
-                f"{target.name}, {more} its {number(row['area'].estimate, '.1%')} of the image ({row['n']:,} images, "
-                f"{p})."
-            )
-            yield Finding("region", row["region"], sentence, row["p corrected"])
+            held, share = number(row["mass"], ".1%"), number(row["area"].estimate, ".1%")
+            yield found("region", row["region"], "regions", row, held=held, share=share, more=more)
 
 
 def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
-    target = answered.target
-    overall = tables["overall"].set_index("measure")["value"]
+    say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
     said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
     if said in (0, 1):
-        yield (
-            f"The model gives the same answer, {target.words[int(said)]}, for every image. Its gaps are 0 or "
-            "undefined for that reason, and say nothing about whom it serves."
-        )
+        yield say["constant"].format(answer=target.words[int(said)])
     elif accuracy < common:
-        yield f"The model is right for {accuracy:.1%} of the images, always answering {majority} for {common:.1%}."
+        yield say["useless"].format(accuracy=accuracy, majority=majority, common=common)
     if accuracy < 0.5:
-        yield "The answers are wrong more often than right: check which output is asked, and which value is yes."
+        yield say["wrong"]
     words = {group.name: group.words for group in answered.groups}
     for row, smallest in zip(_rows(tables, "gaps"), tables["visible"]["smallest"], strict=True):
-        (outside, inside), among, n_in, n_out = words[row["group"]], row["among"], row["n_in"], row["n_out"]
-        if not min(n_in, n_out):
-            empty = outside if n_in else inside
-            yield (
-                f"The gap between {inside} and {outside} among images labelled {among} could not be measured: "
-                f"there is no image in the cell {among}, {empty}."
-            )
+        outside, inside = words[row["group"]]
+        row |= {"outside": outside, "inside": inside}
+        if not min(row["n_in"], row["n_out"]):
+            yield say["no_image"].format(**row, empty=outside if row["n_in"] else inside)
         elif np.isnan(smallest):
-            yield (
-                f"A gap between {inside} and {outside} among images labelled {among} could not have been seen, "
-                f"however large: there are {n_in:,} and {n_out:,} images, and the answers are right for "
-                f"{max(row['right_in'], row['right_out']):.1%} of the better group."
-            )
+            yield say["unseen"].format(**row, better=max(row["right_in"], row["right_out"]))
 
 
 def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
     """What could not be measured for want of images or labels, and why; one sentence each."""
-    target = answered.target.name
+    say = _SAY["unmeasured"]
     for row in _rows(tables, "counts"):
         if row["n"] == 0:
-            yield f"{row['cell']}: no image, so nothing is known of this cell and no gap goes over it."
+            yield say["no_image"].format(**row)
         elif row["small"]:
-            yield f"{row['cell']}: {row['n']} images only (fewer than {SMALL}), so its intervals are wide."
-    without = [group.name for group in answered.groups if group.name not in answered.predicted]
-    if without:
-        yield (
-            f"Amplification from {target} to {', '.join(without)}, and of both predicted: it needs predictions of "
-            "the group, and there are none."
-        )
+            yield say["few"].format(**row, least=SMALL)
+    if without := [group.name for group in answered.groups if group.name not in answered.predicted]:
+        yield say["groups"].format(target=answered.target.name, groups=", ".join(without))
     if answered.clusters is not None:
-        yield "Whether amplification is more than unrelated errors give: images that come in clusters are not permuted."
+        yield say["clusters"]
         for row in _rows(tables, "gaps"):
             if min(row["n_in"], row["n_out"]) > 0 and np.isnan(row["p"]):
-                side = f"one side has images of fewer than {FEW} clusters"
-                yield f"Whether the gap of {row['group']} among {row['among']} is more than chance: {side}."
+                yield say["few_clusters"].format(**row, least=FEW)
         parts = {"scores": "areas under the ROC curve", "against": "changes of gaps, with their p"}
         if lacking := [words for table, words in parts.items() if table in tables]:
-            yield f"Intervals of {' and of '.join(lacking)}: they are known for images that do not come in clusters."
+            yield say["intervals"].format(parts=" and of ".join(lacking))
     if answered.train is None:
-        yield "What the model amplifies of its training data: no training labels were given, these labels stand in."
+        yield say["training"]
 
 
 def without_maps(
     tables: Tables, target: str, model: ModelUnderAudit | None, predictions: Predictions | None
 ) -> Iterator[str]:
     """What could not be measured for want of maps, masks or roles, and why; one sentence each."""
+    say, regions = _SAY["unmeasured"], _rows(tables, "regions")
     if model is None or predictions is None:
-        yield "Where the model looks, and its surest mistakes: answers were given, neither model nor images."
+        yield say["answers"]
         return
     if predictions.maps is None:
-        yield f"Where the model looks: {model.no_maps.rstrip('.')}."
+        yield say["maps"].format(reason=model.no_maps.rstrip("."))
         return
     if "attention" not in tables:
-        yield f"Whether {target} and the group share their attention: there is no map of an answer about the group."
-    for shared in _rows(tables, "attention"):
-        if shared["empty"]:
-            yield f"Attention-IoU with {shared['group']}: {shared['empty']:,} images have a map without any mass."
-    regions = _rows(tables, "regions")
+        yield say["attention"].format(target=target)
+    for row in _rows(tables, "attention"):
+        if row["empty"]:
+            yield say["empty_maps"].format(**row)
     if not regions:
-        yield "Attention in regions: no masks were given."
-    neutral = [row["region"] for row in regions if row["role"] == "neutral"]
-    if neutral:
-        yield (
-            f"Whether the map should lie on {', '.join(neutral)} or not was not said, so it is described and not "
-            "tested: name each region as wanted or unwanted."
-        )
+        yield say["masks"]
+    if neutral := [row["region"] for row in regions if row["role"] == "neutral"]:
+        yield say["neutral"].format(regions=", ".join(neutral))
     images = int(predictions.readable.sum())
     for row in regions:
         if row["n"] < images:
-            yield (
-                f"Attention in {row['region']}: {images - row['n']:,} of {images:,} images have no mask, an empty one, "
-                "or a map without mass."
-            )
+            yield say["no_mask"].format(**row, lacking=images - row["n"], images=images)
 
 
 def permutations_needed(tests: int) -> int:
@@ -194,42 +160,13 @@ def _images_needed(tests: int) -> int:
     return math.ceil(np.log2(2 * tests / ALPHA))
 
 
-def _amplified(row: Mapping[str, Any], target: Binary, words: tuple[str, str]) -> str:
-    """What the model says how often beside how often it is so, and what mistakes alone would make of that."""
-    said_in, labelled_in, said_out, labelled_out = (
-        f"{row[name]:.1%}" for name in ("said_in", "labelled_in", "said_out", "labelled_out")
-    )
-    (outside, inside), yes = words, target.words[1]
-    size, chance = f"{100 * row['size'].estimate:.1f} points", f"{100 * row['unrelated errors']:.1f}"
-    match row["direction"]:
-        case "group → target":
-            return (
-                f"The model says {yes} of {said_in} of the images marked {inside} ({labelled_in} are labelled so) and "
-                f"of {said_out} of those marked {outside} ({labelled_out}): {size} off on average, where as many "
-                f"mistakes that ignore {row['group']} would be {chance} off"
-            )
-        case "target → group":
-            return (
-                f"The model says {inside} of {said_in} of the images labelled {yes} ({labelled_in} are labelled so): "
-                f"{size} off, where as many mistakes that ignore {target.name} would be {chance} off"
-            )
-        case _:
-            return (
-                f"Of the images that the model calls {yes} it calls {said_in} {inside}, too (by the labels "
-                f"{labelled_in}): {size} off, where as many mistakes that are unrelated would be {chance} off"
-            )
-
-
 def _rows(tables: Tables, name: str) -> list[dict[Any, Any]]:
     return tables[name].to_dict("records") if name in tables else []
 
 
-def _significant(tables: Tables, name: str) -> Iterator[tuple[dict[Any, Any], str]]:
-    """The rows that differ by more than chance, with their p in words."""
-    for row in _rows(tables, name):
-        if row["p corrected"] <= ALPHA:
-            value = p_value(row["p corrected"])
-            yield row, f"p {value}" if value.startswith("<") else f"p = {value}"
+def _significant(tables: Tables, name: str) -> list[dict[Any, Any]]:
+    """The rows that differ by more than chance."""
+    return [row for row in _rows(tables, name) if row["p corrected"] <= ALPHA]
 
 
 def _points(gap: Interval) -> str:

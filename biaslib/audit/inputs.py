@@ -1,7 +1,7 @@
 """The table of labels that an audit is given: which image has the target, which belongs to which group."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
@@ -178,7 +178,9 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The rows that have a value in each column, and a note on the others, which are an error unless they may drop."""
     check_columns(table, columns, f"the table of {what}")
-    empty = pd.DataFrame({name: table[name].isna() | table[name].map(_text).isin(_MISSING) for name in columns})
+    empty = pd.DataFrame(
+        {name: table[name].isna() | table[name].map(str).map(_plain).isin(_MISSING) for name in columns}
+    )
     lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
     if lacking and (without.all() or not drop):
         raise BiaslibError(
@@ -206,7 +208,7 @@ def _levels(column: pd.Series) -> dict[str, str]:
     """Name of a group -> its value in the column, and a bin is both; empty where two values are one group."""
     texts = set(_texts(column))
     in_order = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(texts, key=_order)
-    values = [text for text in map(_text, in_order) if text in texts]
+    values = [text for text in _texts(in_order) if text in texts]
     if len(values) > _MOST:
         remedy = f"give --bins {column.name}=18,40,65" if all(map(_is_number, values)) else "put some of them together"
         raise BiaslibError(f"{column.name!r} has {len(values)} values, more than {_MOST}: {remedy}.")
@@ -219,8 +221,7 @@ def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what:
     for column, groups in levels.items():
         if groups and column in table:
             texts = _texts(table[column])
-            strangers = set(texts) - set(groups.values())
-            if strangers:
+            if strangers := set(texts) - set(groups.values()):
                 raise BiaslibError(f"{what} of {column!r} hold {min(strangers)!r}, which the labels do not: mend them.")
             table = table.assign(**{name: [text == value for text in texts] for name, value in groups.items()})
     return table
@@ -251,8 +252,7 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     outside = [name for name in names if (path := PurePath(name)).is_absolute() or ".." in path.parts]
     if outside:
         raise BiaslibError(f"{outside[0]!r} in column {column!r} is not inside the folder of images: name files in it.")
-    twice = table[column][table[column].duplicated()]
-    if len(twice):
+    if len(twice := table[column][table[column].duplicated()]):
         raise BiaslibError(
             f"{len(twice)} names stand twice in column {column!r} ({listed(list(twice))}): keep one row an image, or "
             "say which column holds the names of the images."
@@ -275,8 +275,7 @@ def _predictions(
     given = read(predictions)
     check_columns(given, [target], "the table of predictions")
     given = given.set_index(pd.Index(_names(given, file_column)))
-    missing = [name for name in names if name not in given.index]
-    if missing:
+    if missing := [name for name in names if name not in given.index]:
         raise BiaslibError(
             f"{len(missing):,} of {len(names):,} images have no prediction ({listed(missing)}): predict every image, "
             "or drop those rows of the labels."
@@ -292,12 +291,8 @@ def _answers(column: Binary, values: pd.Series, threshold: float | None, is_targ
     return column.scores(values) > threshold
 
 
-def _texts(column: pd.Series) -> list[str]:
-    return [_text(value) for value in column]
-
-
-def _text(value: Any) -> str:
-    return _plain(str(value))
+def _texts(column: Iterable[Any]) -> list[str]:
+    return [_plain(str(value)) for value in column]
 
 
 @lru_cache(maxsize=4096)  # a column has few values, however many its rows are

@@ -1,6 +1,6 @@
 """What an audit computes from labels, answers and maps: every number with its interval and its n."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -84,14 +84,6 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def _members(answered: LabelledImages) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Each group's name, with its words and (N,) bool which images are in it; then the same of the others."""
-    for group in answered.groups:
-        member = answered.labels[group.name].to_numpy(bool)
-        yield group.name, group.words[1], member
-        yield group.name, group.words[0], ~member
-
-
 def _counts(answered: LabelledImages) -> pd.DataFrame:
     """How many images each cell of target x group has."""
     rows = []
@@ -151,7 +143,8 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
 
     truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
     areas, bins, tenths = [], [], np.searchsorted(np.linspace(0, 1, 11)[1:-1], scores)
-    for group, of, inside in _members(answered):
+    for group, side in ((group, side) for group in answered.groups for side in (True, False)):
+        of, inside = group.words[side], answered.labels[group.name].to_numpy(bool) == side
         yes, score, error = truth[inside], scores[inside], np.nan
         area = roc_auc_score(yes, score) if 0 < yes.sum() < len(yes) else np.nan
         own = proportions.area_interval(area, int(yes.sum()), len(yes))
@@ -162,8 +155,8 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
             shares = [_share(answered, truth, inside & (tenths == tenth)) for tenth in np.unique(tenths[inside])]
             apart = [abs(mean - share.estimate) for mean, share in zip(means, shares, strict=True)]
             error = np.average(apart, weights=[share.n for share in shares])
-            bins += [(group, of, mean, share.n, share) for mean, share in zip(means, shares, strict=True)]
-        areas.append((group, of, len(yes), own, error))
+            bins += [(group.name, of, mean, share.n, share) for mean, share in zip(means, shares, strict=True)]
+        areas.append((group.name, of, len(yes), own, error))
     heads = ["group", "of", "n", "AUC", "calibration error"], ["group", "of", "score", "n", "share labelled yes"]
     return {"scores": pd.DataFrame(areas, columns=heads[0]), "calibration": pd.DataFrame(bins, columns=heads[1])}
 

@@ -1,8 +1,9 @@
 """The model under audit: whatever form it comes in behind one front, and its outputs read as a yes or a no."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,7 @@ def _read_as(
             )
         if not yes:
             raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
-        both = sorted({*yes} & {*no})
-        if both:
+        if both := sorted({*yes} & {*no}):
             raise BiaslibError(f"Class {both[0]} means yes and no at once: name it in one of the two.")
         others = tuple(no) or tuple(number for number in range(outputs) if number not in yes)
         if not others:
@@ -158,23 +158,20 @@ class TargetOutputs(nn.Module):
         return read[-1].reshape(len(images), -1, read[-1].shape[-1]).mean(dim=1).float().cpu()
 
 
-class _AtLayer:
+class _AtLayer(nn.Module):
     """A model divided at a layer, whose output is the map; what comes before it runs again with what comes after."""
 
     def __init__(self, model: Any, layer: str) -> None:
+        super().__init__()
         layers = dict(model.named_modules())
         if layer not in layers:
             outer = listed([name for name, _ in model.named_children()], 20) or "none that has a name"
             raise BiaslibError(f"There is no layer {layer!r}: the model has {outer}, and what these hold (A.B).")
         self._model, self._layer, self._name, self._images = model, layers[layer], layer, torch.empty(0)
 
-    def __call__(self, images: torch.Tensor) -> Any:
+    def forward(self, images: torch.Tensor) -> Any:
         """As the model."""
         return self._model(images)
-
-    def modules(self) -> Iterator[nn.Module]:
-        """Those of the model."""
-        return self._model.modules()
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """The output of the layer, of pictures that `forward_head` is asked about next."""
@@ -248,8 +245,9 @@ def model_under_audit(
     raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
     read = _read_as(outputs, threshold=threshold, **reading)
-    unsure = not read.no and threshold is None
-    if unsure and _are_shares(raw):
+    unsure, sums = not read.no and threshold is None, raw.reshape(len(raw), -1).sum(dim=1)
+    # as softmax gives them
+    if unsure and outputs > 1 and (raw >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
         raise BiaslibError(
             f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or logits."
         )
@@ -327,18 +325,8 @@ def _check_grad_cam(outputs: TargetOutputs, picture: torch.Tensor) -> None:
         raise BiaslibError("the model's forward_head(forward_features(images)) is not what it answers")
 
 
-def _are_shares(outputs: torch.Tensor) -> bool:
-    """Whether every row is probabilities that add up to 1, as softmax gives them."""
-    whole = outputs.ndim == 2 and outputs.shape[1] > 1 and bool((outputs >= 0).all())
-    return whole and torch.allclose(outputs.sum(dim=1), torch.ones(len(outputs), device=outputs.device), atol=1e-3)
-
-
 def _listed(classes: tuple[int, ...]) -> str:
     """Numbers with runs written as ranges."""
-    runs: list[list[int]] = []
-    for number in sorted(classes):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
+    # in a run all are as far beyond their places
+    runs = [list(run) for _, run in groupby(enumerate(sorted(classes)), lambda placed: placed[1] - placed[0])]
+    return ", ".join(f"{run[0][1]} to {run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)

@@ -1,6 +1,5 @@
 """Opens the model that an audit is given: a module, a file, a function, a folder, or a name with weights."""
 
-import hashlib
 import importlib
 import json
 import os
@@ -20,7 +19,7 @@ from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError, reason
 from biaslib.models import building
 from biaslib.models.networks import OURS
-from biaslib.store import fingerprint
+from biaslib.store import files, fingerprint
 
 _HUBS = ("hf-hub", "hf_hub")
 # what timm keeps of how a model was built and what its answers do not depend on, or its weights would not fit
@@ -64,8 +63,7 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
     if local:
         raise BiaslibError(f"There is no folder {path}: mend its path.")
     if colon and source in _HUBS:
-        known = _architecture(rest)
-        if known is None or weights is None:
+        if (known := _architecture(rest)) is None or weights is None:
             raise BiaslibError(
                 f"{name} is on the Hugging Face hub, and an audit fetches no model: download it (hf download {rest} "
                 "--local-dir FOLDER) and give the folder as the model."
@@ -79,8 +77,7 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
 
 def _known(name: str) -> str:
     """A name that `models.build` may know, or has better words for."""
-    known = _architecture(name)
-    if known is not None:
+    if (known := _architecture(name)) is not None:
         return known
     if Path(name).suffix or os.sep in name:
         raise BiaslibError(f"There is no model file {name}: mend its path, or name the architecture without an ending.")
@@ -117,14 +114,14 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
         built = models.build(name, len(state[needed[0]]), weights=path)
     except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
         raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
-    sum_ = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+    sum_ = "" if path.is_dir() else files.sha256(path)
     return _Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
 
 
 def _from_file(path: Path) -> _Opened:
     if path.suffix != ".onnx":
         _refuse_foreign(path)
-    sum_ = hashlib.sha256(path.read_bytes()).hexdigest()
+    sum_ = files.sha256(path)
     described = {"model": path.name, "sha256": sum_}
     try:
         if path.suffix == ".onnx":
@@ -166,8 +163,7 @@ class _Onnx(nn.Module):
 
 def _from_function(name: str) -> _Opened:
     module_name, _, function_name = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
+    if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module_name), function_name)
@@ -223,8 +219,7 @@ def _architecture(name: str) -> str | None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    kind = _FOREIGN.get(path.suffix.lower())
-    if kind:
+    if kind := _FOREIGN.get(path.suffix.lower()):
         raise BiaslibError(
             f"{path}: {kind} is not read: ask the model yourself and give its answers as --predictions, or give a "
             "function that returns a torch module as module:function."
@@ -243,8 +238,7 @@ def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
     steps = {key: _usable(name, key, inner[key]) for key in _STEPS if inner.get(key) is not None}
     architecture = config.get("architecture", inner.get("architecture", ""))
     # what timm would build the model with and `models.build` does not
-    arguments = sorted(set(config.get("model_args") or {}) - _HARMLESS) if architecture else []
-    if arguments:
+    if architecture and (arguments := sorted(set(config.get("model_args") or {}) - _HARMLESS)):
         raise BiaslibError(
             f"config.json beside the weights asks for model_args ({listed(arguments)}), which an audit does not pass "
             "on: write a function that builds the model with them and give module:function."

@@ -126,8 +126,7 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
     """The images in a folder that no row names; `leave_out` is a folder inside it that holds masks."""
     if not folder.is_dir():
         raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
-    missing = [name for name in files if not (folder / name).is_file()]
-    if missing:
+    if missing := [name for name in files if not (folder / name).is_file()]:
         raise BiaslibError(
             f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
             "mend the names, which are relative to the folder, or drop those rows."
@@ -143,11 +142,9 @@ def check_pictures(folder: Path, files: Sequence[str]) -> str:
     """What a reader should know of how the pictures are read; "" where there is nothing."""
     _refuse_links_out(folder, [folder / name for name in files], "images")
     depths = {name: _depth(folder / name) for name in files}
-    unknown = [name for name, bits in depths.items() if bits == 32]
-    if unknown:
+    if unknown := [name for name, bits in depths.items() if bits == 32]:
         raise _range_unknown(unknown)
-    deep = [name for name, bits in depths.items() if bits == 16]
-    if not deep:
+    if not (deep := [name for name, bits in depths.items() if bits == 16]):
         return ""
     if _all_dark(folder / name for name in deep):
         raise BiaslibError(

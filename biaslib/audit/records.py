@@ -165,8 +165,7 @@ class AuditOptions:
         there = [] if self.out is None else sorted(path.name for path in self.out.glob("[!.]*"))
         if self.out is None or self.force or not there or _key(self.out) == key:
             return
-        others = [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]
-        if others:
+        if others := [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]:
             raise BiaslibError(f"{self.out} holds other files ({others[0]}): name another folder, or add --force.")
         raise BiaslibError(
             f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "

@@ -108,8 +108,9 @@ def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFig
     if mistakes.maps is None:
         figure = figures.contact_sheet(images, columns=columns, titles=titles)
     else:
-        both = np.concatenate([images, images])
-        heat = np.concatenate([np.zeros_like(mistakes.maps), _shares(mistakes.maps)])
+        both, totals = np.concatenate([images, images]), mistakes.maps.sum((1, 2), keepdims=True)
+        bare = np.zeros_like(mistakes.maps)
+        heat = np.concatenate([bare, np.divide(mistakes.maps, totals, out=bare.copy(), where=totals > 0)])
         figure = figures.maps_over_images(
             _padded(both, len(images), columns),
             _padded(heat, len(images), columns),
@@ -132,11 +133,6 @@ def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
         return values
     blank = np.full((columns - row, *values.shape[1:]), 253 if values.dtype == np.uint8 else 0, values.dtype)
     return np.concatenate([values[:row], blank, values[row:], blank])
-
-
-def _shares(maps: np.ndarray) -> np.ndarray:
-    totals = maps.sum((1, 2), keepdims=True)
-    return np.divide(maps, totals, out=np.zeros_like(maps), where=totals > 0)
 
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:

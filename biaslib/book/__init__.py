@@ -3,9 +3,12 @@
 This front door imports none of them, since every notebook reads records and should not wait for what builds books.
 """
 
+import importlib.util
 from pathlib import Path
 
 from biaslib.errors import BiaslibError
+
+_LIBRARIES = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
 
 
 class Project:
@@ -38,3 +41,12 @@ def find_project() -> Project:
         if (root / "_config.yml").is_file() and (root / "notebooks").is_dir():
             return Project(root)
     raise BiaslibError(f"{here} is not inside a checkout of the book: change into the folder that holds _config.yml.")
+
+
+def need_libraries(command: str) -> None:
+    """Refuses a command of the book where the libraries that the book is made with are missing."""
+    if missing := [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]:
+        raise BiaslibError(
+            f"`biaslib {command}` needs a checkout of the book and its libraries: in its folder, run "
+            f"`pip install '.[book]'` (missing here: {', '.join(missing)})."
+        )

@@ -1,6 +1,7 @@
 """Runs what has changed and makes the pages; says how far it is, and how long the rest may take."""
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -38,8 +39,7 @@ def build(
     """Runs the notebooks that have changed, then makes the pages if anything on them has; gives the front page.
 
     A page is published when its last cell has run, so a build that fails or is killed leaves every page whole, old or
-    new, and the next one goes on from there. The site is made in a clean folder, with warnings as errors, and takes the
-    old one's place in one step.
+    new, and the next one goes on from there.
 
     `preset` is a name from `notebooks/presets`, None for the notebooks' own defaults, with which a notebook runs that
     the preset does not name. `only` are notebooks, or captions of parts in the table of contents; everything where
@@ -76,21 +76,15 @@ def page(project: Project, notebook: str, *, record: bool = False, **options: An
 
 
 def _chosen(project: Project, only: Iterable[str]) -> list[str]:
-    known, parts = project.names(), _parts(project)
-    chosen: set[str] = set()
+    known, chosen = project.names(), set[str]()
+    inside = {caption.lower(): {*names} & {*known} for caption, names in site.parts(project).items()}
+    parts = {caption: names for caption, names in inside.items() if names}
     for word in only:
         if word not in known and word.lower() not in parts:
             listed = ", ".join([*known, *(f'"{part}"' for part in parts)])
             raise BiaslibError(f"there is no notebook or part {word!r}: choose {listed}.")
-        chosen |= {word} if word in known else set(parts[word.lower()])
+        chosen |= {word} if word in known else parts[word.lower()]
     return [name for name in known if not chosen or name in chosen]
-
-
-def _parts(project: Project) -> dict[str, list[str]]:
-    """Caption in lower case -> notebooks, for the parts of the table of contents that have notebooks."""
-    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
-    texts = {part.get("caption", "").lower(): yaml.safe_dump(part) for part in contents.get("parts", ())}
-    return {caption: names for caption, text in texts.items() if (names := re.findall(r"_executed/(\w+)", text))}
 
 
 def _key(project: Project, notebook: str, preset: str | None) -> str:
@@ -125,12 +119,9 @@ def _run_all(project: Project, todo: Mapping[str, Mapping], jobs: int | None, sc
         pool = ThreadPoolExecutor(jobs)
         # unlike the pool's own `with`: whoever interrupts a build does not wait for the notebooks that are running
         end.callback(pool.shutdown, wait=False, cancel_futures=True)
-
-        def run(name: str) -> None:
-            _run(project, name, bar, threads=threads, scheduler=address, **todo[name])
-
+        run = functools.partial(_run, project, bar=bar, threads=threads, scheduler=address)
         # a long page that is begun last would keep one core busy while the others wait
-        running = {pool.submit(run, name): name for name in bar.pages}
+        running = {pool.submit(run, name, **todo[name]): name for name in bar.pages}
         for future in as_completed(running):
             try:
                 future.result()
@@ -191,7 +182,7 @@ def _expected_seconds(project: Project, notebooks: list[str]) -> dict[str, float
     return dict(sorted(((name, float(known.get(name, _USUAL))) for name in notebooks), key=lambda item: -item[1]))
 
 
-class _Progress:
+class _Progress(contextlib.ExitStack):
     """A line for each page begun and done, and a bar over all, in seconds of their expected time; shown in a `with`.
 
     On a terminal the bar also tells what the pages compute at the moment; elsewhere a line says it once. `pages` are in
@@ -199,31 +190,22 @@ class _Progress:
     """
 
     def __init__(self, project: Project, notebooks: list[str]) -> None:
+        super().__init__()
         self._expected = _expected_seconds(project, notebooks)
         self.pages = list(self._expected)
         self._started = time.monotonic()
         self._done: list[float] = []  # seconds that were expected of the pages that are done
         self._running: dict[str, str] = {}  # page -> what it computes
         project.executed.mkdir(parents=True, exist_ok=True)
-        self._scratch = contextlib.ExitStack()
-        self._folder = self._scratch.enter_context(store.scratch(project.executed))
-        self._bar = tqdm(
-            total=sum(self._expected.values()),
-            bar_format="{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}",
-            disable=not sys.stderr.isatty(),
-        )
+        self._folder = self.enter_context(store.scratch(project.executed))
+        words = "{percentage:3.0f} % |{bar:20}| {elapsed} gone, about {remaining} to go{postfix}"
+        total, silent = sum(self._expected.values()), not sys.stderr.isatty()
+        self._bar = self.enter_context(tqdm(total=total, bar_format=words, disable=silent))
         self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._follow, daemon=True)
-
-    def __enter__(self) -> "_Progress":
-        self._watch.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._watch.join()
-        self._bar.close()
-        self._scratch.close()
+        watch = threading.Thread(target=self._follow, daemon=True)
+        watch.start()
+        self.callback(watch.join)
+        self.callback(self._ended.set)
 
     def bars(self, page: str) -> Path:
         """The file into which the page writes the bars of its longer computations."""

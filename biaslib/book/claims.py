@@ -123,10 +123,8 @@ def compare(
 ) -> str:
     """Each claim of a notebook with its mark in the record, in a run of the preset, and in one with these parameters.
 
-    `options` are those of `execution.run`.
-
-    Raises:
-        BiaslibError: no parameters, or a notebook that states no claims; and as `execution.run`.
+    `options` are those of `execution.run`, which raises what this raises, too; it is a `BiaslibError` where there are
+    no parameters, or the notebook states no claims.
     """
     claims, numbers, about = of_notebook(project, notebook)
     if not claims or about[0] != notebook:
@@ -160,6 +158,19 @@ def unpaired(a: Any, b: Any) -> Interval:
     """One interval less another, where the pairs behind them are not recorded: rather too wide."""
     a, b = _interval(a), _interval(b)
     return Interval(a.estimate - b.estimate, a.low - b.high, a.high - b.low, min(a.n, b.n))
+
+
+def counted(numbers: Sequence[Any], low: float = -math.inf, high: float = math.inf) -> Interval:
+    """The share of numbers between two bounds: at least of those whose whole interval is, at most of those partly so.
+
+    Those without an estimate are left out; everything is NaN where none is left.
+    """
+    spans = [span for span in map(_interval, numbers) if not math.isnan(span.estimate)]
+    n = len(spans) or math.nan
+    inside = sum(low < span.estimate < high for span in spans)
+    surely = sum(low < span.low and span.high < high for span in spans)
+    never = sum(span.high <= low or high <= span.low for span in spans)
+    return Interval(inside / n, surely / n, 1 - never / n, len(spans))
 
 
 def _marked(claim: Claim, numbers: Numbers) -> str:

@@ -1,7 +1,6 @@
 """Runs one notebook with parameters and keeps the result only if every cell ran."""
 
 import contextlib
-import copy
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from biaslib import store
 from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
+from biaslib.book.course import labs
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 
@@ -82,7 +82,7 @@ def run(
     with store.replacing(out) as partial:
         executed = _executed(
             notebook,
-            copy.deepcopy(source),
+            labs.version(source),
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
@@ -111,6 +111,7 @@ def run(
         executed.metadata["biaslib"] = about
         if changed:
             _say_what_changed(executed, about, defaults)
+        labs.as_page(executed)
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about
@@ -129,7 +130,13 @@ def _executed(notebook: str, source: nbformat.NotebookNode, *arguments: Any, **o
                 source, *arguments, kernel_name="python3", language="python", progress_bar=False, **options
             )
     except PapermillExecutionError as error:
-        raise _explained(notebook, error) from None
+        if error.ename == BiaslibError.__name__:
+            raise BiaslibError(f"{notebook}: {error.evalue}") from None
+        cell, traceback = _last_lines(error.source), _last_lines(plain("\n".join(error.traceback)))
+        raise PageError(
+            f"{notebook} stopped at cell {error.exec_count} with {error.ename}: {error.evalue}\n"
+            f"  the cell's last lines:\n{cell}\n  the error's last lines:\n{traceback}"
+        ) from None
     except DeadKernelError:
         raise PageError(f"{notebook}: its kernel ended before the last cell; is there memory enough?") from None
 
@@ -179,16 +186,6 @@ def _kernel(environment: dict[str, str], connection: Path) -> type:
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
     spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
     return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec, "connection_file": str(connection)})
-
-
-def _explained(notebook: str, error: Any) -> Exception:
-    if error.ename == BiaslibError.__name__:
-        return BiaslibError(f"{notebook}: {error.evalue}")
-    cell, traceback = _last_lines(error.source), _last_lines(plain("\n".join(error.traceback)))
-    return PageError(
-        f"{notebook} stopped at cell {error.exec_count} with {error.ename}: {error.evalue}\n"
-        f"  the cell's last lines:\n{cell}\n  the error's last lines:\n{traceback}"
-    )
 
 
 def _last_lines(text: str) -> str:

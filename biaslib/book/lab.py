@@ -1,7 +1,8 @@
-"""Copies of the notebooks that JupyterLab shows as a person reads them: `python -m biaslib.book.lab`.
+"""Copies of the notebooks that any program shows as a person reads them: `python -m biaslib.book.lab`.
 
 The book's pages say in directives and roles what plain Markdown has no words for. In a copy an exercise is a heading,
-its solution folds, a citation is the authors' names, and a number in the text is that of the page as last built.
+its solution folds, a citation is the authors' names, a link to another page is its words, and a number in the text is
+that of the page as last built. A page's arrow gives such a copy, too, and the course hands such copies out.
 """
 
 import re
@@ -14,13 +15,18 @@ from pybtex.database import BibliographyData, parse_file
 
 from biaslib import store
 from biaslib.book import Project, execution, find_project
+from biaslib.book.course import labs
 from biaslib.store import fingerprint
 
+# an answer of a quiz and its reason; the question of a prediction and its answer
+_REASON = re.compile(r"^- \[[ x]\] (.+?) \*(.+)\*$", re.MULTILINE)
+_PREDICTION = re.compile(r"(^:class: predict\n(?::.*\n)*\n.+\n\n)(.+)\n(?=:{3,}$)", re.MULTILINE)
 _BLOCK = re.compile(
     r"^(?P<fence>:{3,}|`{3,})\{(?P<kind>[\w-]+)\} *(?P<title>.*)\n(?P<options>(?::[\w-]+:.*\n)*)(?P<body>(?s:.*?))"
     r"(?:^(?P=fence)|^:{3,}) *$\n?",
     re.MULTILINE,
 )
+_PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)?(?:book/)?[\w-]+\.(?:md|ipynb)(?:#[^)]*)?\)")
 _NO_NUMBER = "…"
 
 
@@ -33,34 +39,52 @@ def _write(project: Project) -> Path:
         about = execution.about(file)
         # a copy that is as it was written gives its place to a newer one
         if not file.exists() or (about and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)):
-            copied = _copy_of(project, name)
+            copied = copy_of(project, name)
             copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
             with store.replacing(file) as partial:
                 nbformat.write(copied, partial)
     return folder
 
 
-def _copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
-    """A notebook whose text is plain Markdown; code that the page hides is folded."""
-    source = execution.read(project, notebook)
-    numbers = _numbers(project.page(notebook))
-    literature = parse_file(str(project.book / "references.bib"))
-    for cell in source.cells:
+def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
+    """A notebook as a reader may change and run it: not run yet, and with stubs where a lab has answers."""
+    page, source = project.page(notebook), labs.version(execution.read(project, notebook), answer=labs.stub)
+    built = execution.about(page) is not None
+    return flattened(project, source, nbformat.read(page, as_version=4) if built else source)
+
+
+def flattened(project: Project, notebook: nbformat.NotebookNode, page: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook, its text made plain Markdown with the numbers of a page that was run; what pages hide is folded."""
+    numbers, file = _numbers(page), project.book / "references.bib"
+    literature = parse_file(str(file)) if file.exists() else BibliographyData()
+    for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _plain(cell.source, numbers, literature)
         else:
             tags = set(cell.metadata.get("tags", ()))
             cell.metadata["jupyter"] = {"source_hidden": bool(tags & {"hide-input", "remove-cell", "remove-input"})}
-    source.metadata.pop("jupytext", None)
-    return source
+    notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]  # an exercise may have ended here
+    notebook.metadata.pop("jupytext", None)
+    return notebook
+
+
+def write_downloads(project: Project, folder: Path) -> None:
+    """Puts copies in the place of the notebooks that the pages' arrows give: with outputs, or of a lab with stubs."""
+    for file in folder.glob("*.ipynb"):
+        page = nbformat.read(project.page(file.stem), as_version=4)
+        plain = copy_of(project, file.stem) if labs.tagged(page, "answer") else flattened(project, page, page)
+        nbformat.write(plain, file)
 
 
 def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:
+    text = _REASON.sub(r"<details><summary>\1</summary>\2</details>", text)
+    text = _PREDICTION.sub(r"\1<details><summary>Answer</summary>\n\n\2\n\n</details>\n", text)
     while _BLOCK.search(text):  # a block may hold another
         text = _BLOCK.sub(_block, text)
     text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
     text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
     text = re.sub(r"\{figure\}`([^`]+)`", r"[the figure](#\1)", text)
+    text = _PAGE_LINK.sub(r"\1", text)
     text = re.sub(r"\{(?:ref|term|doc)\}`([^`<]+?) *(?:<[^`]*>)?`", r"\1", text)
     return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
 
@@ -68,8 +92,10 @@ def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> 
 def _block(match: re.Match[str]) -> str:
     title, body = match["title"].strip(), match["body"].strip()
     match match["kind"]:
-        case "exercise":
-            return f"#### Exercise\n\n{body}\n\n"
+        case "exercise" | "exercise-start":
+            return f"#### Exercise{f': {title}' if title else ''}\n\n{body}".rstrip() + "\n\n"
+        case "exercise-end":
+            return ""
         case "solution":
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>\n"
         case _:
@@ -89,12 +115,10 @@ def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> st
     return ", ".join(works) if in_the_sentence else f"({'; '.join(works)})"
 
 
-def _numbers(page: Path) -> dict[str, str]:
-    """The numbers in the text of a page as last built; none where it was not."""
-    if execution.about(page) is None:
-        return {}
+def _numbers(page: nbformat.NotebookNode) -> dict[str, str]:
+    """The numbers in the text of a page that was run."""
     numbers: dict[str, str] = {}
-    for output in execution.outputs(nbformat.read(page, as_version=4)):
+    for output in execution.outputs(page):
         mark = output.get("metadata", {}).get("scrapbook")
         if mark and (text := output["data"].get(f"{mark['mime_prefix']}text/plain")):
             numbers[mark["name"]] = text.strip("'\"")

@@ -17,7 +17,7 @@ from sphinx.util import logging
 _LOG = logging.getLogger(__name__)
 # in a docstring: code, then formulas; `$BIASLIB_DATA` is neither
 _SPECIAL = re.compile(r"(``.+?``|`[^`]+`|\$\$.+?\$\$|\$(?!BIASLIB_)[^$]+\$)", re.DOTALL)
-_UNNUMBERED = "Making of"  # the part after the chapters
+_UNNUMBERED = ("The course", "Making of")  # the parts after the chapters
 _GLOSSARY = "glossary"
 # pages that are read for their words, not looked up
 _NO_TERMS = (_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status", "design")
@@ -25,6 +25,18 @@ _NO_TERMS = (_GLOSSARY, "api", "renamed", "bibliography", "datasheets", "status"
 _PIECE = re.compile(r'<figure class="biaslib-figure(?P<attributes>[^>]*)>|<caption><span>|<figcaption id="[^"]*">')
 _LINK = re.compile(r'<a class="biaslib-number" href="#([^"]+)"></a>')
 _RUN = re.compile(r'<code class="[^"]*">(?:<span class="pre">)?biaslib(?:</span> <span class="pre">| )run\b.*?</code>')
+# an exercise that the page asks and answers at once; an answer of a quiz, and in plain words why it is right or wrong
+_ASKED = re.compile(
+    r'(<div class="exercise (quiz|predict) admonition" id="([\w-]+)">\s*<p class="admonition-title">).*?</p>'
+    r"(.*?</section>)",
+    re.DOTALL,
+)
+_ANSWER = re.compile(
+    r'<li class="task-list-item"><p><input class="task-list-item-checkbox"( checked)?[^>]*> '
+    r"((?:(?!</li>).)+)\s<em>([^<]+)</em></p></li>",
+    re.DOTALL,
+)
+_ASKS = {"quiz": "Check yourself", "predict": "Predict before you look"}
 _DESCRIPTION = 200  # characters
 
 
@@ -39,13 +51,13 @@ def setup(app: Any) -> dict[str, bool]:
 
 @functools.cache
 def places(contents: Path) -> dict[str, tuple[int, str, int]]:
-    """Part, its caption and the chapter's number of each document in a `_toc.yml`; the last part's pages have none."""
+    """Part, its caption and the chapter's number of each document in a `_toc.yml`; later pages have none."""
     parts = yaml.safe_load(contents.read_text(encoding="utf-8")).get("parts", [])
     numbered = [
         (number, part["caption"], entry["file"])
         for number, part in enumerate(parts, start=1)
         for entry in part["chapters"]
-        if part["caption"] != _UNNUMBERED
+        if part["caption"] not in _UNNUMBERED
     ]
     return {file: (part, caption, chapter) for chapter, (part, caption, file) in enumerate(numbered, start=1)}
 
@@ -55,7 +67,7 @@ def _finish(app: Any, page: str, template: str, context: dict[str, Any], doctree
     if doctree is None or "body" not in context:
         return
     part, caption, chapter = places(Path(app.srcdir) / "_toc.yml").get(page, (0, "", None))
-    body, unknown = numbered(context["body"], chapter=chapter)
+    body, unknown = numbered(asked(context["body"]), chapter=chapter)
     for name in unknown:
         _LOG.warning("%s: the text refers to figure %r, which the page does not have", page, name)
     if chapter:
@@ -89,6 +101,25 @@ def numbered(body: str, *, chapter: int | None) -> tuple[str, list[str]]:
     unknown = [match[1] for match in _LINK.finditer(body) if match[1] not in names]
     link = r'<a class="reference internal" href="#{0}">{1}</a>'
     return _LINK.sub(lambda match: link.format(match[1], names.get(match[1], "Figure ?")), body), unknown
+
+
+def asked(body: str) -> str:
+    """The HTML of a page whose quizzes and predictions have titles of their own, and whose quizzes fold each reason.
+
+    What is always seen of a fold is an answer; the reason why it is right or wrong is inside, and a reader without
+    scripts opens it. `book/_static/course.js` makes a choice of these folds, and a guess of a prediction.
+    """
+
+    def folded(answer: re.Match[str], name: str) -> str:
+        right, words, why = answer.groups()
+        kind = "right" if right else "wrong"
+        return f'<li class="{kind}"><details name="{name}"><summary>{words}</summary><p>{why}</p></details></li>'
+
+    def box(match: re.Match[str]) -> str:
+        head, kind, name, rest = match.groups()
+        return f"{head}{_ASKS[kind]}</p>{_ANSWER.sub(lambda answer: folded(answer, name), rest)}"
+
+    return _ASKED.sub(box, body)
 
 
 def _figure_role(*arguments: Any, **options: Any) -> tuple[list[nodes.Node], list[nodes.Node]]:
@@ -149,12 +180,12 @@ def _definitions(environment: Any) -> dict[str, tuple[str, str]]:
 
 
 def _is_prose(text: nodes.Text) -> bool:
-    """Whether a text stands in a paragraph outside tables, links, code and formulas."""
+    """Whether a text stands in a paragraph outside tables, links, code, formulas, quizzes and predictions."""
     node, inside = text.parent, False
     while node is not None:
         if isinstance(node, nodes.reference | nodes.literal | nodes.math | nodes.title | nodes.table | nodes.raw):
             return False
-        if isinstance(node, nodes.container) and "cell" in node.get("classes", []):
+        if {"cell", "quiz", "predict"}.intersection(node.get("classes", [])):
             return False
         inside |= isinstance(node, nodes.paragraph)
         node = node.parent

@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
@@ -178,7 +179,7 @@ def _images(recipe: Recipe) -> int:
         return len(recipe.rows.chosen(recipe.data.table()))
     split = None
     if isinstance(recipe.data, Loaded):
-        splits = _PHOTOGRAPHS.get(_data_set(recipe.data))
+        splits = _PHOTOGRAPHS.get(recipe.data.name.partition("-")[0])
         split = splits[recipe.data.split] if splits else len(recipe.data.table())
     return min(filter(None, (kept, getattr(recipe.data, "images", None), split)))
 
@@ -228,13 +229,9 @@ def _source(data: Any) -> tuple[str, Sequence[str]]:
         folders = {folder.split("/")[0] for folder in recipes._PHOTOS[data.world][1]} if data.photos else set()
         used = [name for name, each in registry.read().items() if folders & {f.path.split("/")[0] for f in each.files}]
         return f"{'photographs for' if used else 'generated'} {data.world}", used
-    source = _data_set(data) if isinstance(data, Loaded) else getattr(data, "source", "its own data")
+    # as the registry calls it: "celeba" of its cropped faces, too
+    source = data.name.partition("-")[0] if isinstance(data, Loaded) else getattr(data, "source", "its own data")
     return f"images of {source}", [source] if source in registry.read() else []
-
-
-def _data_set(data: Loaded) -> str:
-    """As the registry calls it: "celeba" of its cropped faces, too."""
-    return data.name.partition("-")[0]
 
 
 def _rate_of_drawing(data: Any) -> float:
@@ -274,7 +271,12 @@ def _drawing(data: Any) -> float:
 def _growing(config: GanConfig) -> float:
     """Images that the training of a generator shows it, over all its levels."""
     images, shown = _blank(max(64, config.batch), config.size), 16 * config.batch  # a share of them at every level
-    return shown * _measured(lambda n: grow(images, replace(config, images=n * shown)))
+
+    def grown(n: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            grow(images, replace(config, images=n * shown), checkpoint=Path(folder) / "generator.pt")
+
+    return shown * _measured(grown)
 
 
 @functools.cache

@@ -21,9 +21,8 @@ def stale(project: Project) -> list[tuple[str, str]]:
 def make(project: Project, names: list[str]) -> None:
     """Runs and records the stale chapters, or those of these names, and commits each record.
 
-    Raises:
-        BiaslibError: where tracked files differ from the commit that a record would name; where a name has no preset
-            to record; where data are missing.
+    A `BiaslibError` is raised where tracked files differ from the commit that a record would name, where a name has no
+    preset to record, and where data are missing.
     """
     known = _wanted(project)
     unknown = [name for name in names if name not in dict(known)]
@@ -32,7 +31,11 @@ def make(project: Project, names: list[str]) -> None:
     parts = [pair for pair in known if pair[0] in names] if names else stale(project)
     print(f"{len(parts)} to record: {', '.join(f'{name} ({preset})' for name, preset in parts) or 'none'}", flush=True)
     for name, preset in parts:
-        _check_clean(project)
+        if edited := _git(project, "status", "--porcelain", "--untracked-files=no").splitlines():
+            raise BiaslibError(
+                f"{len(edited)} tracked files differ from the last commit ({edited[0].split()[-1]}): commit them "
+                "first, as a record names the commit that it was made with."
+            )
         about = execution.run(project, name, project.output / "recording" / f"{name}.ipynb", preset=preset)
         file = recorded.write(name, about)
         words = f"Record of {name}, preset {preset}: {recorded.duration(about['seconds'])}"
@@ -54,15 +57,6 @@ def _is_current(project: Project, name: str, preset: str) -> bool:
     # a parameter that came later, with its default, changes nothing, and neither does one that the page has no more
     ran = {key: value for key, value in record["parameters"].items() if key in defaults}
     return {**defaults, **ran} == {**defaults, **changed}
-
-
-def _check_clean(project: Project) -> None:
-    edited = _git(project, "status", "--porcelain", "--untracked-files=no").splitlines()
-    if edited:
-        raise BiaslibError(
-            f"{len(edited)} tracked files differ from the last commit ({edited[0].split()[-1]}): commit them first, as "
-            "a record names the commit that it was made with."
-        )
 
 
 def _git(project: Project, *arguments: str) -> str:

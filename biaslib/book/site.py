@@ -6,19 +6,25 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import nbformat
 import yaml
 from tqdm import tqdm
 
-from biaslib.book import Project, execution, recorded
+from biaslib.book import Project, execution, lab, recorded
 from biaslib.errors import PageError
 from biaslib.figures import pieces, theme
 from biaslib.store import fingerprint
 
 _STUB = "not run yet"
 _BOARD = ("dial", "board")  # the page and the name of the front page's figure
+# the head of a chapter: how many minutes it takes, what it needs first, and what one can do after it
+_HEAD = re.compile(
+    r"^\*(\d+) minutes\..*?Needs: (.*?)\. `biaslib run .*?^\*\*After this (?:page|lab) you can\*\* (.*?)\.?$",
+    re.M | re.S,
+)
 
 
 def write(project: Project) -> Path:
@@ -34,6 +40,7 @@ def write(project: Project) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     _sphinx(project, partial, strict=not missing)
     (partial / "_build" / "html" / stamp.name).write_text(key, encoding="utf-8")
+    lab.write_downloads(project, partial / "_build" / "html" / "_sources" / "_executed")
     old = project.site.with_name(".partial-old-site")
     shutil.rmtree(old, ignore_errors=True)
     if project.site.exists():
@@ -86,10 +93,11 @@ def _stubs(project: Project) -> list[str]:
 
 
 def _fragments(project: Project) -> None:
-    """Writes what the narrative pages include: the status of every page, the list of datasheets, the palette."""
+    """Writes what the narrative pages include: status, what chapters teach, the list of datasheets, the palette."""
     runs = {name: execution.about(project.page(name)) or {} for name in project.names()}
     status = _status({name: run for name, run in runs.items() if "date" in run})
     _update(project.generated / "status.md", status + _records(project))
+    _update(project.generated / "objectives.md", objectives(project))
     sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
     text = "\n\n".join(f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets)
     _update(project.generated / "datasheets.md", text + "\n")
@@ -97,21 +105,50 @@ def _fragments(project: Project) -> None:
     _gallery(project)
 
 
+def parts(project: Project) -> dict[str, list[str]]:
+    """Caption of each part in the table of contents -> the names of its pages."""
+    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8")).get("parts", ())
+    return {part.get("caption", ""): [Path(entry["file"]).name for entry in part["chapters"]] for part in contents}
+
+
+def objectives(project: Project) -> str:
+    """For each part of the contents a table of its chapters: what one can do after it, minutes and needs, by its head.
+
+    A chapter whose head does not say so is left out, and so is a part that has no other.
+    """
+    lines = []
+    for caption, names in parts(project).items():
+        rows = [("Chapter", "After it you can …", "Minutes", "Needs")]
+        for name in names:
+            source = project.notebooks / f"{name}.md"
+            if source.is_file() and (head := _HEAD.search(source.read_text(encoding="utf-8"))):
+                minutes, needs, can = head.groups()
+                needs = re.sub(r"\[([^]]+)\]\((?:\.\./)?(\w+)\.md\)", partial(_to_page, project), needs)
+                rows.append((f"{{doc}}`/_executed/{name}`", can, minutes, needs))
+        if len(rows) > 1:
+            lines += [f"### {caption}", "", _table(rows), ""]
+    return "\n".join(lines)
+
+
+def _to_page(project: Project, link: re.Match[str]) -> str:
+    """A link to a chapter, or to one of the book's own pages, from anywhere in the book."""
+    folder = "/_executed" if (project.notebooks / f"{link[2]}.md").is_file() else ""
+    return f"{{doc}}`{link[1]} <{folder}/{link[2]}>`"
+
+
 def _gallery(project: Project) -> None:
     """Writes the drawings of all pages as files, the page that shows them, and the board of the front page."""
-    contents = yaml.safe_load((project.book / "_toc.yml").read_text(encoding="utf-8"))
     folder, lines, board = project.generated / "gallery" / "gallery", [], ""
-    for part in contents.get("parts", []):
+    for caption, pages in parts(project).items():
         shown = []
-        for entry in part["chapters"]:
-            page = Path(entry["file"]).name
+        for page in pages:
             for name, alt, framed in _drawings(project.page(page)):
                 board = framed if (page, name) == _BOARD else board
                 _update(folder / f"{page}-{name}.svg", pieces.svg_file(framed) or "")
                 picture = f'<img src="gallery/{page}-{name}.svg" alt="{alt}" loading="lazy">'
                 shown.append(f'<a href="_executed/{page}.html#{name}">{picture}</a>')
         if shown:
-            lines += [f"## {part['caption']}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
+            lines += [f"## {caption}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
     _update(project.generated / "gallery.md", "\n".join(lines) or "No page has been run yet.\n")
     _update(project.generated / "board.html", board)
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from biaslib import attribution, datasets, models, training
 from biaslib.datasets import celeba
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.metrics import attention_iou, causal_effect, normalized_average_precision, worst_group_accuracy
 from biaslib.metrics.groups import matthews_correlation
 from biaslib.metrics.localisation import upsample_maps
@@ -66,8 +66,7 @@ class Experiment(Setup):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "architecture", models.pinned(self.architecture, self.weights))
-        if self.source not in _SOURCES:
-            raise BiaslibError(f"source must be {', '.join(_SOURCES)}, not {self.source!r}.")
+        check_known("source", self.source, _SOURCES)
         if self.coin and self.source != "generated":
             raise BiaslibError(f"coin is a label of generated faces, not of {self.source}'s.")
         known = _SOURCES[self.source][1]
@@ -176,8 +175,7 @@ class _Attention:
 
     def of(self, attribute: str) -> int:
         """The number of an attribute's output."""
-        if attribute not in self.attributes:
-            raise BiaslibError(f"This model has no {attribute!r}: it tells {', '.join(self.attributes)}.")
+        check_known("an attribute that this model tells", attribute, self.attributes)
         return self.attributes.index(attribute)
 
     @property
@@ -230,10 +228,7 @@ def attention_of(experiments: Sequence[Experiment], evaluation: EvaluationFaces)
 def effects(
     experiments: Sequence[Experiment], evaluation: EvaluationFaces, causes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """True effects on every answer, in [-1, 1]: for each cause, a binary column of the table, (models, N, T).
-
-    The probability for generated faces drawn with the cause less that for the same faces without it.
-    """
+    """True effects (models, N, T) on each answer by binary cause: the probability with it less that without."""
     if len({(experiment.size, experiment.outputs) for experiment in experiments}) != 1:
         raise BiaslibError("Effects are measured on models of one size with the same outputs: ask for each apart.")
     train.many([experiment.recipe for experiment in experiments])

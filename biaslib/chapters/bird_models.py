@@ -10,7 +10,7 @@ from scipy.special import expit
 from torch import nn
 
 from biaslib import attribution, training
-from biaslib.errors import BiaslibError
+from biaslib.errors import check_known
 from biaslib.metrics import causal_effect, mask_score, worst_group_accuracy
 from biaslib.models import to_tensor
 from biaslib.recipes import Drawn, Recipe, load, target_of_world, train
@@ -88,8 +88,7 @@ def _measured(recipe: Recipe, test_images: int, seed: int) -> dict[str, np.ndarr
 
 
 def _data(source: str, **options: Any) -> Drawn:
-    if source not in SOURCES:
-        raise BiaslibError(f"source must be {' or '.join(SOURCES)}, not {source!r}.")
+    check_known("source", source, SOURCES)
     return Drawn(world=SOURCES[source], photos=None if source == "generated" else "train", **options)
 
 

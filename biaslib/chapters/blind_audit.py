@@ -1,8 +1,6 @@
 """The blind audit, a game for a class: unnamed models, the cues they may lean on, guessed effects and their score."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,10 +14,11 @@ from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
 from biaslib.store import stored
+from biaslib.store.files import beside
 
 # of each world: what a picture shows -> the column of its table that draws it
 _Columns = dict[str, str]
-_CANDIDATES: Final[dict[str, _Columns]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_CANDIDATES: Final[dict[str, _Columns]] = beside(__file__)
 SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 
@@ -65,10 +64,7 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
 
 
 def score(guess: Mapping[str, tuple[float, float]], effects: pd.DataFrame) -> np.ndarray:
-    """What a guess of an interval for each candidate's true effect is worth: `detection.winkler`, 0 is best.
-
-    (candidates,) in the order of the table of `effects`; a candidate without a guess has `SAID_NOTHING`.
-    """
+    """What each candidate's guessed interval is worth, as in `effects` (candidates,), by `winkler`: 0 is best."""
     if unknown := set(guess) - set(effects["candidate"]):
         raise BiaslibError(f"A guess is about {', '.join(effects['candidate'])}, not about {', '.join(unknown)}.")
     low, high = np.array([guess.get(candidate, SAID_NOTHING) for candidate in effects["candidate"]], dtype=float).T

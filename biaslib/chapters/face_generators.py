@@ -5,7 +5,6 @@ import dataclasses
 import json
 import shutil
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +18,14 @@ import torch
 
 from biaslib import models, store
 from biaslib.book import find_project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.gan.counterfactuals import draw, latent_codes, opened
 from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import GanConfig, grow
 from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, results, stored
+from biaslib.store.files import beside, tupled
 from biaslib.worlds.faces import STRENGTH
 
 _State = dict[str, torch.Tensor]
@@ -47,10 +47,8 @@ class GeneratorSetup:
     threads: int = 1  # on which both are trained, whatever cores there are: their last bits depend on it
 
     def __post_init__(self) -> None:
-        if self.source not in ("generated", *CELEBA):
-            raise BiaslibError(f"source must be generated, {', '.join(CELEBA)}, not {self.source!r}.")
-        if self.threads < 1:
-            raise BiaslibError(f"threads must be at least 1, not {self.threads}.")
+        check_known("source", self.source, ("generated", *CELEBA))
+        check_number("threads", self.threads, 1, whole=True)
         if self.gan.size != 4 * 2 ** len(self.encoder.widths):
             raise BiaslibError(
                 f"The generator draws {self.gan.size} px, the encoder reads {4 * 2 ** len(self.encoder.widths)}: give "
@@ -72,16 +70,9 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _tupled(value: Any) -> Any:
-    """Lists of TOML or JSON as the tuples that they are."""
-    if isinstance(value, dict):
-        return {name: _tupled(each) for name, each in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
-
-
 def _of(recipe: str, *, images: int, encoder_images: int, seed: int) -> GeneratorSetup:
     """By one of the recipes in the TOML file beside this module."""
-    said = _tupled(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[recipe])
+    said = beside(__file__)[recipe]
     gan = GanConfig(**said.pop("gan"), images=images, seed=seed)
     encoder = EncoderConfig(**said.pop("encoder"), images=encoder_images, seed=seed)
     return GeneratorSetup(**said, gan=gan, encoder=encoder)
@@ -97,10 +88,7 @@ def quick(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
 
 
 def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
-    """The square of each of CelebA's faces at 64 pixels, mirrored by lot, within an hour on one core; R1 as `quick`.
-
-    The running mean of the weights is Karras et al.'s. The encoder is shown half as many images.
-    """
+    """CelebA's squares at 64 pixels, mirrored by lot, in an hour on one core: R1 as `quick`, Karras et al.'s mean."""
     return _of("celeba", images=images, encoder_images=images // 2, seed=seed)
 
 
@@ -127,8 +115,7 @@ def configured(source: str, *, size: int, images: int, options: Sequence[str] = 
     and `GeneratorSetup`; another one is a `BiaslibError`. `images` is how many are shown.
     """
     recipes: dict[int, Callable[..., GeneratorSetup]] = {32: quick, 64: of_celeba, 128: progressive}
-    if size not in recipes:
-        raise BiaslibError(f"size is {', '.join(map(str, recipes))} pixels, not {size}.")
+    check_known("size, in pixels,", size, recipes)
     faces = 30_000 if source == "generated" else 162_770
     setup = dataclasses.replace(recipes[size](images), source=source, images=faces)
     parts: dict[str, Any] = {"": setup, "gan": setup.gan, "encoder": setup.encoder}
@@ -203,8 +190,7 @@ def named_generators() -> dict[str, str]:
 
 def train_for_book(name: str) -> Path:
     """Trains one of `SETUPS` and writes it to `book/generators`."""
-    if name not in SETUPS:
-        raise BiaslibError(f"There is no recipe {name!r}: choose {', '.join(SETUPS)}.")
+    check_known("a recipe of the book's generators", name, SETUPS)
     origin = {"command": f"biaslib grow {name}", "preset": name, "commit": results.commit(find_project().root)}
     return train_to(SETUPS[name], _folder() / f"{name}{_ENDING}", **origin)
 
@@ -230,7 +216,7 @@ def _read(name: str) -> tuple[FaceGenerator, dict[str, Any]]:
         raise BiaslibError(f"There is no generator {name!r} in book/generators, which holds {there}.")
     try:
         training = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-        said = _tupled(training["experiment"])
+        said = tupled(training["experiment"])
         gan, encoder = GanConfig(**said.pop("gan")), EncoderConfig(**said.pop("encoder"))
         setup = GeneratorSetup(**said, gan=gan, encoder=encoder)
         return _restored(setup, _unpacked(safetensors.torch.load_file(file))), training
@@ -257,14 +243,14 @@ def _checkpoints(setup: GeneratorSetup) -> Path:
 
 def _train(setup: GeneratorSetup) -> _State:
     folder = _checkpoints(setup)
-    grown = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
+    generator, log = grow(setup.data.samples().images, setup.gan, checkpoint=folder / "generator.pt")
     print(f"the generator is grown; its encoder is next ({setup.encoder.images:,} images)", file=sys.stderr)
-    encoder = train_encoder(grown.generator, setup.encoder, checkpoint=folder / "encoder.pt")
+    encoder = train_encoder(generator, setup.encoder, checkpoint=folder / "encoder.pt")
     return {
-        **{f"generator.{name}": tensor.cpu() for name, tensor in grown.generator.state_dict().items()},
+        **{f"generator.{name}": tensor.cpu() for name, tensor in generator.state_dict().items()},
         **{f"encoder.{name}": tensor.cpu() for name, tensor in encoder.state_dict().items()},
-        "log": torch.tensor([[row[name] for name in _LOG] for row in grown.log], dtype=torch.float64),
-        "latent_correlation": torch.from_numpy(latent_correlation(encoder, grown.generator)),
+        "log": torch.tensor([[row[name] for name in _LOG] for row in log], dtype=torch.float64),
+        "latent_correlation": torch.from_numpy(latent_correlation(encoder, generator)),
     }
 
 

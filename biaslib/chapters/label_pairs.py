@@ -30,8 +30,7 @@ def compute(
     """How uneven pairs of attributes are when `resampling.oversample` has made every single one even.
 
     The pairs are those that `at_least` images have. Every source is drawn again `draws` times; of the labels
-    themselves only the duplicates are. Shares are of group 1 of two groups, in [0, 1]. Other groups, or no such pair,
-    are a `BiaslibError`.
+    themselves only the duplicates are. Shares are of group 1 of two, in [0, 1]; others, or no pair: a `BiaslibError`.
 
     * `counts`: source ("labels", or "singles alone": groups drawn from single attributes by a model without pairs),
       what ("largest single", "uneven pairs": further than 0.1 from one half, "sign changes": before balancing both

@@ -13,7 +13,7 @@ from biaslib import training
 from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.store import fingerprint, stored
 from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces
@@ -113,8 +113,7 @@ class CodeRequest:
     seed: int = 0  # of the faces
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise BiaslibError(f"count must be at least 1, not {self.count}.")
+        check_number("count", self.count, 1, whole=True)
 
     def fingerprint(self) -> str:
         """Of the generator's weights and its encoder's: another training under the same name is another generator."""

@@ -1,8 +1,4 @@
-"""Classifiers of smiles under audit: what they say while a generator changes faces along directions; through the store.
-
-After Denton et al. (2019), sections 4.3, 4.5 and 5, with random directions as the control that the paper has not; of
-drawn faces beside the truth of the same faces, and beside concept vectors (Kim et al. 2018).
-"""
+"""Classifiers of smiles under audit, while a generator moves faces (Denton et al. 2019); through the store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +17,7 @@ from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
@@ -153,12 +149,8 @@ class _DirectionAuditResult:
     pixels: dict[str, np.ndarray]
 
     def change(self, rows: slice, *, control: str = "", step: float = STEP) -> np.ndarray:
-        """(models, directions, N): how much more of a smile the classifiers in these rows see at step than at -step.
-
-        Along the attributes' directions, or those of a control, "random" or "matched".
-        """
-        if step not in STEPS:
-            raise BiaslibError(f"{step:g} was not walked: the steps are {', '.join(f'{s:g}' for s in STEPS)}.")
+        """(models, directions, N) more smile at step than at -step, along attributes' or "random" or "matched"."""
+        check_known("step", step, STEPS)
         scores = {"": self.along, "random": self.random, "matched": self.matched}[control][rows]
         return np.asarray(scores[:, :, STEPS.index(step)] - scores[:, :, STEPS.index(-step)])
 
@@ -296,8 +288,7 @@ def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str
 def tcav(model: nn.Module, images: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, section 3.3).
 
-    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8; the shares are (V,) in [0, 1].
-    A slope of 0 is no rise.
+    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8, shares (V,); 0 is no rise.
     """
     network, maps = cast(Any, model), _maps(model, images).requires_grad_()
     (slopes,) = torch.autograd.grad(network.forward_head(network.features[_LAYER:](maps))[:, 0].sum(), maps)

@@ -1,8 +1,6 @@
 """Mitigation methods side by side on one set-up: what each predicts, and what the metrics give for it."""
 
-import tomllib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -16,9 +14,10 @@ from biaslib.metrics.amplification import Kind
 from biaslib.mitigation.resampling import oversample
 from biaslib.statistics import Interval, interval, sign_flip
 from biaslib.store import Calls, stored
+from biaslib.store.files import beside
 from biaslib.training.objectives import Joint
 
-_TABLES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES: Final = beside(__file__)
 METHODS: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["methods"].items()}
 RULES: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["rules"].items()}
 
@@ -49,11 +48,7 @@ class _Decisions:
 
 
 def _decisions(setting: Setting) -> _Decisions:
-    """The method's predictions.
-
-    Adversarial and domain-independent models do not predict the group: it is the original model's answer, but for the
-    method "DomInd", which is told the true group and repeats it (the paper's reading of the conditional rule).
-    """
+    """The method's predictions; of the group, where it has none, the original model's, or the truth ("DomInd")."""
     outcome, original = outcomes([setting.experiment(), setting.original])
     rule = (METHODS | RULES)[setting.method][1] or "conditional"
     if setting.method == "RBA":
@@ -88,8 +83,7 @@ def measured(settings: list[Setting]) -> pd.DataFrame:
     amplification x 100: value, unrelated (the mean over draws of the permutation baseline) and no_errors (of the test
     labels themselves), both with "own" only and not for `RULES`; never (sets that are never predicted). And rows of the
     kind "quality": map and map_sets (mAP*; NaN for RBA, which changes no scores, mAP* also for `RULES`), map_groups
-    (over the groups' columns, too, for models that predict them), probe and adversary, all in [0, 1], and images
-    (number of training rows).
+    (over the groups' columns, too, for models that predict them), probe and adversary, and images (training rows).
     """
     # first the models, side by side
     outcomes([experiment for setting in settings for experiment in (setting.experiment(), setting.original)])
@@ -106,8 +100,7 @@ def over_models(results: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The table of `measured` over models, by their own labels: a row for each makers, method, balanced, kind, measure.
 
     With intervals: value, baseline, beyond (value less baseline), and change from Original in pairs of a seed, with p
-    by flips of signs. What is `fixed`, as the method takes its groups from elsewhere, is not compared. Means: no_errors
-    and never; n is the number of models.
+    by flips of signs, unless it is `fixed`: the method takes its groups from elsewhere. Means: no_errors, never.
     """
     keys = ["makers", "method", "balanced", "kind", "measure"]
     own = results[results["reference"] == "own"].sort_values("seed")

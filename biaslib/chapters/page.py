@@ -13,27 +13,10 @@ from biaslib import figures
 from biaslib.book import claims, recorded
 from biaslib.statistics import Interval, interval
 from biaslib.statistics.proportions import share_interval
+from biaslib.store.files import beside
 
-# what pages call the three metrics of amplification, the two use cases of planted cues, and their networks
-KINDS: Final = {
-    "undirected": "undirected",
-    "group_to_attribute": "group → attributes",
-    "attribute_to_group": "attributes → group",
-}
-USE_CASES: Final = {"pets": "cats and dogs", "fruits": "fruits"}
-NETWORKS: Final = {
-    "small_mobilenet": "small MobileNet",
-    "small_efficientnet": "small EfficientNet",
-    "mobilenetv1_075": "MobileNetV1 × 0.75",
-    "tf_efficientnet_lite0": "EfficientNet-Lite0",
-}
-_SHORT_METRICS: Final = {
-    "Integrated gradients": "IG",
-    "Amplification": "Ampl.",
-    "attribute": "attr.",
-    "Correlation of answers and cue": "MCC of answers and cue",
-    "Sensitivity, exact counterfactuals": "True causal effect",
-}
+_WORDS: Final = beside(__file__)
+KINDS, USE_CASES, NETWORKS = (_WORDS[name] for name in ("kinds", "use_cases", "networks"))
 
 
 def quotes(digits: int = 2, **values: Any) -> None:
@@ -64,10 +47,7 @@ def lines(rows: pd.DataFrame | Iterable[dict[str, Any]], *, x: str, **options: A
 
 
 def along(models: pd.DataFrame, step: str, measures: Mapping[str, str], **options: Any) -> Figure:
-    """`figures.line_plot` of measures in [0, 1] along a dial, by their names: means over models with 95 % intervals.
-
-    `measures` are columns of a table of models, `step` is the column that says where on the dial each model is.
-    """
+    """Means over models with 95 % intervals of `measures`, columns in [0, 1], along a column `step`: a line plot."""
     rows = (
         {step: place, "what": what, "value": interval(part[column], bounds=(0, 1))}
         for what, column in measures.items()
@@ -101,10 +81,7 @@ def shares(table: pd.DataFrame, count: str) -> list[Interval]:
 
 
 def recalled(value: Any) -> Any:
-    """What a record holds, with intervals again in place of its mappings, also in tables and other mappings.
-
-    NaN where the record has none, so that a table shows "n/a".
-    """
+    """What a record holds, its mappings intervals again, also in tables and other mappings; NaN where there is none."""
     if isinstance(value, pd.DataFrame):
         return value.map(recalled)
     if isinstance(value, Mapping) and value:
@@ -112,14 +89,6 @@ def recalled(value: Any) -> Any:
             return Interval(*(recalled(value[part]) for part in ("estimate", "low", "high", "n")))
         return {name: recalled(part) for name, part in value.items()}
     return math.nan if value is None or value == {} else value
-
-
-def in_words(value: Mapping[str, Any] | None, missing: str = "none yet") -> str:
-    """A recorded interval as tables print it, 0.83 [0.81, 0.85]; `missing` where it has none."""
-    if not value or math.isnan(value["estimate"]):
-        return missing
-    estimate, low, high = (signed(round(value[part], 2) + 0.0, ".2f") for part in ("estimate", "low", "high"))
-    return f"{estimate} [{low}, {high}]"
 
 
 def source(record: Mapping[str, Any] | None) -> str:
@@ -163,16 +132,13 @@ def short_name(attribute: str) -> str:
 
 def short_metric(name: str) -> str:
     """A metric of the dial, shorter: IG for integrated gradients, the true causal effect for its exact measure."""
-    for long, short in _SHORT_METRICS.items():
+    for long, short in _WORDS["short_metrics"].items():
         name = name.replace(long, short)
     return name
 
 
 def attention_strip(shown: Mapping[str, tuple[Sequence[Any], str, np.ndarray | None]]) -> Figure:
-    """Average attention maps side by side: under each label what models see of an attribute, on some rows or on all.
-
-    A map is the mean over the models of `attribute_models`; empty where none of them has a map.
-    """
+    """Average attention maps side by side, by label: the mean over models of what they see of an attribute on rows."""
     maps = [[model.average_map(attribute, rows) for model in models] for models, attribute, rows in shown.values()]
     means = np.stack([np.ma.masked_invalid(of_models).mean(axis=0).filled(0.0) for of_models in maps])
     return figures.image_strip({"average attention, all maps on one scale": means}, labels=list(shown))

@@ -35,14 +35,11 @@ class _CueLogits:
     without: np.ndarray  # (N, classes); nothing but the cue differs
     seed: int  # of the test images
 
-    def logits(self, strength: float | None) -> np.ndarray:
-        """(N, classes), of the test images at a strength of the bias; None: without the cue."""
-        data = self.setup.data("test", len(self.truth), strength=strength, seed=self.seed)
-        return np.where(data.table()[data.get_world().cue].to_numpy(bool)[:, None], self.with_cue, self.without)
-
     def correct(self, strength: float | None) -> np.ndarray:
-        """(N,) whether the likeliest class is the true one, at a strength of the bias."""
-        return self.logits(strength).argmax(axis=1) == self.truth
+        """(N,) whether the likeliest class is the true one, at a strength of the bias; None: without the cue."""
+        data = self.setup.data("test", len(self.truth), strength=strength, seed=self.seed)
+        there = data.table()[data.get_world().cue].to_numpy(bool)
+        return np.where(there, self.with_cue.argmax(axis=1), self.without.argmax(axis=1)) == self.truth
 
     @property
     def effect(self) -> np.ndarray:
@@ -59,14 +56,10 @@ class Destruction:
     # 73 regions of 3 x 3 pixels are as large a share of 64 x 64 as 100 of 9 x 9 are of 224 x 224
     steps: int = 73
     region: int = 3  # height and width, in pixels
-    repeats: int = 1  # of the noise and of the order of ties
     noise: tuple[int, int] = (0, 255)  # smallest and largest value; (0, 0) paints black
-    output: str = "probability"  # of the explained class, or its "logit"
     seed: int = 0  # of the noise and of the order of ties
 
     def __post_init__(self) -> None:
-        if self.output not in ("probability", "logit"):
-            raise BiaslibError(f"output must be probability or logit, not {self.output!r}.")
         if self.images < 1:
             raise BiaslibError(f"images must be at least 1 of either kind, not {self.images}.")
 
@@ -77,33 +70,20 @@ class _Curves:
 
     setup: PlantedSetup
     favoured: np.ndarray  # (n,) whether the image is of the class with the cue
-    correct: np.ndarray  # (n,) whether the model is right about it
-    orders: dict[str, np.ndarray]  # of `_ORDERS` -> (n, steps + 1) score of the explained class; NaN for no cue's mask
-    cue_regions: np.ndarray  # (n,) how many regions the cue touches
-
-    def fall_without_cue(self) -> np.ndarray:
-        """(n,) how far the score has fallen when just the cue's mask is destroyed; NaN where steps do not suffice."""
-        values = self.orders[CUE]
-        left = values[np.arange(len(values)), np.minimum(self.cue_regions, values.shape[1] - 1)]
-        return np.where(self.cue_regions < values.shape[1], values[:, 0] - left, np.nan)
+    orders: dict[str, np.ndarray]  # of `_ORDERS` -> (n, steps + 1) probability of its class; NaN for no cue's mask
+    without_cue: np.ndarray  # (n,) how far it has fallen when just the cue's mask is destroyed; NaN for too few steps
 
 
 @dataclass(frozen=True)
 class _Exchanges:
-    """What a model answers when one part of an image is exchanged and nothing else is."""
+    """How far right answers fall when one part of an image is exchanged and nothing else is; NaN for wrong answers."""
 
     setup: PlantedSetup
-    truth: np.ndarray  # (N,) class of the image as it is
-    original: np.ndarray  # (N, classes) probabilities, or logits where the destruction's output is these
-    other_object: np.ndarray  # the same with the object of another class in its place
-    other_cue: np.ndarray  # the same with the cue put in or taken away
-    noise: np.ndarray  # (K, classes) for images of nothing but noise
-
-    def fall(self, part: str) -> np.ndarray:
-        """(N,) how far the score of the true class falls without its "object", "cue" or "everything" but noise."""
-        noise = np.broadcast_to(self.noise.mean(axis=0), self.original.shape)
-        left = {"object": self.other_object, "cue": self.other_cue, "everything": noise}[part]
-        return np.asarray((self.original - left)[np.arange(len(self.truth)), self.truth])
+    favoured: np.ndarray  # (N,) whether the image is of the class with the cue
+    object: np.ndarray  # (N,) with the object of another class in its place; NaN for photos
+    cue: np.ndarray  # (N,) with the cue put in or taken away
+    everything: np.ndarray  # (N,) with nothing left but noise
+    noise: np.ndarray  # (classes,) mean probabilities of images of nothing but noise
 
 
 def planned_logits(setups: Sequence[PlantedSetup], *, images: int, seed: int = TEST_SEED) -> list[Calls]:
@@ -129,7 +109,7 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
     planted_models.maps(setups, evaluation)
     results = planned(setups, evaluation, destruction)[-2].results()
     return [
-        _Curves(setup, arrays["favoured"], arrays["correct"], {o: arrays[o] for o in _ORDERS}, arrays["cue_regions"])
+        _Curves(setup, arrays["favoured"], {order: arrays[order] for order in _ORDERS}, arrays["without_cue"])
         for setup, arrays in zip(setups, results, strict=True)
     ]
 
@@ -137,22 +117,21 @@ def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruc
 def exchanges(
     setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
 ) -> list[_Exchanges]:
-    """What each model answers when the images' object, cue or everything (by the destruction's noise) is exchanged."""
+    """What the exchange of the object, the cue, or everything by the destruction's noise takes from each model."""
     results = planned(setups, evaluation, destruction)[-1].results()
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
 def _exchanged(setup: PlantedSetup, evaluation: EvaluationImages) -> dict[str, Samples]:
-    """The evaluation's generated images as they are (`original`), with `other_object`, and with `other_cue`."""
-    if setup.source != "generated":
-        raise BiaslibError(f"parts of {setup.source} cannot be exchanged exactly: take a setup of a generated world.")
-    world, classes = USE_CASES[setup.use_case].world, len(USE_CASES[setup.use_case].classes)
-    table = setup.data("test", evaluation.images, strength=evaluation.strength, seed=evaluation.seed).table()
-    shift = np.random.default_rng([evaluation.seed, 1]).integers(1, classes, len(table))
-    other_object = {world.target: (table[world.target].astype(int) + shift) % classes}
-    edits = {"original": {}, "other_object": other_object, "other_cue": {world.cue: 1 - table[world.cue].astype(int)}}
+    """The evaluation's images as they are (`original`), with `other_cue`, and drawn ones with `other_object`."""
+    case, data = USE_CASES[setup.use_case], evaluation.data(setup)
+    world, table = data.get_world(), data.table()
+    edits = {"original": {}, "other_cue": {world.cue: 1 - table[world.cue].astype(int)}}
+    if setup.source == "generated":  # nobody has the photo with another animal in the place of this one
+        shift = np.random.default_rng([evaluation.seed, 1]).integers(1, len(case.classes), len(table))
+        edits["other_object"] = {world.target: (table[world.target].astype(int) + shift) % len(case.classes)}
     tables = {name: table.assign(**edit).astype(table.dtypes) for name, edit in edits.items()}
-    return {name: world.render(edited, size=setup.size) for name, edited in tables.items()}
+    return {name: world.render(edited, size=setup.size, regions=()) for name, edited in tables.items()}
 
 
 @stored("planted-answers", passes=lambda _, images, seed: (2 * images, 1))
@@ -169,7 +148,7 @@ def _cued(data: Drawn, cue: int) -> Samples:
     return world.render(data.table().assign(**{world.cue: cue}), size=data.size)
 
 
-@stored("planted-curves", passes=lambda _, e, d: (2 * d.images, len(_ORDERS) * d.repeats * (d.steps + 1)))
+@stored("planted-curves", passes=lambda _, e, d: (2 * d.images, len(_ORDERS) * (d.steps + 1)))
 def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Destruction) -> dict[str, np.ndarray]:
     case = USE_CASES[setup.use_case]
     samples, maps = evaluation.samples(setup), planted_models.maps([setup], evaluation)[0]
@@ -178,7 +157,7 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
     pictures, correct = samples.images[rows], maps["logits"][rows].argmax(axis=1) == truth[rows]
     model = load(setup.recipe)
     model = attribution.fold_batchnorm(model, models.to_tensor(samples.images[:2], model=model))
-    predict = functools.partial(_outputs, model, destruction.output)
+    predict = functools.partial(_probabilities, model)
 
     there = samples.labels[case.world.cue].to_numpy(bool)[rows, None, None]
     place = "ball" if "ball" in case.world.regions else "background"
@@ -188,19 +167,22 @@ def _curves(setup: PlantedSetup, evaluation: EvaluationImages, destruction: Dest
         RANDOM: None,
         **{order: mask.astype(np.float32) for order, mask in masks.items()},
     }
-    # how many tiles the cue touches
-    touched = [len(np.unique(np.argwhere(mask) // destruction.region, axis=0)) for mask in masks[CUE]]
-    arrays = {"favoured": favoured[rows], "correct": correct, "cue_regions": np.array(touched)}
+    arrays = {"favoured": favoured[rows]}
     for order, wanted in relevance.items():
         destroyed = correct if wanted is None or order in METHODS else correct & wanted.any(axis=(1, 2))
         arrays[order] = np.full((len(rows), destruction.steps + 1), np.nan)
         if destroyed.any():
             arrays[order][destroyed] = metrics.perturbation_curves(
-                predict, pictures[destroyed], None if wanted is None else wanted[destroyed], truth[rows][destroyed],
-                steps=destruction.steps, region=destruction.region, repeats=destruction.repeats,
+                predict, pictures[destroyed], None if wanted is None else np.nan_to_num(wanted[destroyed]),
+                truth[rows][destroyed], steps=destruction.steps, region=destruction.region,
                 value_range=destruction.noise, seed=destruction.seed,
             )  # fmt: skip
-    return arrays
+        if order in METHODS:  # Score-CAM may explain fewer images, but every order has the same noise
+            arrays[order][np.isnan(maps[order][rows]).any(axis=(1, 2))] = np.nan
+    # after so many steps the tiles that the cue touches are destroyed
+    touched = np.array([len(np.unique(np.argwhere(mask) // destruction.region, axis=0)) for mask in masks[CUE]])
+    left = arrays[CUE][np.arange(len(rows)), np.minimum(touched, destruction.steps)]
+    return arrays | {"without_cue": np.where(touched <= destruction.steps, arrays[CUE][:, 0] - left, np.nan)}
 
 
 @stored("planted-exchanges", passes=lambda _, evaluation, d: (3 * evaluation.images + _NOISE_IMAGES, 1))
@@ -209,12 +191,16 @@ def _exchanges(setup: PlantedSetup, evaluation: EvaluationImages, destruction: D
     shape = (_NOISE_IMAGES, *samples["original"].images.shape[1:])
     rng = np.random.default_rng([evaluation.seed, 2, destruction.seed])
     noise = rng.integers(*destruction.noise, shape, np.uint8, endpoint=True)
-    images = {name: changed.images for name, changed in samples.items()} | {"noise": noise}
-    answers = {name: _outputs(model, destruction.output, pixels) for name, pixels in images.items()}
-    return {"truth": setup.truth(samples["original"]), **answers}
+    answers = {name: _probabilities(model, changed.images) for name, changed in samples.items()}
+    truth, noisy = setup.truth(samples["original"]), _probabilities(model, noise).mean(axis=0)
+    rows, original = np.arange(len(truth)), answers["original"]
+    own = np.where(original.argmax(axis=1) == truth, original[rows, truth], np.nan)
+    left = {"cue": answers["other_cue"], "everything": np.broadcast_to(noisy, original.shape)}
+    left["object"] = answers.get("other_object", np.full_like(original, np.nan))
+    falls = {part: own - probabilities[rows, truth] for part, probabilities in left.items()}
+    return {"favoured": truth == USE_CASES[setup.use_case].favoured, "noise": noisy, **falls}
 
 
-def _outputs(model: torch.nn.Module, output: str, images: np.ndarray) -> np.ndarray:
-    """(N, classes) probabilities, or logits."""
-    logits = training.predict(model, images)
-    return np.asarray(softmax(logits, axis=1)) if output == "probability" else logits
+def _probabilities(model: torch.nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N, classes) of images."""
+    return np.asarray(softmax(training.predict(model, images), axis=1))

@@ -1,19 +1,16 @@
 """Classifiers with a planted bias, drawn or in photos: their training, where they look, and how alike they look."""
 
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.datasets import photos, registry
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
@@ -35,7 +32,7 @@ REFERENCES: Final[dict[str, dict[str, float | None]]] = {
 }
 # what the paper's toolbox computed under the name of the last one
 TOOLBOX: Final = "ε-LRP, toolbox"
-_WITH_TOOLBOX: Final = METHODS | {
+WITH_TOOLBOX: Final = METHODS | {
     TOOLBOX: functools.partial(attribution.epsilon_lrp, eps=10.0, rule="toolbox", scaled=True)
 }
 # methods beyond the paper's, by their names in the grad-cam library
@@ -128,15 +125,10 @@ class PlantedSetup(Setup):
         return samples.labels[USE_CASES[self.use_case].world.target].to_numpy(int)
 
 
-def grid(
-    setup: PlantedSetup, *, architectures: Sequence[str], strengths: Sequence[float | None], count: int
-) -> list[PlantedSetup]:
-    """The set-up for every architecture and strength with its own and the next count - 1 seeds, in this order."""
+def grid(setup: PlantedSetup, *, strengths: Sequence[float | None], count: int) -> list[PlantedSetup]:
+    """The set-up for every strength with its own and the next count - 1 seeds, in this order."""
     return [
-        replace(setup, architecture=architecture, strength=strength, seed=setup.seed + number)
-        for architecture in architectures
-        for strength in strengths
-        for number in range(count)
+        replace(setup, strength=strength, seed=setup.seed + number) for strength in strengths for number in range(count)
     ]
 
 
@@ -163,39 +155,32 @@ def biased_and_unbiased(
         for architecture, start, first in zip(architectures, starts, kept, strict=True)
         for setup in grid(
             PlantedSetup(
-                use_case=use_case, images=number, epochs=passes, weights=start or None, frozen=first, **options
+                use_case=use_case, images=number, epochs=passes, architecture=architecture, weights=start or None,
+                frozen=first, **options,
             ),
-            architectures=[architecture], count=models,
-            strengths=list(dict.fromkeys([1.0, *(REFERENCES[name][use_case] for name in references)])),
+            strengths=list(dict.fromkeys([1.0, *(REFERENCES[name][use_case] for name in references)])), count=models,
         )
     ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationImages:
-    """The images that models are explained on, and what of them is explained."""
+    """The images that models are explained on."""
 
-    images: int = 120
+    images: int = 120  # or as many photos as there are
+    score_cam: int | None = None  # how many of them Score-CAM explains, which takes a pass a channel; None: all
     strength: float | None = 1.0  # of their bias; the paper explains all models on biased images
-    explained: str = "predicted"  # class, or the "true" one; the same where only correct predictions are used
     seed: int = TEST_SEED
 
-    def __post_init__(self) -> None:
-        if self.explained not in ("predicted", "true"):
-            raise BiaslibError(f"explained must be predicted or true, not {self.explained!r}.")
+    def data(self, setup: PlantedSetup) -> Drawn:
+        """The images, as large as the model's."""
+        data = setup.data("test", self.images, strength=self.strength, seed=self.seed)
+        world = data.get_world()  # of photos of animals there are so many, and none comes twice
+        return replace(data, images=min(self.images, len(world))) if hasattr(world, "__len__") else data
 
     def samples(self, setup: PlantedSetup) -> Samples:
-        """The images, as large as the model's."""
-        return setup.data("test", self.images, strength=self.strength, seed=self.seed).with_masks()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outline:
-    """Where an object is taken to be."""
-
-    boxes: bool | None = None  # around the regions; None: as in the paper, for cats, dogs and balls, not for fruits
-    extension: float = 0.5  # of the small objects (balls, fruits), as a share of their area
-    cells: bool = False  # whether coarse maps are enlarged as the squares they are made of, not bilinearly
+        """The same with their masks."""
+        return self.data(setup).with_masks()
 
 
 def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, plain: int = 0) -> list[Calls]:
@@ -215,18 +200,11 @@ def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *
     return planned(setups, evaluation, plain)[1].results()
 
 
-def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
-    """Relevance mass and rank accuracy, `rma` and `rra`, a row for each model, image, object and method.
+def regions(use_case: str, samples: Samples, boxes: bool | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool.
 
-    `area` is the object's share of the image, which a map that knows nothing scores; `correct`: the model is right.
+    `boxes` around the regions, or not; None: as in the paper, for cats, dogs and balls, not for fruits.
     """
-    maps(setups, evaluation)
-    tables = _scores.many([(setup, evaluation, outline) for setup in setups])
-    return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
-
-
-def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of each object the images (n,) that have it, and where in them it is taken to be, (n, H, W) bool."""
     case = USE_CASES[use_case]
     truth = samples.labels[case.world.target].to_numpy(int)
     objects = {}
@@ -234,10 +212,10 @@ def regions(use_case: str, samples: Samples, outline: Outline) -> dict[str, tupl
         masks = np.asarray(samples.masks[region])
         rows = np.flatnonzero((truth == number) & masks.any(axis=(1, 2)))
         masks = masks[rows]
-        if case.boxed if outline.boxes is None else outline.boxes:
+        if case.boxed if boxes is None else boxes:
             masks = masks_of_boxes(boxes_of_masks(masks), masks.shape[1])
         if region in case.small:
-            masks = metrics.dilate_to_area(masks, share=outline.extension)
+            masks = metrics.dilate_to_area(masks, share=0.5)
         objects[name] = (rows, masks)
     return objects
 
@@ -248,16 +226,7 @@ def mass_and_rank(maps: np.ndarray, rows: np.ndarray, masks: np.ndarray, correct
     if not right.any():
         return float("nan"), float("nan")
     parts = metrics.upsample_maps(maps[rows[right]], *masks.shape[1:]), masks[right]
-    return _mean(metrics.relevance_mass_accuracy(*parts)), _mean(metrics.relevance_rank_accuracy(*parts))
-
-
-def stand_ins(source: str) -> dict[str, str]:
-    """Fruits that the photos do not show, with the words for what is there instead: {"Corn": "Lemon (for corn)"}."""
-    if source == "generated":
-        return {}
-    with warnings.catch_warnings(action="ignore", category=registry.DatasetWarning):  # loading the photos gives it
-        there = photos.kinds(registry.root()).items()
-    return {kind.capitalize(): f"{word} (for {kind})" for kind, word in there if word != photos.KINDS[kind][0]}
+    return mean(metrics.relevance_mass_accuracy(*parts)), mean(metrics.relevance_rank_accuracy(*parts))
 
 
 def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
@@ -265,17 +234,16 @@ def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
     return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
 
 
-def _likeness(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """(N,) Attention-IoU of two models' maps on a grid of 8 x 8, which every method's have."""
-    return np.asarray(metrics.attention_iou(pooled(maps, 8), pooled(others, 8)))
-
-
 def reference_likeness(
     maps: np.ndarray, predicted: np.ndarray, references: Sequence[np.ndarray], reference_predicted: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """(m,) mean likeness, in [0, 1], of a model's maps to each reference's where both answer alike; else NaN."""
-    pairs = zip(references, reference_predicted, strict=True)
-    return np.array([_mean(np.where(predicted == other, _likeness(maps, theirs), np.nan)) for theirs, other in pairs])
+    """(m,) mean likeness of a model's maps to each reference's where both answer alike; NaN where they never do.
+
+    It is Attention-IoU, in [0, 1], on a grid of 8 x 8, which every method's maps have.
+    """
+    scores = [np.asarray(metrics.attention_iou(pooled(maps, 8), pooled(theirs, 8))) for theirs in references]
+    alike = [predicted == theirs for theirs in reference_predicted]
+    return np.array([mean(np.where(*pair, np.nan)) for pair in zip(alike, scores, strict=True)])
 
 
 def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
@@ -288,12 +256,13 @@ def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confide
     apart = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs)
     reported = []
     for place, own in enumerate(apart):
-        others = [_mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
-        reported.append(flagged([_mean(own)], others, side=side, confidence=confidence)[0])
+        others = [mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
+        reported.append(flagged([mean(own)], others, side=side, confidence=confidence)[0])
     return np.array(reported)
 
 
-def _mean(values: np.ndarray) -> float:
+def mean(values: np.ndarray) -> float:
+    """Of what is defined; NaN where nothing is."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
 
@@ -301,7 +270,7 @@ def _mean(values: np.ndarray) -> float:
 # five kinds of maps: integrated gradients take 64 steps of three passes, Score-CAM one for each channel
 @stored("planted-maps", passes=lambda _, evaluation: (evaluation.images, 203, 1))
 def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
-    return _explained(setup, evaluation, _WITH_TOOLBOX)
+    return _explained(setup, evaluation, WITH_TOOLBOX)
 
 
 @stored(
@@ -310,7 +279,7 @@ def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
 )
 def _further_maps(setup: PlantedSetup, evaluation: EvaluationImages, plain: int) -> _Arrays:
     made = _explained(setup, evaluation, LIBRARY)
-    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1, explained="predicted")
+    without = replace(evaluation, images=plain, strength=None, seed=evaluation.seed + 1)
     bare = _explained(setup, without, METHODS | LIBRARY)
     further = {name: made[name] for name in LIBRARY} | {f"plain: {name}": bare[name] for name in METHODS | LIBRARY}
     return further | {"plain truth": bare["truth"], "plain answers": bare["explained"]}
@@ -321,28 +290,12 @@ def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mappi
     samples, model = evaluation.samples(setup), load(setup.recipe)
     logits = training.predict(model, samples.images)
     truth = setup.truth(samples)
-    targets = logits.argmax(axis=1) if evaluation.explained == "predicted" else truth
+    targets = logits.argmax(axis=1)
     pixels = models.to_tensor(samples.images, model=model)
-    made = {name: method(model, pixels, targets[:, None])[:, 0].numpy() for name, method in methods.items()}
+    made = {}
+    for name, method in methods.items():
+        n = len(pixels) if name != "Score-CAM" or evaluation.score_cam is None else evaluation.score_cam
+        explained = method(model, pixels[:n], targets[:n, None])[:, 0].numpy()
+        missing = np.full((len(pixels) - len(explained), *explained.shape[1:]), np.nan, np.float32)
+        made[name] = np.concatenate([explained, missing])
     return made | {"logits": logits, "truth": truth, "explained": targets}
-
-
-@stored("planted-scores")
-def _scores(setup: PlantedSetup, evaluation: EvaluationImages, outline: Outline) -> pd.DataFrame:
-    """The rows of one model."""
-    made, tables = _maps(setup, evaluation), []
-    correct = made["logits"].argmax(axis=1) == made["truth"]
-    for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), outline).items():
-        for method in _WITH_TOOLBOX:
-            fine = _enlarged(made[method][rows], masks.shape[1:], cells=outline.cells)
-            mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)
-            scored = {"image": rows, "object": name, "method": method, "rma": mass, "rra": rank}
-            tables.append(pd.DataFrame(scored | {"area": masks.mean(axis=(1, 2)), "correct": correct[rows]}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _enlarged(coarse: np.ndarray, size: tuple[int, ...], *, cells: bool) -> np.ndarray:
-    times = size[0] // coarse.shape[1]
-    if not cells or times * coarse.shape[1] != size[0]:
-        return metrics.upsample_maps(coarse, *size)
-    return coarse.repeat(times, axis=1).repeat(times, axis=2)

@@ -43,8 +43,7 @@ def perceived(ratings: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0)
     $$S(\mathrm{Perceive}_{a'} \circ G, d_a) = \mathbb{E}_z\big[\mathrm{Perceive}_{a'}(G(z), G(z + d_a))\big]$$
 
     Indexed by `moved` and `asked`, as they appear: `change`, the mean answer, in [-1, 1]; `noticed`, the paper's other
-    option, the share of answers that see any difference; both with intervals over raters and pairs (NaN ends with one
-    of either).
+    option, the share of answers that see any difference; both with intervals over raters and pairs (NaN of one).
     """
     table = _checked(ratings, "the table of ratings")
     if table.empty:

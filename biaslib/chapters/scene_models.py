@@ -1,8 +1,4 @@
-"""Joint classifiers of attributes and a group, with and without mitigation, through the store.
-
-`JointSetup` is what they have alike, whatever the images: `SceneSetup` is that of the world of scenes, `HairSetup` and
-`PeopleSetup` are those of photographs.
-"""
+"""Joint classifiers of attributes and a group, with and without mitigation, through the store."""
 
 import functools
 from collections.abc import Sequence
@@ -162,8 +158,7 @@ class HairSetup(JointSetup):
 class PeopleSetup(JointSetup):
     """A joint model of what photographs show and the gender that words about them name, where a user has them.
 
-    COCO's 51 objects, with the gender of its captions; or imSitu's verbs, and whether the place is indoors, with the
-    gender by which an agent is worded.
+    COCO's 51 objects with the gender of captions; or imSitu's verbs, and indoors or not, with the agent's gender.
     """
 
     group = "group"

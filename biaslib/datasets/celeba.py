@@ -1,7 +1,4 @@
-"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them.
-
-A `DatasetWarning` says what is known to be wrong with their labels and with their terms.
-"""
+"""CelebA's faces, and CelebAMask-HQ (Lee et al. 2020): faces with drawn masks, and label-map pairs of some of them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -100,10 +97,7 @@ def load_hq_pairs(split: str, *, size: int, root: Path) -> Samples:
 
 
 def attributes(root: Path) -> pd.DataFrame:
-    """CelebA's 40 attributes as annotated, from celeba/list_attr_celeba.txt under the folder of all datasets.
-
-    One row an image in the official order (image 000001.jpg is row 0), one bool column an attribute.
-    """
+    """CelebA's 40 attributes, a bool column each, from celeba/list_attr_celeba.txt: image 000001.jpg is row 0."""
     return _attribute_list(registry.get("celeba"), root / "celeba" / "list_attr_celeba.txt").reset_index(drop=True)
 
 

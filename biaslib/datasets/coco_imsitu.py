@@ -108,10 +108,7 @@ def load_imsitu(split: str, *, size: int, root: Path) -> Samples:
 
 
 def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
-    """Objects and gender by the words of a captioner's captions, for the images asked for.
-
-    Returns what `coco_labels` does, in the order of `image_ids`; `group` is -1 where a caption names no gender or both.
-    """
+    """As `coco_labels`, by the words of a captioner's captions of these images; `group` -1: no gender, or both."""
     texts = _captions(captioner)
     unknown = image_ids.difference(texts.index)
     if len(unknown):
@@ -153,10 +150,7 @@ def captioned_objects(captions: Iterable[str], names: Sequence[str]) -> pd.DataF
 
 
 def imsitu_verb_by_gender(split: Literal["train", "val", "test"]) -> pd.DataFrame:
-    """Number of images of each verb and perceived gender, as annotators word the agent: columns verb, man, woman.
-
-    The verbs are in the order of their numbers; there are 24,301 (train), 7,730 (val) or 7,669 (test) images.
-    """
+    """Images of each verb, in the order of numbers, by the gender that annotators word: columns verb, man, woman."""
     check_known("imSitu's split", split, pictures.SPLITS)
     names = _names("verb_classification__verb_id.map.json", "id2verb")
     path = _find(f"verb_classification__{split}.data.json")

@@ -15,10 +15,7 @@ _UINT8 = 8  # IDX's code for the type of the numbers
 
 
 def load(split: str, *, size: int, root: Path) -> Samples:
-    """MNIST in its official layout, MNIST/raw/*-ubyte.gz; the originals are of 28 pixels.
-
-    Returns white digits on black; label `digit` (0 to 9); no masks.
-    """
+    """MNIST in its official layout, MNIST/raw/*-ubyte.gz, of 28 pixels: white on black; label `digit`; no masks."""
     dataset = registry.get("mnist")
     folder = root / "MNIST" / "raw"
     images_file = folder / f"{_SPLITS[split]}-images-idx3-ubyte.gz"

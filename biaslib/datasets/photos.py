@@ -1,8 +1,4 @@
-"""Photos of one thing each, for Schaaf et al. (2021).
-
-Fruits 360 (Oltean) are fruits turning before white, Intel's scenes grounds on which they can be pasted. Oxford-IIIT Pet
-(Parkhi et al. 2012) are cats and dogs with their outlines, Kaggle's have none.
-"""
+"""Photos of one thing each, for Schaaf et al. (2021): fruits and landscapes, cats and dogs."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -53,10 +49,7 @@ def fruits(split: str, *, size: int, root: Path) -> Samples:
 
 
 def scenes(split: str, *, size: int, root: Path) -> Samples:
-    """Intel's six kinds of landscapes and streets, intel-scenes/train and test, in each a folder a kind.
-
-    Returns label `kind` (int8), its place in `SCENES`; no masks.
-    """
+    """Intel's six kinds of places, intel-scenes/train and test: label `kind` (int8), place in `SCENES`; no masks."""
     folder = root / "intel-scenes" / ("test" if split == "test" else "train")
     images, kind = _of_kinds(registry.get("intel-scenes"), folder, SCENES, split, size=size)
     return Samples(images, pd.DataFrame({"kind": kind}))
@@ -81,20 +74,14 @@ def pets(split: str, *, size: int, root: Path) -> Samples:
 
 
 def cats_and_dogs(split: str, *, size: int, root: Path) -> Samples:
-    """Kaggle's cats and dogs in the official layout, cat-and-dog/training_set and test_set, in each cats/ and dogs/.
-
-    Returns label `cat` (bool; else a dog); no masks: nobody has outlined these animals.
-    """
+    """Kaggle's cats and dogs, cat-and-dog/training_set and test_set: label `cat` (bool; else a dog); no masks."""
     folder = root / "cat-and-dog" / ("test_set" if split == "test" else "training_set")
     images, kind = _of_kinds(registry.get("cat-and-dog"), folder, ("cats", "dogs"), split, size=size)
     return Samples(images, pd.DataFrame({"cat": kind == 0}))
 
 
 def kinds(root: Path) -> dict[str, str]:
-    """The five kinds, each with the word of the folders that hold it in this copy, such as corn -> Lemon.
-
-    A `DatasetWarning` says which fruits stand in for others; a kind without either is a `BiaslibError`.
-    """
+    """The five kinds, each with the word of its folders here, as corn -> Lemon; stand-ins are a `DatasetWarning`."""
     dataset = registry.get("fruits-360")
     dataset.require(root / "fruits-360" / "Training")
     found = {}
@@ -114,11 +101,7 @@ def kinds(root: Path) -> dict[str, str]:
 
 
 def _fruit_region(picture: np.ndarray) -> np.ndarray:
-    """What is fruit in a picture before white.
-
-    White that is connected to the border is ground; holes (highlights) are filled; what is as thin as the spit on
-    which the fruit turns is taken off; the outermost pixel, in which fruit and white are mixed, is left out.
-    """
+    """What is fruit before white: apart from the border, without holes, the thin spit and the outermost pixel."""
     pale = np.pad(picture.min(axis=-1) >= _WHITE, 1, constant_values=True)
     connected = ndimage.label(pale)[0]
     thing = ndimage.binary_fill_holes((connected != connected[0, 0])[1:-1, 1:-1])

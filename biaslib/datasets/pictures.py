@@ -28,10 +28,7 @@ _CHUNK = 256
 
 
 def part(name: str, shares: Mapping[str, float]) -> str:
-    """The split that a picture belongs to, by its name alone (with its folder where names repeat).
-
-    It is the same whatever other pictures are there. The splits' `shares`, in a fixed order, sum to 1.
-    """
+    """The split of a picture by its name alone, with its folder where names repeat; the `shares` of splits sum to 1."""
     at = int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) / 16**12
     for split, share in shares.items():
         at -= share
@@ -46,10 +43,7 @@ def listed(dataset: Dataset, folder: Path) -> list[Path]:
 
 
 def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
-    """A folder's pictures for a split, where "val" is a fifth of the official training pictures, by their names.
-
-    A `BiaslibError` is raised where the folder is missing or empty.
-    """
+    """A folder's pictures of a split, "val" a fifth of the training ones by name; a `BiaslibError` where none are."""
     files = listed(dataset, folder) or [dataset.require(folder / "*.jpg")]
     return [file for file in files if split in ("test", part(f"{folder.name}/{file.name}", TRAINING_PARTS))]
 
@@ -66,10 +60,7 @@ def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, 
 
 
 def open_picture(file: Path | str) -> Image.Image:
-    """A picture of a format that reads nothing but itself; its pixels are not read yet.
-
-    One of the errors `UNREADABLE` is raised where it cannot be read, here or when its pixels are read.
-    """
+    """A picture of a format that reads nothing but itself; one of `UNREADABLE` is raised, here or when it is read."""
     picture = Image.open(file, formats=_FORMATS)
     if picture.width * picture.height > _MOST_PIXELS:
         picture.close()
@@ -90,11 +81,7 @@ def segmentations(dataset: Dataset, files: Sequence[Path], *, size: int) -> np.n
 def regions(
     dataset: Dataset, files: Sequence[Path], inside: Callable[[np.ndarray], np.ndarray], *, size: int, mode: str = "L"
 ) -> np.ndarray:
-    """Masks that a function finds in each picture at its own size, True where at least half of a resized pixel is.
-
-    `inside` is a function of a module (its source is a part of the map's key), from a picture in `mode`, "L" (H, W) or
-    "RGB" (H, W, 3) uint8, to (H, W) bool. The masks are (N, size, size) bool, a read-only memory map.
-    """
+    """Masks (N, size, size) that a module's `inside` finds in pictures ("L", "RGB"), of half of a pixel or more."""
     return once(dataset, "region", files, _region, size, inside, mode, shape=(len(files), size, size))
 
 

@@ -122,10 +122,7 @@ def uniform_bar() -> pd.DataFrame:
 
 
 def subgroup_scores(attribute: str) -> pd.DataFrame:
-    """Heatmap scores of models trained on subsampled sets, one set for each target correlation with Male (Fig. 5).
-
-    The attribute is "Blond_Hair" or "Wavy_Hair". Returns columns target_mcc (41 values), group, mean and sd.
-    """
+    """Heatmap scores of "Blond_Hair" or "Wavy_Hair" after subsampling (Fig. 5): target_mcc (41), group, mean, sd."""
     check_known("the attribute that released training sets vary", attribute, ("Blond_Hair", "Wavy_Hair"))
     folder = _results() / "subgroups"
     # a file's name holds the list ['Blond_Hair', 'Male'] as Python prints it
@@ -154,10 +151,7 @@ def one_sided_scores() -> pd.DataFrame:
 
 
 def waterbirds_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
-    """Mask scores of bird and background for each bias of the training set (Figs. 7 and 12).
-
-    Returns columns bias (percent), region ("bird", "background"), mean and sd over models, in [0, 1].
-    """
+    """Mask scores, in [0, 1], of bird and background by bias in percent (Figs. 7 and 12): bias, region, mean, sd."""
     folder, rows = _of_backbone(backbone, "waterbirds"), []
     for bias in BIASES:
         # columns: landbirds, waterbirds, all; means, then deviations
@@ -167,10 +161,7 @@ def waterbirds_scores(backbone: Backbone = "resnet") -> pd.DataFrame:
 
 
 def waterbirds_unused_scores() -> pd.DataFrame:
-    """Bird scores in the released files that no released figure reads: columns bias, mean, sd.
-
-    Their names lack the `Masks-` of the files behind Fig. 7, and their values are lower.
-    """
+    """Bird scores in files without `Masks-` in their names, lower and read by no released figure: bias, mean, sd."""
     folder = _results() / "waterbirds"
     tables = {bias: _table(folder / f"waterbirds{bias}_{_SCORE}", rows=6, columns=1)[:, 0] for bias in BIASES}
     return pd.DataFrame([(bias, v[2], v[5]) for bias, v in tables.items()], columns=["bias", "mean", "sd"])

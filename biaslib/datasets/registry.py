@@ -1,7 +1,4 @@
-"""What data/registry.toml says: the official source, licence, terms and files of every dataset; where they lie here.
-
-And getting them from there, and telling which of their files are there and whole.
-"""
+"""What data/registry.toml says of every dataset, where they lie here, how to get them, and whether they are whole."""
 
 import contextlib
 import functools
@@ -204,10 +201,7 @@ def check(name: str) -> pd.DataFrame:
 
 
 def listing() -> pd.DataFrame:
-    """Every dataset the four papers use, one row each: what the registry says, `get` ("fetch" or "by hand") and `here`.
-
-    That is "yes" (every known file exists, every known folder is full), "part" or "no"; `check` also compares contents.
-    """
+    """Every dataset, a row each: what the registry says, `get` ("fetch", "by hand"), `here` ("yes", "part", "no")."""
     rows = []
     for dataset in read().values():
         # without sizes and checksums, which take long
@@ -220,11 +214,7 @@ def listing() -> pd.DataFrame:
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Unpacks a zip, tar, tar.gz, tar.bz2 or tar.xz file into a folder: only plain files and folders, only below it.
-
-    All names are judged before the first byte is written, so a refused archive leaves nothing behind. A `BiaslibError`
-    is raised for a damaged archive, an unknown format, and a member that is refused.
-    """
+    """Unpacks a zip or tar file into a folder: plain files and folders below it, all judged before any is written."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:

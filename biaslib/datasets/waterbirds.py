@@ -37,10 +37,7 @@ def load(name: str, split: str, *, size: int, root: Path) -> Samples:
 
 
 def cub(split: str, *, size: int, root: Path) -> Samples:
-    """CUB-200-2011 with its segmentations: label `waterbird`, by the species; masks `bird` and `background`.
-
-    "test" is the official one, "val" a fifth of the official training pictures, by their names.
-    """
+    """CUB-200-2011: label `waterbird` by species, masks `bird`, `background`; "val" is a fifth of the training part."""
     dataset = registry.get("cub")
     names = cub_files(root, split)
     images = pictures.photos(dataset, [root / "CUB_200_2011" / "images" / name for name in names], size=size)
@@ -49,10 +46,7 @@ def cub(split: str, *, size: int, root: Path) -> Samples:
 
 
 def places365(split: str, *, size: int, root: Path) -> Samples:
-    """The places of Waterbirds: label `kind` (int8), its place in `PLACES`; no masks.
-
-    The splits are 40, 10 and 50 % of the pictures of places365/data_large, by their names.
-    """
+    """The places of Waterbirds, 40, 10, 50 % by their names: label `kind` (int8), its place in `PLACES`; no masks."""
     names = place_files(root, split)
     folder = root / "places365" / "data_large"
     images = pictures.photos(registry.get("places365"), [folder / name[1:] for name in names], size=size)
@@ -80,10 +74,7 @@ def cub_files(root: Path, split: str) -> pd.Series:
 
 
 def cub_test_labels(root: Path) -> np.ndarray:
-    """Which birds of CUB's official test set are waterbirds, in the order of images.txt: (5794,) bool.
-
-    The test images of every Waterbirds set are these, in this order, whatever its bias; only the backgrounds differ.
-    """
+    """Which birds of CUB's test set, that of every Waterbirds, are waterbirds, as in images.txt: (5794,) bool."""
     return _are_waterbirds(cub_files(root, "test"))
 
 

@@ -14,11 +14,9 @@ expected, before any is measured, and goes on the board beside the book's::
 `verdicts.against_reference` has its false alarms. It needs no model anew: what is measured of a model stays stored.
 """
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from biaslib.dial.measuring import Case, MapScore
 from biaslib.metrics import bias_amplification, worst_group_accuracy
 from biaslib.metrics.sensitivity import score_sensitivity
 from biaslib.statistics.detection import Side
+from biaslib.store.files import beside
 
 _Value = Callable[[Case, np.ndarray], float]
 NULL: Final = "null maps"  # the family of what no audit takes, and each should be better than
@@ -109,8 +108,7 @@ def _amplification(kind: str, *, sets: bool) -> _Value:
     """Amplification of the tie between attributes and group, on images as biased as the training images.
 
     Signed for single attributes; for sets of two or three the mean absolute change, which cannot cancel. NaN where the
-    model does not predict the group, unless the group is what is given; where there is no set; and where a draw of
-    images lacks a group or an attribute.
+    model does not predict a group that is not given, there is no set, or a draw of images lacks a group or attribute.
     """
     sizes = {"min_size": 2, "max_size": _LARGEST_SET} if sets else {"max_size": 1}
 
@@ -139,6 +137,8 @@ def _value(what: str, *of: str) -> _Value:
     return functions.get(what) or _mean_of(MapScore(what, *of))
 
 
-_LINES: Final[list[Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["metrics"]
-METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _LINES}  # by name
+_TABLES: Final = beside(__file__)
+METRICS: Final = {line[0]: Metric(*[*line[:6], _value(*line[6:])]) for line in _TABLES["metrics"]}  # by name
+# the tables of an audit -> what is measured in them, and the metric of the dial that it is
+AUDIT_MEASURES: Final[dict[str, tuple[str, str]]] = _TABLES["audit"]
 EXACT: Final = METRICS["Sensitivity, exact counterfactuals"]

@@ -54,10 +54,7 @@ class MapScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """What one model does, on N balanced test images and on N' test images as biased as its training images.
-
-    A metric of the dial is a function of a case and of the rows of the N images that count (`catalogue.Metric`).
-    """
+    """What one model does, on N balanced test images and on N' test images as biased as its training images."""
 
     trial: Trial  #: the model
     truth: np.ndarray  #: (N,) whether the target is there; balanced: as often with the cue as without

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.dial.catalogue import EXACT, METRICS
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known
 from biaslib.statistics import Interval
 from biaslib.statistics.intervals import percentile_ends
 
@@ -83,8 +83,7 @@ def _pair_signs(part: pd.DataFrame, names: tuple[str, ...], kind: _Kind) -> _Pai
 
 def _worlds_of(table: pd.DataFrame, kind: _Kind = "all models") -> list[_PairSigns]:
     """The pairs of models of each world and architecture, in the order of the table (of `verdicts.numbers`)."""
-    if kind not in KINDS:
-        raise BiaslibError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}.")
+    check_known("kind", kind, KINDS)
     measured = set(table["metric"])
     if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")

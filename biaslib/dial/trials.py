@@ -8,20 +8,20 @@ import numpy as np
 import pandas as pd
 
 from biaslib import recipes
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 from biaslib.recipes import Drawn, Recipe, Setup
+from biaslib.store.files import beside
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.base import World
 from biaslib.worlds.digits import CORNERS, Digits
 from biaslib.worlds.faces import Faces
-from biaslib.worlds.fruits import APPLE, NAMES
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 
 @dataclass(frozen=True)
 class _Place:
-    """What a world is on the dial; its training and number of images are those of its own chapters."""
+    """What a world is on the dial, by the TOML file beside this module."""
 
     target: str  # words for what the model is asked
     cue: str  # words for what it should not lean on
@@ -40,49 +40,19 @@ class _Place:
     tested_with: tuple[tuple[str, Any], ...] = ()  # and those of test images
 
 
-_BIRDS = TrainingConfig()
-_PETS = TrainingConfig(architecture="small_mobilenet", batch=32, learning_rate=1e-2, momentum=0.0, precision="float32")
-_FACES = TrainingConfig(outputs=len(Faces.attributes), loss="binary", epochs=7)
-_MAKERS = Joint(attributes=len(OBJECTS), groups=2)
-_SCENES = TrainingConfig(outputs=_MAKERS.outputs, epochs=10, augmentation=())
-_FRUITS = replace(_PETS, outputs=len(NAMES), epochs=4)
-_DIGITS = TrainingConfig(
-    architecture="lenet5", outputs=len(CORNERS) + 1, loss="binary", balanced=False, optimiser="sgd", momentum=0.9,
-    learning_rate=0.02, schedule="cosine", epochs=8, augmentation=(), precision="float32",
-)  # fmt: skip
-_PHOTOS = replace(
-    _PETS, architecture="mobilenetv1_075", weights="weights/tfjs_mobilenet_v1_0.75_224", frozen=8, optimiser="adam",
-    learning_rate=1e-3, epochs=4,
-)  # fmt: skip
-_BLURRED: Final = ("blur", 4.0)  # so that the digit does not say everything
-
-PLACES: Final = {
-    "birds": _Place(
-        "waterbird or landbird", "water behind the bird", "background", ("bird",), ("background",), _BIRDS
-    ),
-    "pets": _Place("cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PETS),
-    "fruits": _Place(
-        "an apple", "an apple tree behind it", "background", ("fruit",), ("background",), _FRUITS, 1500,
-        positive=APPLE,
-    ),
-    "digits": _Place(
-        "which five digits", "two corners alike", "a pair", ("digit",), ("top_left", "bottom_left"), _DIGITS, 2400,
-        size=28, beside="top_left", outputs=(*CORNERS, Digits.target), drawn_with=(_BLURRED,),
-        tested_with=(_BLURRED, ("split", "test")),
-    ),
-    "faces": _Place(
-        "wavy hair", "the clan's face", "a group", ("hair",), ("eyebrows", "eyes", "mouth"), _FACES, 6000,
-        outputs=Faces.attributes,
-    ),
-    "scenes": _Place(
-        "the robot's maker", "a mug", "one of many", ("robot",), ("mug",), _SCENES,
-        outputs=(*OBJECTS, Scenes.target), objective=_MAKERS,
-    ),
-    "pet photos": _Place(
-        "cat or dog", "a ball beside it", "small object", ("animal",), ("ball",), _PHOTOS, 1500, size=128,
-        photos="pets",
-    ),
+# what models answer together where it is more than the target
+_OUTPUTS: Final = {
+    "digits": (*CORNERS, Digits.target), "faces": Faces.attributes, "scenes": (*OBJECTS, Scenes.target)
 }  # fmt: skip
+
+
+def _place(name: str, said: dict[str, Any]) -> _Place:
+    config = TrainingConfig(**said.pop("training", {}))
+    objective = Joint(attributes=len(OBJECTS), groups=2) if name == "scenes" else None
+    return _Place(training=config, outputs=_OUTPUTS.get(name, ()), objective=objective, **said)
+
+
+PLACES: Final = {name: _place(name, said) for name, said in beside(__file__).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +70,11 @@ class Trial(Setup):
     explained: int = 100  #: the first of them, for methods of many passes an image; a divisor of `test_images`
 
     def __post_init__(self) -> None:
-        if self.world not in PLACES:
-            raise BiaslibError(f"The dial has the worlds {', '.join(PLACES)}, not {self.world!r}.")
-        if not 0 <= self.strength <= 1:
-            raise BiaslibError(f"strength must lie in [0, 1], not {self.strength}.")
-        if self.world == "scenes" and self.architecture not in (None, _SCENES.architecture):
-            raise BiaslibError(f"Scenes have models of one architecture, {_SCENES.architecture}: leave it out.")
+        check_known("a world of the dial", self.world, PLACES)
+        check_number("strength", self.strength, 0, 1)
+        usual = self.place.training.architecture
+        if self.world == "scenes" and self.architecture not in (None, usual):
+            raise BiaslibError(f"Scenes have models of one architecture, {usual}: leave it out.")
         if self.explained < 1 or self.test_images % self.explained:
             raise BiaslibError(
                 f"explained must divide the {self.test_images} test images, so that each is drawn as often as any "

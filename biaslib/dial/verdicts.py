@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import EXACT, METRICS, Metric
+from biaslib.dial.catalogue import AUDIT_MEASURES, EXACT, METRICS, Metric
 from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -26,13 +26,6 @@ _ENSEMBLES: Final = (1, 3, 5, 10)  # models that are audited together
 _LEVEL: Final = 0.05
 POWER: Final = 0.8
 AUDIT_IMAGES: Final = 1000  # of the audit that metrics are chosen for
-# the tables of an audit: what is measured in them, and the metric of the dial that it is
-_AUDIT_MEASURES: Final = {
-    "gaps": ("gap in accuracy", "Accuracy gap"),
-    "amplification": ("amplification, group → target", "Amplification, group → attribute"),
-    "attention": ("attention of target and group", "Heatmap score"),
-    "regions": ("share of the map on a region", "RMA of the cue, Grad-CAM"),
-}
 _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
@@ -42,9 +35,8 @@ _FEWER: Final = 20  # how many times fewer draws amplification gets, which is sl
 def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
     """Every metric of every model, and `further` ones, beside the true effect: a row a model and metric that it has.
 
-    On all test images, or on the first `images`; the effect is always that on all. Columns `world`, `architecture`,
-    `strength`, `seed`, `model` (its place in `cases`), `effect` (mean true causal effect of the cue), `metric`,
-    `value`, `family` and `risk_score`.
+    On all test images, or on the first `images`; the effect is on all. Columns `world`, `architecture`, `strength`,
+    `seed`, `model` (its place in `cases`), `effect` (mean, of the cue), `metric`, `value`, `family` and `risk_score`.
     """
     rows, metrics = [], [*METRICS.values(), *further]
     for place, case in enumerate(cases):
@@ -65,10 +57,7 @@ def as_record(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """The table that `as_record` was given, but for the numbers of draws; of a record's parts one below the other.
-
-    A row of numbers is a model, numbered anew. Metrics that the catalogue does not know are left out.
-    """
+    """What `as_record` was given, but for the numbers of draws; models are numbered anew, unknown metrics left out."""
     if "effect" not in wide:
         table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
         return table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
@@ -272,7 +261,7 @@ def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFr
 
     rows = [
         (name, measure, AUDIT_IMAGES, *astuple(rates[metric])[:4], *(words(smallest.get((metric, w))) for w in PLACES))
-        for name, (measure, metric) in _AUDIT_MEASURES.items()
+        for name, (measure, metric) in AUDIT_MEASURES.items()
         if metric in rates
     ]
     return pd.DataFrame(rows, columns=["table", "measure", "images", "accused", "low", "high", "n", *PLACES])

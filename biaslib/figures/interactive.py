@@ -89,8 +89,7 @@ def dial(
 
     `images_by_setting` is (S, N, H, W, 3) uint8, embedded as one JPEG a setting, for looking at. `settings` are S words
     for the slider's stops, of which it opens on the first; `setting_name` says what it sets. Of S `notes` one stands
-    under the slider. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is raised for shapes that do not
-    fit or an empty alt text.
+    under the slider. `alt`, `caption`, `name` are as for `show`. Shapes that do not fit, or no alt: a `BiaslibError`.
     """
     frames = np.asarray(images_by_setting)
     if frames.ndim != 5 or len(frames) != len(settings) or len(frames) == 0:
@@ -113,10 +112,7 @@ def dial(
 
 
 def map_editor(*, caption: str | None = None, name: str | None = None) -> HtmlFigure:
-    """Two small maps to paint, with Attention-IoU, its parts and its invariances computed as they change.
-
-    They begin as a blob of 7 x 7 cells, and the same blob moved by one cell. `caption` and `name` are as for `show`.
-    """
+    """Two 7 x 7 maps to paint, with Attention-IoU, its parts and invariances as they change; options as for `show`."""
     y, x = np.mgrid[:7, :7] - 3.0
     blobs = np.stack([np.exp(-(y**2 + (x - shift) ** 2) / (2 * 1.2**2)) for shift in (0.0, 1.0)])
     blobs = np.where(blobs < 0.03, 0.0, blobs.round(2))

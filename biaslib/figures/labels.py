@@ -17,10 +17,7 @@ _SIZE: float = theme.STYLE["font.size"]  # points
 
 
 def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """Positions moved, in all as little as is possible, until neighbours are `gap` apart and all lie inside the ends.
-
-    Where these leave too little room, the lowest stays inside.
-    """
+    """Positions moved as little as possible, until they are `gap` apart and inside; without room, the lowest stays."""
     order = np.argsort(positions, kind="stable")
     steps = gap * np.arange(len(positions))
     lowered = np.minimum(isotonic_regression(positions[order] - steps).x + steps, high - steps[::-1])
@@ -31,10 +28,7 @@ def _spread(positions: np.ndarray, gap: float, low: float, high: float) -> np.nd
 
 @mpl.rc_context(theme.STYLE)
 def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes each line's name beside its end, in the line's colour, moved apart where two would overlap.
-
-    The lines are already drawn, within their final limits. `ends` are (name, x, y, colour or its name in `COLOURS`).
-    """
+    """Writes each line's name beside its end, in its colour, moved apart; `ends` are (name, x, y, colour) as drawn."""
     if not ends:
         return
     theme.figure_of(ax).draw_without_rendering()

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
@@ -21,10 +21,7 @@ _BESIDE = (34.0, 112.0)  # points left of it, for numbers, and right, for the na
 
 
 def contact_sheet(images: np.ndarray, *, columns: int, titles: Sequence[str] | None = None) -> Figure:
-    """All images, (N, H, W, 3) uint8, in rows of `columns` pictures, with one of N `titles` over each.
-
-    A `BiaslibError` is raised for images of another shape, columns below 1, or titles that are not N.
-    """
+    """All images, (N, H, W, 3) uint8, in rows of `columns`, with N `titles` over them; others are a `BiaslibError`."""
     return _sheet(list(check_images(images)), columns=columns, titles=titles, foot=0.0)[0]
 
 
@@ -193,8 +190,7 @@ def _say(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
 def _sheet(
     pictures: list[np.ndarray], *, columns: int, titles: Sequence[str] | None, foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]], tuple[float, float]]:
-    if columns < 1:
-        raise BiaslibError(f"columns must be 1 or more, not {columns}.")
+    check_number("columns", columns, 1, whole=True)
     words = check_titles(titles, [""] * len(pictures))
     head = _LINE + 2 if titles is not None else 0.0
     w = (_WIDTH - _GAP * (columns - 1)) / columns

@@ -74,10 +74,7 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, name: str | No
 
 
 def tooltip(artist: Artist, text: str | Sequence[str]) -> None:
-    """Shows a text while the pointer rests on an artist (an SVG `<title>`); an empty text is a `BiaslibError`.
-
-    For a collection (scatter) there may also be one text for every point, in the points' order.
-    """
+    """A text at an artist, or at each point of a scatter, while the pointer rests there; empty: a `BiaslibError`."""
     texts = text if isinstance(text, str) else list(text)
     if not texts or not all(texts):
         raise BiaslibError("a tooltip needs a text; leave the tooltip away where there is nothing to say.")
@@ -94,10 +91,7 @@ def frame(
     labelled: bool = True,
     sheets: tuple[str, ...] = ("figures.css",),
 ) -> str:
-    """The `<figure>` around a piece, with its style, its caption, and its text for those who cannot see it.
-
-    With `labelled` False the body says that text itself.
-    """
+    """The `<figure>` around a piece, with style, caption and a text for who cannot see it, unless the body says it."""
     if not alt or not alt.strip():
         raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
     anchor = "" if name is None else f' id="{check_name(name)}"'
@@ -185,11 +179,7 @@ def _digest(text: str) -> str:
 
 
 def _rendered(figure: Figure, *, salt: str) -> str:
-    """The figure as one `<svg>` element for the inside of a page; the same figure and salt give the same bytes.
-
-    Colours of the theme and black become CSS variables (`--biaslib-ink`, `--biaslib-blue`, ...), fonts the page's own,
-    the size a viewBox. Every id that is referred to carries the figure's own prefix; every other one is dropped.
-    """
+    """The figure as one `<svg>` for the inside of a page, the same bytes from the same figure and salt."""
     buffer = io.StringIO()
     with mpl.rc_context(theme.STYLE | {"svg.hashsalt": salt}):
         # the four entries would hold the date and matplotlib's address

@@ -1,8 +1,4 @@
-"""Plots of numbers: a line along a dial, a dot for every attribute, a point for every model, a square for every pair.
-
-Each draws on the axes it is given, or on a new figure, and returns the figure. The marks are seaborn's; the names
-beside them, the intervals and the tooltips are ours.
-"""
+"""Plots of numbers, on given axes or a new figure: the marks are seaborn's, names, intervals and tooltips ours."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle

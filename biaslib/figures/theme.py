@@ -1,6 +1,5 @@
 """The one look of every figure: palette, sizes, and a style that is applied to a figure and never to the session."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.rcsetup import cycler
 
 from biaslib.errors import BiaslibError
+from biaslib.store.files import beside
 
-_PALETTE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_PALETTE = beside(__file__)
 COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALETTE["hues"].items()} for i in range(3))
 
 # Drawn in these, shown in the page's own: `show` replaces each by a CSS variable that follows light and dark.

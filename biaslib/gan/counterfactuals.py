@@ -100,10 +100,7 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
 def leakage(
     predict: _Predict, generator: _Drawer, codes: np.ndarray, directions: np.ndarray, *, step: float = 3.0
 ) -> np.ndarray:
-    """What changes along each direction, as classifiers of T attributes see it, from -step to +step.
-
-    (A, T, N) changes of probabilities, in [-1, 1]: of a pure direction all are about 0 but those of its own attribute.
-    """
+    """(A, T, N) changes, from -step to +step, of what classifiers of T attributes say: pure directions change one."""
     changes = []
     for direction in directions:
         images = traversal(generator, codes, direction, (-step, step))
@@ -163,10 +160,7 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
 
 @torch.inference_mode()
 def features(model: Any, images: np.ndarray, *, batch: int = 256) -> np.ndarray:
-    """The features that a classifier's last layer sees: its map, averaged over the places, (N, channels) float32.
-
-    The model has timm's `forward_features` and is in evaluation mode; images are (N, size, size, 3) uint8.
-    """
+    """What the last layer sees of uint8 images, (N, channels) float32: the mean of timm's `forward_features`."""
     place = next(model.parameters()).device
     starts = range(0, len(images), batch)
     parts = [models.to_tensor(images[start : start + batch], place, model=model) for start in starts]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 
 _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, its layer gives back
 
@@ -108,7 +108,8 @@ class GeneratorNetwork(nn.Module):
                 f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
                 "codes from its own encoder or draw them of its own length."
             )
-        level = _checked_level(level, len(self.widths))
+        level = len(self.widths) - 1 if level is None else level
+        check_number("level", level, 0, len(self.widths) - 1, whole=True)
         features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)
         features = pixel_norm(F.leaky_relu(features, 0.2))
         below = features
@@ -139,7 +140,8 @@ class Critic(nn.Module):
 
     def forward(self, images: torch.Tensor, *, level: int | None = None, alpha: float = 1.0) -> torch.Tensor:
         """(N, 3, size, size) -> (N,); level and alpha as the generator's."""
-        level = _checked_level(level, len(self.widths))
+        level = len(self.widths) - 1 if level is None else level
+        check_number("level", level, 0, len(self.widths) - 1, whole=True)
         size = 4 * 2**level
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
             raise BiaslibError(f"At level {level} images are (N, 3, {size}, {size}), not {tuple(images.shape)}.")
@@ -150,11 +152,3 @@ class Critic(nn.Module):
                 features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
         features = self.blocks[0](_with_minibatch_deviation(features))
         return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
-
-
-def _checked_level(level: int | None, levels: int) -> int:
-    """The level asked for, of so many; None is the last."""
-    chosen = levels - 1 if level is None else level
-    if not 0 <= chosen < levels:
-        raise BiaslibError(f"The network has levels 0 to {levels - 1}, not {level}.")
-    return chosen

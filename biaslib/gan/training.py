@@ -13,10 +13,9 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from biaslib import models, store
+from biaslib import models
 from biaslib.errors import BiaslibError, check_known
 from biaslib.gan.networks import Critic, GeneratorNetwork
-from biaslib.store import fingerprint
 from biaslib.training.config import autocast
 from biaslib.training.loop import Resumable, resumed
 
@@ -47,7 +46,6 @@ class GanConfig:
     average: float = 0.995  #: of the weights, what is left of the old mean a step
     mirror: bool = False  #: whether half of the real images, drawn by lot, are shown mirrored
     chunks: int = 40  #: checkpoints, and rows of the log
-    frames: int = 16  #: how many fixed codes are drawn after every chunk, to watch the generator grow
     precision: str = "auto"  #: float32, bfloat16, or auto
     seed: int = 0  #: of the initial weights, the order, the codes and the mixtures
 
@@ -84,39 +82,24 @@ class GanConfig:
         return len(self.growth) - 1, 1.0
 
 
-@dataclass
-class _Grown:
-    """A trained generator, in evaluation mode, on the device that it was trained on."""
-
-    generator: GeneratorNetwork  #: with averaged weights
-    critic: Critic  #: as it ended
-    frames: np.ndarray  #: (chunks, frames, size, size, 3) uint8, the same codes after every chunk, at the last size
-    log: list[dict[str, float]]  #: a row a chunk, of images shown, level, alpha, the mean losses of both networks
-
-
-def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path | None = None) -> _Grown:
+def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> tuple[GeneratorNetwork, list[dict[str, float]]]:
     """Trains a generator of images (N, size, size, 3) uint8, as large as the configuration's last level.
 
-    A checkpoint is written after every chunk; a run that was killed and is started again with the same images and
-    configuration goes on from there and ends with the same weights. `checkpoint` is a file that the last chunk is left
-    in, until the caller has stored the result and removes it; None: a file of the store, which a finished run removes.
-    Images of another size or type, or fewer than a batch, are a `BiaslibError`.
+    `checkpoint` is a file that the training is kept in after every chunk, from which a killed one goes on and ends with
+    the same weights; the caller removes it. The generator, with averaged weights, comes back in evaluation mode, on the
+    device that it was trained on; and a row a chunk: the `images` shown, `level`, `alpha`, the mean losses of `critic`
+    and `generator`. Images of another size or type, or fewer than a batch, are a `BiaslibError`.
     """
     _check_images(images, config)
-    code = fingerprint.of_code(grow)
-    path = checkpoint or store.root() / "checkpoints" / f"gan-{fingerprint.of_value((config, images, code))}.pt"
     with torch.random.fork_rng():
-        run = resumed(lambda: _Run.start(config), path)
+        run = resumed(lambda: _Run.start(config), checkpoint)
         for _ in tqdm(
             range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
             desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
         ):  # fmt: skip
             run.train_chunk(images)
-            run.save(path)
-    if checkpoint is None:
-        path.unlink(missing_ok=True)
-    frames = torch.stack([frame.cpu() for frame in run.frames]).numpy()
-    return _Grown(run.averaged.eval(), run.critic.eval(), frames, run.log)
+            run.save(checkpoint)
+    return run.averaged.eval(), run.log
 
 
 def _gradient_penalty(critic: _Answers, real: torch.Tensor, fake: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -150,13 +133,11 @@ class _Run(Resumable):
     critic: Critic
     of_critic: torch.optim.Optimizer
     of_generator: torch.optim.Optimizer
-    watched: torch.Tensor
     chunk: int = 0
     step: int = 0
-    frames: list[torch.Tensor] = field(default_factory=list)
     log: list[dict[str, float]] = field(default_factory=list)
     with_state = ("generator", "averaged", "critic", "of_critic", "of_generator")
-    progress = ("chunk", "step", "frames", "log")
+    progress = ("chunk", "step", "log")
 
     @classmethod
     def start(cls, config: GanConfig) -> "_Run":
@@ -167,9 +148,9 @@ class _Run(Resumable):
         for network in (generator, critic):
             network.to(memory_format=torch.channels_last)
         options: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.0, 0.99), "fused": True}
-        of_both = [torch.optim.Adam(network.parameters(), **options) for network in (critic, generator)]
-        watched = torch.randn(config.frames, config.latent).to(device)
-        return cls(device, config, generator, copy.deepcopy(generator), critic, of_both[0], of_both[1], watched)
+        of_critic = torch.optim.Adam(critic.parameters(), **options)
+        of_generator = torch.optim.Adam(generator.parameters(), **options)
+        return cls(device, config, generator, copy.deepcopy(generator), critic, of_critic, of_generator)
 
     def train_chunk(self, images: np.ndarray) -> None:
         config = self.config
@@ -196,10 +177,6 @@ class _Run(Resumable):
                 shown = np.where(turned[:, None, None, None], shown[:, :, ::-1], shown)
             losses.append(self._step(self._real(shown, level, alpha), level, alpha))
         self.chunk += 1
-        with torch.inference_mode():
-            drawn = self.averaged(self.watched, level=level, alpha=alpha)
-        scaled = F.interpolate(drawn, size=(config.size, config.size), mode="nearest")
-        self.frames.append(torch.from_numpy(as_pixels(scaled)))
         critic, generator = np.mean(losses, axis=0)
         row = {"images": last, "level": level, "alpha": alpha, "critic": critic, "generator": generator}
         self.log.append({name: float(value) for name, value in row.items()})

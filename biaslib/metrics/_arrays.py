@@ -29,10 +29,7 @@ def to_numpy(values: Any) -> np.ndarray:
 
 
 def like(result: np.ndarray | np.generic, example: Any) -> Any:
-    """The result as a torch tensor on the example's device where the example is one, else as NumPy.
-
-    Apple's GPU (mps) has no float64: a result for it is float32.
-    """
+    """The result as the example is: a torch tensor on its device (float32 on Apple's, without float64), or NumPy."""
     if is_tensor(example):
         import torch
 

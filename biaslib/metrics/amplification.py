@@ -20,13 +20,13 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """How the counts of a cell become its change d, and which cells training has as positively correlated."""
+class Rule:
+    """How the counts (G, n) of n sets become their changes d, and which cells training has as positively correlated."""
 
     kind: Kind
     reference: _Reference
     threshold: _Threshold
-    group_sizes: np.ndarray  # (2, G) images of each group in train and in test
+    group_sizes: np.ndarray  # (2, G, 1 or n) images of each group in train and in test
 
     def positive(self, train: np.ndarray) -> np.ndarray:
         """(G, n) whether set and group go together in training; in whole numbers, so that ties are ties."""
@@ -35,7 +35,7 @@ class _Rule:
             n_groups = len(train)
             return (n_groups if self.threshold == "1/G" else n_groups - 1) * train > train.sum(axis=0)
         images = self.group_sizes[0]
-        return train * images.sum() > images[:, None] * train.sum(axis=0)
+        return train * images.sum(axis=0) > images * train.sum(axis=0)
 
     def rates(self, train: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, n) the rate that is compared with, and that of the predictions; NaN where there is none."""
@@ -45,12 +45,11 @@ class _Rule:
             before = test if self.reference == "test" else train
             if self.kind == "group_to_attribute":
                 images = self.group_sizes[1 if self.reference == "test" else 0]
-                return before / images[:, None], predicted / self.group_sizes[1][:, None]
+                return before / images, predicted / self.group_sizes[1]
             return before / before.sum(axis=0), predicted / predicted.sum(axis=0)
 
-    def changes(self, counts: SetCounts, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """(G, n) changes d, and which cells are positive, of the sets from `start` to `stop`."""
-        train, test, predicted = (side[:, start:stop] for side in (counts.train, counts.test, counts.predicted))
+    def changes(self, train: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(G, n) changes d, and which cells are positive."""
         positive = self.positive(train)
         before, after = self.rates(train, test, predicted)
         change = after - before
@@ -69,7 +68,7 @@ class Amplification:
     #: the released code leaves them out of it
     n_never_predicted: int
     _counts: SetCounts = field(repr=False)
-    _rule: _Rule = field(repr=False)
+    _rule: Rule = field(repr=False)
     _names: tuple[object, ...] = field(repr=False)
 
     def table(self, top: int | None = 20) -> pd.DataFrame:
@@ -85,7 +84,7 @@ class Amplification:
             labels, the test labels and the predictions: `n_train`, `n_test`, `n_predicted`.
         """
         counts, rule = self._counts, self._rule
-        change, positive = rule.changes(counts, 0, counts.n_sets)
+        change, positive = rule.changes(counts.train, counts.test, counts.predicted)
         n_groups = len(change)
         cells = _largest(np.abs(change).T.ravel(), counts.train.T.ravel(), top)
         sets, group = cells // n_groups, cells % n_groups
@@ -188,8 +187,8 @@ def bias_amplification(
         train, test, predicted,
         n_groups=n_groups, min_size=min_size, max_size=largest, observed=sets == "observed",
     )  # fmt: skip
-    sizes = np.stack([np.bincount(labels.groups, minlength=n_groups) for labels in (train, test)])
-    rule = _Rule(kind, reference, threshold, sizes)
+    sizes = np.stack([np.bincount(labels.groups, minlength=n_groups) for labels in (train, test)])[..., None]
+    rule = Rule(kind, reference, threshold, sizes)
     mean, variance = _moments(counts, rule, absolute=absolute)
     never = int((~counts.predicted.any(axis=0)).sum())
     return Amplification(mean, variance, counts.n_sets, never, counts, rule, tuple(train.names))
@@ -232,13 +231,13 @@ def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: 
     return n_groups
 
 
-def _moments(counts: SetCounts, rule: _Rule, *, absolute: bool) -> tuple[float, float]:
+def _moments(counts: SetCounts, rule: Rule, *, absolute: bool) -> tuple[float, float]:
     """Mean, and variance over all cells; a change that is undefined adds nothing, and its cell is counted."""
     total, cells, mean, spread = 0.0, 0, 0.0, 0.0
     n_groups = len(rule.group_sizes[0])
     for start in range(0, counts.n_sets, _CHUNK):
-        stop = start + _CHUNK
-        change, positive = rule.changes(counts, start, stop)
+        some = slice(start, start + _CHUNK)
+        change, positive = rule.changes(counts.train[:, some], counts.test[:, some], counts.predicted[:, some])
         change = np.nan_to_num(change)
         if absolute:
             total += np.abs(change).sum()

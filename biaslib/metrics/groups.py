@@ -162,10 +162,7 @@ def matthews_correlation(a: Any, b: Any) -> np.ndarray:
 
 
 def matthews_from_counts(*, both: Any, a: Any, b: Any, n: Any) -> np.ndarray:
-    """Matthews correlation coefficient of n, of which a and b have either attribute and `both` have both of them.
-
-    The counts may be weighted and are broadcast against each other; NaN where one of the attributes has one value only.
-    """
+    """Matthews correlation of n, of which a, b and both have either attribute and both; broadcast; NaN if constant."""
     both, a, b, n = (np.asarray(count, dtype=np.float64) for count in (both, a, b, n))
     spread = a * (n - a) * b * (n - b)
     covariance = n * both - a * b

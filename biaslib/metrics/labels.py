@@ -15,10 +15,7 @@ _CROWDS = 8  # strata of about as many images, by how many attributes they truly
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The attributes and the group of every image, as annotated or as predicted.
-
-    A `BiaslibError` is raised where there are no images or attributes, or what is given is not as said here.
-    """
+    """The attributes and the group of every image, as annotated or predicted; others are a `BiaslibError`."""
 
     attributes: Any  #: (N, A) bool, or 0 and 1; NumPy, torch, or a data frame, whose columns then are the names
     groups: Any  #: (N,) whole numbers 0, 1, ..., the group of each image
@@ -71,23 +68,26 @@ def permutation_baseline(test: Labels, predicted: Labels, *, rng: np.random.Gene
 
     `predicted` is what the model says of the `test` images, in their order; another number is a `BiaslibError`.
     """
-    if len(predicted) != len(test):
-        raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
+    n = len(test)
+    if len(predicted) != n:
+        raise BiaslibError(f"{len(predicted)} predictions for {n} test images: predict every test image once.")
     if together:
         crowded = np.zeros(len(test), np.intp)
         patterns = np.unique(test.attributes, axis=0, return_inverse=True)[1].ravel()
-        attributes = predicted.attributes[_permuted_within(patterns, rng)]
+        attributes = predicted.attributes[permuted_within(patterns, rng.random(n))]
     else:
         present = test.attributes.sum(axis=1)
         crowded = np.searchsorted(np.quantile(present, np.arange(1, _CROWDS) / _CROWDS), present)
         pairs = zip(test.attributes.T, predicted.attributes.T, strict=True)
-        attributes = np.column_stack([said[_permuted_within(true * _CROWDS + crowded, rng)] for true, said in pairs])
-    groups = predicted.groups[_permuted_within(test.groups * _CROWDS + crowded, rng)]
+        attributes = np.column_stack(
+            [said[permuted_within(true * _CROWDS + crowded, rng.random(n))] for true, said in pairs]
+        )
+    groups = predicted.groups[permuted_within(test.groups * _CROWDS + crowded, rng.random(n))]
     return Labels(attributes, groups, predicted.names)
 
 
-def _permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random permutation of the rows that takes each to one of its own stratum."""
-    source = np.empty(len(strata), np.intp)
-    source[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
+def permuted_within(strata: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The permutation of the rows by their random keys that takes each to one of its own stratum."""
+    source, order = np.empty(len(strata), np.intp), np.argsort(keys)
+    source[np.argsort(strata, kind="stable")] = order[np.argsort(strata[order], kind="stable")]
     return source

@@ -1,8 +1,4 @@
-"""Training against the group, and predictions without it.
-
-An adversary on the last map (Wang et al. 2019); a classifier of the attributes for each group (Wang et al. 2020);
-predictions that keep the training set's ratios, to reduce bias amplification (RBA, Zhao et al. 2017, section 4).
-"""
+"""Training against the group, an own classifier for each group, and predictions that keep the training set's ratios."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Training sets made balanced by drawing rows again, or by leaving rows out: label arrays in, indices out.
-
-`Subset` and `Resampled` say in plain values, as parts of a `Recipe`, which rows of a table a model is trained on.
-"""
+"""Training sets balanced by drawing rows again or leaving them out; `Subset` and `Resampled` say it in a `Recipe`."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,8 +29,9 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
     attributes, groups = _checked(attributes, groups)
     if not eps > 0:
         raise BiaslibError(f"eps is the allowed distance from an even share and must be above 0, not {eps!r}.")
+    n_groups = int(groups.max()) + 1
     for attribute, has in enumerate(attributes.T):
-        counts = np.bincount(groups[has], minlength=groups.max() + 1)
+        counts = np.bincount(groups[has], minlength=n_groups)
         if not counts.all():
             raise BiaslibError(
                 f"attribute {attribute} cannot be balanced by drawing again, as group {int(counts.argmin())} has no "
@@ -47,7 +45,7 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
             rows = _evened(rows, has, groups, eps, rng)
             if len(rows) > _LARGEST * len(groups):
                 break
-        away = imbalance(columns[rows], groups[rows])
+        away = np.abs(group_shares(columns[rows], groups[rows], n_groups) - 1 / n_groups).max(axis=1)
         if away.max() <= eps:
             return rows
         if len(rows) > _LARGEST * len(groups):
@@ -57,15 +55,6 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
         f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
         f"{worst} is still {away[1 + worst]:.3f} away; allow a larger eps, or leave the attribute out."
     )
-
-
-def imbalance(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""How far each attribute is from being shared evenly, (A,): $\max_g |P(g \mid a) - 1/|G||$ in [0, 1].
-
-    Attributes are (N, A) bool, groups (N,) whole numbers from 0 on; NaN for an attribute that no image has.
-    """
-    n_groups = int(groups.max()) + 1
-    return np.abs(group_shares(attributes, groups, n_groups) - 1 / n_groups).max(axis=1)
 
 
 def group_shares(attributes: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:

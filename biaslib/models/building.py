@@ -71,10 +71,7 @@ def cached_batch(height: int, width: int) -> int:
 
 
 def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each colour in [0, 1] by which a model's pixels are normalised.
-
-    They follow from the architecture's name and tag, as timm's `pretrained_cfg` has them; else they are ImageNet's.
-    """
+    """Mean and deviation that normalise a model's colours in [0, 1]: timm's `pretrained_cfg`, else ImageNet's."""
     own = getattr(model, "pretrained_cfg", None) or {}
     return tuple(own.get("mean", IMAGENET_MEAN)), tuple(own.get("std", IMAGENET_STD))
 
@@ -103,10 +100,7 @@ def to_tensor(
 
 
 def first_layers(model: nn.Module, convolutions: int) -> list[nn.Module]:
-    """The layers with weights up to a number of convolutions and what the model lists before the next one.
-
-    A model without more convolutions than that, of which only the classifier is left, is a `BiaslibError`.
-    """
+    """The layers with weights before the convolution after so many; a `BiaslibError` where there is none after."""
     layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
     places = [index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
     if convolutions and convolutions >= len(places):

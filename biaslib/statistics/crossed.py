@@ -25,11 +25,6 @@ class _Components:
     n: tuple[int, int]
     left_out: int
 
-    def share(self, part: str) -> float:
-        """The share of the whole variance that "models", "images" or "rest" have; NaN where nothing varies."""
-        whole = self.models + self.images + self.rest
-        return float(getattr(self, part) / whole) if whole > 0 else np.nan
-
 
 def components(values: np.ndarray) -> _Components:
     r"""Variance components of a table of models by images, by the method of moments.
@@ -109,8 +104,7 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     `BiaslibError`. With missing values (NaN), which may differ between models, the variance is an approximation. The
     Comparison has a 95 % interval and n = (M_a, M_b) models that have values. The effect size is the difference in
     standard deviations of single values, pooled over a and b (as Westfall, Kenny and Judd 2014). Everything but the
-    difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have values of, or no
-    variance.
+    difference is NaN with fewer than two models of a kind, fewer than two images that both kinds have, or no variance.
     """
     kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:

@@ -1,15 +1,16 @@
 """Whether audited models stand out from unbiased reference models: by a limit for normal values, or by ranks."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_known, check_number
 
 Side = Literal["above", "below"]
+_SIDES = get_args(Side)
 
 
 def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
@@ -22,7 +23,8 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k. Others
     are a `BiaslibError`. The limit is NaN with fewer than two reference models.
     """
-    _check(side=side, models=models)
+    check_known("side", side, _SIDES)
+    check_number("models", models, 1)
     if not 0.5 <= confidence < 1:
         raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
     m, mean, deviation = _moments(reference)
@@ -33,11 +35,7 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
 
 
 def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which models an auditor would report: those beyond the `prediction_limit` of the reference on the expected side.
-
-    Of (M,) values of audited models and (m,) of reference models, (M,) bool; a model without a value is not reported,
-    and neither is any where the limit is undefined.
-    """
+    """(M,) bool: which of (M,) models lie beyond the `prediction_limit` of (m,) reference models; none without one."""
     bound = prediction_limit(reference, side=side, confidence=confidence)
     audited = np.asarray(values, dtype=float)
     return np.asarray(audited > bound if side == "above" else audited < bound)
@@ -50,10 +48,9 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
 
     Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out. The p lies in [0, 1]; it
-    is NaN without a value or with fewer than two reference models. Reference models that are all alike give 0 for any
-    value beyond them and 1 for any other.
+    is NaN without a value or with fewer than two reference models; 0 or 1, beyond them or not, where these are alike.
     """
-    _check(side=side)
+    check_known("side", side, _SIDES)
     k, audited, _ = _moments(values)
     m, mean, deviation = _moments(reference)
     if k < 1 or m < 2:
@@ -84,7 +81,7 @@ def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.
     Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
     NaN for a model without a value, and without reference models.
     """
-    _check(side=side)
+    check_known("side", side, _SIDES)
     audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
     others = others[~np.isnan(others)]
     extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
@@ -152,12 +149,10 @@ def detection_power(
 
     `shift` (...) is $\Delta$, below 0 for a model that moves to the other side; `n_reference` is m >= 2, `models` is
     k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of `prediction_limit`.
-    Others are a `BiaslibError`. The result is (...) in [0, 1]; NaN where an argument is NaN. Without any spread it is
-    whether the shift is above 0.
+    Others are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
     """
-    _check(side="above", models=models)
-    if n_reference < 2:
-        raise BiaslibError(f"a limit needs at least 2 unbiased reference models, not {n_reference}.")
+    check_number("models", models, 1)
+    check_number("n_reference, the unbiased reference models,", n_reference, 2)
     moved, biased, unbiased = np.broadcast_arrays(
         *(np.asarray(argument, dtype=float) for argument in (shift, spread, reference_spread))
     )
@@ -193,10 +188,3 @@ def _moments(values: ArrayLike) -> tuple[int, float, float]:
     data = data[~np.isnan(data)]
     mean = float(data.mean()) if len(data) else float("nan")
     return len(data), mean, float(data.std(ddof=1)) if len(data) > 1 else float("nan")
-
-
-def _check(*, side: str, models: int = 1) -> None:
-    if side not in ("above", "below"):
-        raise BiaslibError(f"side must be above or below, not {side!r}.")
-    if models < 1:
-        raise BiaslibError(f"at least one model is audited, not {models}.")

@@ -20,10 +20,7 @@ _EXACT_UP_TO, _FLIPS = 16, 10_000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, the interval that covers the truth with the stated confidence, and the number of values behind it.
-
-    What is undefined is NaN; `undefined` counts the values that were NaN and left out.
-    """
+    """An estimate, the interval that covers the truth, the values behind it; NaN is undefined, and counted apart."""
 
     estimate: float
     low: float
@@ -191,10 +188,7 @@ def sign_flip(differences: ArrayLike, *, seed: int = 0) -> Comparison:
 
 
 def holm(p: ArrayLike) -> np.ndarray:
-    """Holm's step-down adjusted p-values, in the given order; the family's error rate stays below the level.
-
-    NaN stays NaN and is no test of the family (Holm 1979). A p-value outside [0, 1] is a `BiaslibError`.
-    """
+    """Holm's (1979) step-down adjusted p-values, in order; NaN is no test, what is outside [0, 1] a `BiaslibError`."""
     values = _flat("p", p)
     tested = np.flatnonzero(~np.isnan(values))
     if np.any((values[tested] < 0) | (values[tested] > 1)):

@@ -93,10 +93,7 @@ def as_independent(
 
 
 def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """A share with Wilson's interval, which holds for few images and for shares near 0 and 1; NaN where n is 0.
-
-    A `BiaslibError` is raised for more hits than n.
-    """
+    """A share with Wilson's interval, good for few images and near 0 and 1; NaN for n = 0, an error for more hits."""
     check_number(f"hits of {n}", hits, 0, n, whole=True)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, confidence)
@@ -105,10 +102,7 @@ def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:
-    """An area under the ROC curve of n images with its 95 % interval, good for few images and near 1; NaN where it is.
-
-    It is Newcombe's (2006, part 2, method 5), made as Wilson's is for a share.
-    """
+    """An area under the ROC curve with Newcombe's (2006, part 2, method 5) 95 % interval, good for few images."""
     areas = np.sort([*np.linspace(0, 1, 10_001), area])
     spread = areas * (1 - areas) * (1 + (n / 2 - 1) * ((1 - areas) / (2 - areas) + areas / (1 + areas)))
     near = abs(areas - area) * np.sqrt(positives * (n - positives)) <= scipy.stats.norm.ppf(0.975) * np.sqrt(spread)

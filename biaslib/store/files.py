@@ -7,8 +7,10 @@ import hashlib
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -23,11 +25,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up",
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A temporary path beside `target` that takes its place when the block ends without an error.
-
-    What killed processes have left in the folder is removed first. A `BiaslibError` says where the folder cannot be
-    written, or the disk is full.
-    """
+    """A temporary path that takes the place of `target` at the end; what cannot be written is a `BiaslibError`."""
     with contextlib.ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,10 +73,7 @@ def tidy(folder: Path) -> None:
 
 @contextlib.contextmanager
 def sealed(target: Path) -> Iterator[Path]:
-    """As `replacing`, for one file; behind what was written goes its SHA-256, which `is_whole` compares.
-
-    The digest lies in the file itself, so that a kill cannot part the two.
-    """
+    """As `replacing`, for one file; behind what was written, in one with it, goes its SHA-256, for `is_whole`."""
     with replacing(target) as partial:
         yield partial
         digest = bytes.fromhex(sha256(partial))
@@ -87,10 +82,7 @@ def sealed(target: Path) -> Iterator[Path]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is, byte for byte, what `sealed` wrote; False also where it cannot be read.
-
-    It reads the whole file, which costs about one second a GiB on one core, and what the disk takes.
-    """
+    """Whether a file is, byte for byte, what `sealed` wrote, which takes a second a GiB; False if unreadable."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
@@ -175,6 +167,19 @@ def _tidy_locks(folder: Path) -> None:
     for file in folder.iterdir():
         with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(file, timeout=0):
             file.unlink(missing_ok=True)
+
+
+def beside(module: str) -> dict[str, Any]:
+    """What the TOML file of the same name says that lies beside a module, given its `__file__`; lists are tuples."""
+    said: dict[str, Any] = tupled(tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8")))
+    return said
+
+
+def tupled(value: Any) -> Any:
+    """What TOML or JSON says, with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: tupled(each) for name, each in value.items()}
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
 
 
 def _cannot_write(target: Path, error: OSError) -> BiaslibError:

@@ -139,10 +139,7 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _seal(value: np.memmap) -> str:
-    """The digest of a decoded map, from its end, with the part of it that this is; "" for any other array.
-
-    It stands for the pixels, which were hashed when they were decoded and are checked when the map is opened.
-    """
+    """The digest at the end of a decoded map, which stands for its pixels, and the part that this is; else ""."""
     whole: Any = value
     while isinstance(whole.base, np.memmap):
         whole = whole.base
@@ -232,10 +229,7 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
 
 @functools.cache
 def _read(path: Path) -> tuple[tuple[Path, ...], str]:
-    """The package's modules that a module imports, and the hash of its code; its tree, far larger, is not kept.
-
-    The numbers in a TOML file of the same name beside it count as its code.
-    """
+    """The package's modules that a module imports, and the hash of its code and of the TOML file beside it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = _imported(tree)
     for node in ast.walk(tree):

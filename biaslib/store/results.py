@@ -97,8 +97,7 @@ def get_or_compute(
         kind: what the result is, such as "model"; a folder of the store.
         config: everything the result depends on, as plain values (see `fingerprint.of_value`).
         compute: gives the result: an array or a mapping of arrays, a DataFrame, a mapping of tensors, or JSON values.
-        code: the function whose source the result depends on, or a hash of that source; None: `compute`, which may
-            also just fetch the result.
+        code: the function whose source the result depends on, or a hash of that source; None: `compute`.
     """
     return under_key(kind, key_of(config, code or compute), config, compute)
 

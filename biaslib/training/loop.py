@@ -102,9 +102,6 @@ def fit(
     After every epoch, and every ten minutes of a longer one, a checkpoint goes to the store; a run that was killed and
     is started again with the same arguments goes on there and ends with the same weights. A finished run leaves none.
 
-    An epoch shows the images in random order. Those of a memory map of more than 4 GiB need not fit into the memory:
-    blocks of 1 MiB come in random order, 64 of them are read at a time, and their images are shuffled together.
-
     A `BiaslibError` is raised where the targets do not fit the images, the objective or the configuration, or nothing
     can be learned from them; where every convolution is frozen; where a validation set is needed and missing.
     """

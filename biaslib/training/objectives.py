@@ -118,10 +118,7 @@ class AttributesAndGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(AttributesAndGroup):
-    """Attributes and the group at once, as paper B trains (Zhao, Andrews and Xiang 2023, section 5.1).
-
-    Targets as `AttributesAndGroup` takes them; logits (N, A + G).
-    """
+    """Attributes and group, as paper B trains (section 5.1): targets of `AttributesAndGroup`, logits (N, A + G)."""
 
     @property
     def outputs(self) -> int:

@@ -19,11 +19,7 @@ _Batch = tuple[np.ndarray, torch.Tensor]
 
 
 def batches(images: Any, batch: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """The rows of an epoch, N images in random order, in batches.
-
-    A large memory map is cut into blocks. Those come in random order, so many at a time as fit into a stretch, and the
-    rows of a stretch are shuffled.
-    """
+    """The rows of an epoch in random order, in batches; of a large map, blocks are read and shuffled together."""
     n, stretch = len(images), batch * _batches_together(images, batch)
     if stretch == batch:
         order = rng.permutation(n)

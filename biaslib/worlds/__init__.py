@@ -20,9 +20,6 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> World:
-    """The world of that name.
-
-    A `BiaslibError` is raised for any other name.
-    """
+    """The world of that name; any other is a `BiaslibError`."""
     check_known("a world", name, _WORLDS)
     return _WORLDS[name]

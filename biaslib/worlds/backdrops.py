@@ -93,10 +93,7 @@ def _scatter(s: Surface, stream: int, cells: float, width: float, turn: _Pair) -
 
 
 def _apple_tree(s: Surface) -> Field:
-    """The crown of an apple tree: sky out of focus, boughs, and five layers of leaves, the nearest the brightest.
-
-    No apple is drawn on it, so that the tree is a background and nothing of the fruit. Canvas (n, 3, H, W).
-    """
+    """The crown of an apple tree without apples: sky, boughs, five layers of leaves, nearest brightest."""
     chance = s.chance(1, 24)
     leaf, sky = colour_along(_COLOURS.leaves, s["tone"]), colour_along(_COLOURS.skies, chance[0])
     young = mix(leaf, rgb((0.62, 0.68, 0.26)), 0.3)

@@ -74,10 +74,7 @@ def draw_agreement(target: np.ndarray, strength: float, rng: np.random.Generator
 
 
 def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.ndarray]:
-    """The known columns of a table as arrays, checked; other columns are left alone.
-
-    A missing column, and a value that is no number, not whole where it must be, or out of range, are a `BiaslibError`.
-    """
+    """The known columns of a table as arrays; one that is missing, no number or out of range is a `BiaslibError`."""
     missing = [name for name in known if name not in table.columns]
     if missing:
         raise BiaslibError(
@@ -146,8 +143,7 @@ class World:
         """Draws n rows: the classes of the target equally often, in each a share (1 + strength) / 2 whose cue agrees.
 
         The shares are exact to a row. The same seed with another strength, in [0, 1], gives the same rows, but for the
-        cue of as few as possible. Where more depends on it, the world says so. An argument out of range is a
-        `BiaslibError`.
+        cue of as few as possible, unless the world says so. An argument out of range is a `BiaslibError`.
         """
         check_draw(n, strength, seed)
         return self._draw_table(n, strength, np.random.default_rng(seed))

@@ -156,10 +156,7 @@ class Digits(World):
 
 
 def scans_of(train: Samples, test: Samples) -> Scans:
-    """Scans from a data set of digits, such as MNIST: grey pictures with the label `digit`.
-
-    A `BiaslibError` is raised where the pictures differ in size, there is no such label, or a class is missing.
-    """
+    """Scans from a data set of grey digits with the label `digit`; without it, or of two sizes, a `BiaslibError`."""
     if train.images.shape[1:] != test.images.shape[1:]:
         raise BiaslibError(
             f"training pictures of {train.images.shape[1:3]} pixels and test pictures of {test.images.shape[1:3]}: "

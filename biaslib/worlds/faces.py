@@ -158,10 +158,7 @@ def _measures(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def where_drawn(
     factors: pd.DataFrame, attributes: Sequence[str], *, size: int = 64, grid: int | None = None
 ) -> np.ndarray:
-    """How much each pixel changes, (N, A, h, w) in [0, 1], when a face is drawn with an attribute and without it.
-
-    The absolute change, averaged over the colours and the cells of a `grid` with so many a side; None: single pixels.
-    """
+    """Absolute change (N, A, h, w) in [0, 1] of a face drawn with an attribute and without, by pixel or `grid` cell."""
     cells = grid or size
     if size % cells:
         raise BiaslibError(f"grid must divide the size, {size}, into equal cells; {grid} does not.")

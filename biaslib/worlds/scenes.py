@@ -188,11 +188,7 @@ _DARK, _METAL, _CREAM = rgb((0.12, 0.13, 0.16)), rgb((0.70, 0.72, 0.75)), rgb((0
 
 
 def _draw_robot(s: Sketch, maker: np.ndarray) -> None:
-    """A toy robot by one of three makers, who differ in head, antenna and emblem, never in colour.
-
-    With maker 0 all is round: head, one large eye, body, a ring on the chest, a bulb as antenna; with 1 square: head,
-    visor, body, a cross on the chest, two antennas; with 2 three-cornered, a chevron, a bar as antenna.
-    """
+    """A toy robot by one of three makers: round (0), square (1) or three-cornered (2) in head, body and emblem."""
     paint, accent = s.pick(_LOOKS.paints), s.pick(_LOOKS.accents, 3)
     (gaze,) = s.chance(1)
     which = maker.reshape(-1, 1, 1)

@@ -1,9 +1,4 @@
-"""What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face.
-
-A sketch is a patch for one thing: its middle is the origin, v points to its foot, and it fits into the circle of radius
-1. Its layers are put down together, with a raised edge and a soft shadow; only the patch around that circle is touched.
-A surface is a whole picture; a sheet one of a face, or a window of it.
-"""
+"""What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Sketch(Frame):
-    """The patches around n things, and what has been drawn on them so far.
+    """The patches around n things, each in the circle of radius 1 around its middle, and what is drawn on them.
 
     `u` and `v`, (n, P, P), are coordinates across and along each thing, `lit` says how far towards the light a pixel
     lies, `pixel`, (n, 1, 1), is the side of one; `seeds`, (n,), are those of the things' own colours and shapes.
@@ -110,10 +105,7 @@ class Sketch(Frame):
         self.shade(1.0 + depth * np.clip(slope, -1.0, 1.0) * edge)
 
     def put(self, canvas: Field, region_index: np.ndarray, rows: np.ndarray, number: int) -> None:
-        """Lays the things and their shadows on the chosen rows of pictures, in place.
-
-        Both are contiguous: canvas (N, size, size, 3) and region_index (N, size, size), `number` where half covered.
-        """
+        """Lays things and shadows on rows of contiguous canvas (N, S, S, 3) and region_index (N, S, S), in place."""
         shadow = self._shadow()
         inside = [(at >= 0) & (at < self._size) for at in (self._rows, self._columns)]
         touched = ((self._cover > 0) | (shadow > 0)) & inside[0][:, :, None] & inside[1][:, None, :]
@@ -273,10 +265,7 @@ class Sheet(Surface):
     def lay(
         self, distance: Field, colour: Field, region: str | None = None, share: Number = 1.0, keep: tuple[str, ...] = ()
     ) -> None:
-        """Lays a shape of this colour (n, 3, h, w or 1, 1) over what is there, as opaque as `share` says.
-
-        A pixel of which it covers more than half becomes the region's, if one is named, unless it is of one to keep.
-        """
+        """Lays a shape of a colour, as opaque as `share`; what it half covers is the region's, but for those kept."""
         cover = self.cover(distance)
         if region is not None:
             taken = cover > 0.5

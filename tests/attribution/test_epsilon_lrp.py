@@ -241,7 +241,7 @@ def test_a_layer_without_a_rule_is_named(model: nn.Module, message: str) -> None
         ([0, 5], {}, "There is no target 5: the model has 2 outputs"),
         ([0.5], {}, "targets must be whole numbers"),
         ([0], {"eps": 0}, "eps must be positive, not 0"),
-        ([0], {"rule": "gamma"}, "There is no rule 'gamma': choose 'epsilon' or 'toolbox'"),
+        ([0], {"rule": "gamma"}, "rule must be one of epsilon, toolbox, not 'gamma'"),
         ([0], {"batch": 0}, "batch must be at least 1, not 0"),
         ([0], {"eps": 1e12}, "too small for a float32 map: pass scaled=True"),
     ],

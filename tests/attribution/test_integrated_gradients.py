@@ -181,7 +181,7 @@ def test_the_model_comes_back_as_it_was(fails: bool, monkeypatch: pytest.MonkeyP
         (BLACK[:0], [0], {}, "There are no images"),
         (BLACK[0], [0], {}, "images must be uint8"),
         (BLACK, [0], {"batch": 0}, "batch must be at least 1, not 0"),
-        (BLACK, [0], {"steps": 1}, "steps must be at least 2 .* not 1"),
+        (BLACK, [0], {"steps": 1}, "steps, .* must be a whole number of at least 2, not 1"),
         (BLACK, [0], {"baseline": np.zeros((3, 8, 8))}, r"baseline must be normalised floats of shape \(3, 64, 64\)"),
         (BLACK, [0], {"baseline": np.zeros((3, 64, 64), int)}, "not torch.int64 of shape .* leave it out for black"),
     ],

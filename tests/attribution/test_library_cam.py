@@ -73,7 +73,7 @@ def test_the_model_comes_back_as_it_was(name: str, fails: bool, monkeypatch: pyt
 
 
 def test_an_unknown_name_is_refused_with_the_list() -> None:
-    with pytest.raises(BiaslibError, match=r"no class .* map 'LayerCam': choose one of AblationCAM, .*LayerCAM"):
+    with pytest.raises(BiaslibError, match=r"a class activation map must be one of AblationCAM, .*, not 'LayerCam'"):
         library_cam("LayerCam")
 
 

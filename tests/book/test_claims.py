@@ -74,6 +74,13 @@ def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
     assert claims.unpaired(span(0.5, 0.75), recorded_value) == Interval(0.525, pytest.approx(0.3), 0.75, 4)
 
 
+def test_what_is_counted_lies_between_what_is_sure_and_what_is_possible():
+    spans = [span(0.1, 0.3), span(-0.1, 0.3), span(-0.3, -0.1), span(-0.4, 0.2), Interval(math.nan, -9, 9, 0)]
+    assert claims.counted(spans, low=0) == Interval(0.5, 0.25, 0.75, 4)
+    assert claims.counted(spans, -0.2, 0.4) == Interval(0.75, 0.5, 1.0, 4)
+    assert math.isnan(claims.counted(spans[4:]).estimate)
+
+
 def test_a_number_that_is_not_there_is_one_sentence():
     with pytest.raises(BiaslibError, match="needs the number 'x': record it or mend the name"):
         Claim("It is so.", above("x", 0)).mark({})

@@ -22,6 +22,8 @@ GONE = {
     "sensitivity": {"retrain", "retrain_images", "test_images", *JUDGES},
     "counterfactual_truth": {"retrain", "retrain_images", *JUDGES},
     "real_sensitivity": {"weights", "batch"},
+    "mass_and_rank": {"explained", "enlarged", "correct_only", "extension", "added_up", "evaluated_strength"},
+    "perturbation": {"output", "repeats"},
 }
 # what Jupyter shows only as the last thing of a cell
 PIECES = {

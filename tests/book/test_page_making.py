@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,40 @@ def test_a_link_to_no_figure_is_found():
     assert pages.numbered('<a class="biaslib-number" href="#nowhere"></a>', chapter=1)[1] == ["nowhere"]
 
 
-def test_chapters_are_counted_through_all_parts_but_the_last():
+def test_chapters_are_counted_through_all_parts_but_the_course_and_the_making():
     places = pages.places(Path(__file__).parents[2] / "book" / "_toc.yml")
     assert places["_executed/what_is_bias"] == (1, "The idea", 1)
     numbers = [chapter for _, _, chapter in places.values()]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert "glossary" not in places
+    assert not {"glossary", "course", "deck"} & set(places)
+
+
+QUIZ = """<div class="exercise quiz admonition" id="quiz-a">
+
+<p class="admonition-title">Exercise</p>
+<section id="exercise-content">
+<p>Which?</p>
+<ul class="contains-task-list simple">
+<li class="task-list-item"><p><input class="task-list-item-checkbox" disabled="disabled" type="checkbox"> \
+One, <em>or</em> none. <em>No.</em></p></li>
+<li class="task-list-item"><p><input class="task-list-item-checkbox" checked="checked" disabled="disabled" \
+type="checkbox"> Two. <em>Right.</em></p></li>
+</ul>
+</section>
+</div>"""
+
+
+def test_each_answer_of_a_quiz_folds_its_reason():
+    page = pages.asked(QUIZ)
+    assert '<p class="admonition-title">Check yourself</p>' in page
+    assert "<summary>One, <em>or</em> none.</summary><p>No.</p>" in page
+    assert '<details name="quiz-a"><summary>Two.</summary><p>Right.</p></details>' in page
+    assert re.findall(r'<li class="(\w+)">', page) == ["wrong", "right"]
+    assert "<input" not in page
+
+
+def test_other_exercises_stay_as_they_are():
+    plain = QUIZ.replace(" quiz admonition", " admonition")
+    assert pages.asked(plain) == plain
+    predicted = pages.asked(plain.replace(" admonition", " predict admonition", 1))
+    assert predicted.count("Predict before you look") == 1

@@ -118,6 +118,24 @@ return [...document.querySelectorAll("article figure input[type=range]")].filter
   return look(figure) === before;
 }).map((slider) => slider.outerHTML);
 """
+# quizzes with an answer that says nothing, or what another says; predictions that hide no figure, or for ever
+UNANSWERED = """
+const mute = [];
+for (const quiz of document.querySelectorAll(".exercise.quiz")) {
+  const said = [...quiz.querySelectorAll("fieldset input[type=radio]")].map((radio) => {
+    radio.click();
+    return quiz.querySelector("[aria-live=polite]").textContent.trim();
+  });
+  if (said.length < 3 || said.includes("") || new Set(said).size < said.length) mute.push(quiz.id);
+}
+for (const box of document.querySelectorAll(".exercise.predict")) {
+  const figure = document.getElementById(box.id.replace("predict-", "")), seen = () => !figure.matches(".veiled");
+  const before = seen();
+  box.querySelector("button").click();
+  if (before || !seen()) mute.push(box.id);
+}
+return mute;
+"""
 LUMINANCE = """
 const light = (colour) => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -234,6 +252,11 @@ def test_nothing_is_cut_on_paper(page):
 def test_what_can_be_moved_moves(page):
     see_as(page)
     assert page.execute_script(STUCK) == []
+    assert errors(page) == []
+
+
+def test_what_a_page_asks_is_answered(page):
+    assert page.execute_script(UNANSWERED) == []
     assert errors(page) == []
 
 

@@ -57,5 +57,5 @@ def test_cut_outs_of_photographs_are_measured_in_the_same_way(tmp_path, monkeypa
 
 
 def test_an_unknown_source_is_one_sentence():
-    with pytest.raises(BiaslibError, match="source must be generated or photos or pets, not 'drawn'"):
+    with pytest.raises(BiaslibError, match="source must be one of generated, photos, pets, not 'drawn'"):
         bird_models.recipe(0.5, source="drawn", **TINY)

@@ -161,7 +161,7 @@ def test_the_books_generators_are_there_with_their_records_and_within_four_megab
 def test_the_generator_and_its_encoder_have_one_size():
     with pytest.raises(BiaslibError, match="draws 8 px, the encoder reads 16: give the encoder 1 widths"):
         replace(TINY, encoder=EncoderConfig(widths=(8, 8)))
-    with pytest.raises(BiaslibError, match="source must be generated, celeba, celeba-cropped, not"):
+    with pytest.raises(BiaslibError, match="source must be one of generated, celeba, celeba-cropped, not"):
         replace(TINY, source="photos")
 
 
@@ -203,7 +203,7 @@ def test_a_set_up_is_as_the_recipe_of_its_size_but_for_its_options():
         assert found == replace(recipe(48_000), source="celeba", images=162_770)
     widths = configured("celeba", size=32, images=48_000, options=["gan.widths=(8, 8, 8, 8)", "threads=1"])
     assert (widths.gan.widths, widths.threads) == ((8, 8, 8, 8), 1)
-    with pytest.raises(BiaslibError, match="size is 32, 64, 128 pixels, not 48"):
+    with pytest.raises(BiaslibError, match="size, in pixels, must be one of 32, 64, 128, not 48"):
         configured("celeba", size=48, images=48_000)
 
 
@@ -248,7 +248,7 @@ def test_a_generator_is_trained_on_its_own_number_of_threads(monkeypatch):
     for threads in (1, 2):
         face_generators.train.compute(replace(TINY, threads=threads))
     assert seen == [1, 2]
-    with pytest.raises(BiaslibError, match="threads must be at least 1, not 0"):
+    with pytest.raises(BiaslibError, match="threads must be a whole number of at least 1, not 0"):
         replace(TINY, threads=0)
 
 

@@ -136,7 +136,7 @@ def test_codes_come_from_the_store_with_unlabelled_factors_beside_the_labels(mon
 
 
 def test_no_codes_are_refused():
-    with pytest.raises(BiaslibError, match="count must be at least 1, not 0"):
+    with pytest.raises(BiaslibError, match="count must be a whole number of at least 1, not 0"):
         CodeRequest(TINY, count=0)
 
 

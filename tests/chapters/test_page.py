@@ -9,7 +9,6 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 
 from biaslib.book.claims import Claim, above
 from biaslib.chapters import page
-from biaslib.figures.table import number
 from biaslib.statistics import Interval
 from biaslib.statistics.proportions import share_interval
 
@@ -121,18 +120,6 @@ def test_an_interval_of_a_record_is_read_back():
     assert np.isnan(deep["all"]["value"][1])
     assert deep["all"]["kind"].tolist() == ["a", "b"]
     assert deep["count"] == 3
-
-
-@pytest.mark.parametrize("ends", [(0.5, 0.4, 0.7), (-0.123, -1.0, 0.004), (-0.001, -0.004, 0.0)])
-def test_a_recorded_interval_reads_as_one_of_this_run(ends):
-    shown = number(Interval(*(round(end, 2) + 0.0 for end in ends), 9))
-    assert page.in_words(dict(zip(("estimate", "low", "high"), ends, strict=True))) == shown
-
-
-def test_what_the_record_lacks_is_said():
-    nothing = {"estimate": np.nan, "low": np.nan, "high": np.nan}
-    assert page.in_words(None) == "none yet"
-    assert page.in_words(nothing, "not in it") == "not in it"
 
 
 def test_the_source_of_recorded_numbers_is_named():

@@ -14,7 +14,6 @@ from biaslib.chapters.perturbation import (
     OBJECT,
     RANDOM,
     Destruction,
-    _Curves,
     _exchanged,
     cue_logits,
     curves,
@@ -23,6 +22,7 @@ from biaslib.chapters.perturbation import (
 from biaslib.chapters.planted_models import USE_CASES, EvaluationImages, PlantedSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import causal_effect
+from biaslib.recipes import Drawn
 
 TINY = PlantedSetup(images=64, size=32, epochs=1)
 FEW = EvaluationImages(images=20)
@@ -40,15 +40,15 @@ def test_curves_are_those_of_the_metric_for_correct_answers_alone(use_case):
     rows = [*np.flatnonzero(truth == case.favoured)[:8], *np.flatnonzero(truth != case.favoured)[:8]]
     np.testing.assert_array_equal(found.favoured, truth[rows] == case.favoured)
     logits = training.predict(model, samples.images[rows])
-    np.testing.assert_array_equal(found.correct, logits.argmax(axis=1) == truth[rows])
+    correct = logits.argmax(axis=1) == truth[rows]
     assert set(found.orders) == set(_ORDERS) == {*METHODS, RANDOM, OBJECT, CUE}
     for order, values in found.orders.items():
-        there = found.correct & found.favoured if order == CUE else found.correct
+        there = correct & found.favoured if order == CUE else correct
         assert values.shape == (len(rows), 7)
         np.testing.assert_array_equal(np.isnan(values).any(axis=1), ~there, err_msg=order)
         own = softmax(logits, axis=1)[np.arange(len(rows)), truth[rows]]
         np.testing.assert_allclose(values[there, 0], own[there], atol=1e-5)
-    right = np.flatnonzero(found.correct)
+    right = np.flatnonzero(correct)
     assert 0 < len(right) < len(rows)
     expected = metrics.perturbation_curves(
         lambda images: softmax(training.predict(model, images), axis=1), samples.images[rows][right],
@@ -60,11 +60,9 @@ def test_curves_are_those_of_the_metric_for_correct_answers_alone(use_case):
 
 def test_every_choice_changes_the_curves():
     (plain,) = curves([TINY], FEW, SHORT)
-    for change in ({"noise": (0, 0)}, {"output": "logit"}, {"seed": 1}, {"repeats": 2}):
+    for change in ({"noise": (0, 0)}, {"seed": 1}, {"region": 5}):
         (other,) = curves([TINY], FEW, replace(SHORT, **change))
         assert not np.allclose(plain.orders[RANDOM], other.orders[RANDOM], equal_nan=True), change
-    with pytest.raises(BiaslibError, match="output must be probability or logit, not 'loss'"):
-        Destruction(output="loss")
     with pytest.raises(BiaslibError, match="images must be at least 1"):
         Destruction(images=0)
 
@@ -92,42 +90,62 @@ def test_falls_are_differences_of_the_true_classs_probability():
     chance = {
         name: softmax(training.predict(model, samples.images), axis=1)[rows, truth] for name, samples in images.items()
     }
-    np.testing.assert_allclose(found.fall("object"), chance["original"] - chance["other_object"], atol=1e-6)
-    np.testing.assert_allclose(found.fall("cue"), chance["original"] - chance["other_cue"], atol=1e-6)
-    left = found.noise.mean(axis=0)
-    assert left.sum() == pytest.approx(1)
-    np.testing.assert_allclose(found.fall("everything"), chance["original"] - left[truth], atol=1e-6)
+    right = training.predict(model, images["original"].images).argmax(axis=1) == truth
+    assert 0 < right.sum() < 20
+    np.testing.assert_array_equal(found.favoured, truth == 1)
+    for part, name in (("object", "other_object"), ("cue", "other_cue")):
+        np.testing.assert_allclose(getattr(found, part)[right], (chance["original"] - chance[name])[right], atol=1e-6)
+        assert np.isnan(getattr(found, part)[~right]).all()
+    assert found.noise.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.everything[right], (chance["original"] - found.noise[truth])[right], atol=1e-6)
 
 
-def test_everything_is_the_destructions_noise_in_its_output():
+def test_everything_is_the_destructions_noise():
     model = recipes.load(TINY.recipe)
-    (black,) = exchanges([TINY], FEW, replace(SHORT, noise=(0, 0), output="logit"))
-    logits = training.predict(model, np.zeros((1, 32, 32, 3), np.uint8))
-    np.testing.assert_allclose(black.noise, np.broadcast_to(logits, black.noise.shape), atol=1e-4)
-    np.testing.assert_allclose(black.original, training.predict(model, FEW.samples(TINY).images), atol=1e-4)
+    (black,) = exchanges([TINY], FEW, replace(SHORT, noise=(0, 0)))
+    expected = softmax(training.predict(model, np.zeros((1, 32, 32, 3), np.uint8)), axis=1)[0]
+    np.testing.assert_allclose(black.noise, expected, atol=1e-6)
 
 
-def test_the_fall_at_the_step_that_ends_the_cue():
-    values = np.array([[0.9, 0.7, 0.6, 0.1], [0.8, 0.3, 0.2, 0.2], [0.9, 0.8, 0.5, 0.4], [np.nan] * 4])
-    regions = np.array([2, 1, 4, 0])
-    found = _Curves(TINY, np.ones(4, bool), regions > 0, {CUE: values}, regions).fall_without_cue()
-    np.testing.assert_allclose(found, [0.3, 0.5, np.nan, np.nan])
-
-
-def test_the_cues_regions_are_the_tiles_its_mask_touches():
-    (found,) = curves([TINY], FEW, SHORT)
+@pytest.mark.parametrize("steps", [3, 6])
+def test_what_is_left_without_the_cue_is_read_where_its_last_tile_is_destroyed(steps):
+    (found,) = curves([replace(TINY, seed=3)], FEW, replace(SHORT, steps=steps))
     samples = FEW.samples(TINY)
     cat = samples.labels["cat"].to_numpy(bool)
     rows = [*np.flatnonzero(cat)[:8], *np.flatnonzero(~cat)[:8]]
     masks = np.asarray(samples.masks["ball"])[rows] & samples.labels["ball"].to_numpy(bool)[rows, None, None]
     touched = masks.reshape(len(rows), 8, 4, 8, 4).any((2, 4)).sum((1, 2))
-    assert touched.any()
-    np.testing.assert_array_equal(found.cue_regions, touched)
+    values = found.orders[CUE]
+    expected = [line[0] - line[n] if n <= steps else np.nan for line, n in zip(values, touched, strict=True)]
+    assert np.isfinite(expected).any() or steps < touched.max()
+    np.testing.assert_allclose(found.without_cue, expected)
 
 
-def test_photos_have_no_exact_exchange():
-    with pytest.raises(BiaslibError, match="parts of photos cannot be exchanged exactly"):
-        _exchanged(replace(TINY, source="photos"), FEW)
+def test_of_photos_the_cue_alone_is_exchanged(monkeypatch):
+    world = USE_CASES["pets"].world
+    monkeypatch.setitem(recipes._PHOTOS, "pets", (lambda split: world, (), ()))
+    monkeypatch.setattr(Drawn, "fingerprint", lambda _: "")
+    monkeypatch.setattr(type(world), "__len__", lambda _: 12, raising=False)
+    recipes._photos.cache_clear()
+    setting = replace(TINY, source="photos")
+    images = _exchanged(setting, FEW)
+    assert set(images) == {"original", "other_cue"}
+    cue = {name: samples.labels["ball"].to_numpy(bool) for name, samples in images.items()}
+    np.testing.assert_array_equal(cue["original"], ~cue["other_cue"])
+    assert len(images["original"]) == 12
+    (found,) = exchanges([setting], FEW, SHORT)
+    assert np.isnan(found.object).all()
+    assert np.isfinite(found.cue).any()
+    assert np.isfinite(found.everything).any()
+    recipes._photos.cache_clear()
+
+
+def test_images_that_score_cam_does_not_explain_have_no_curve_for_it():
+    (found,), (every,) = (curves([TINY], replace(FEW, score_cam=part), SHORT) for part in (5, None))
+    explained = np.isfinite(found.orders["Score-CAM"]).all(axis=1)
+    assert 0 < explained.sum() < np.isfinite(every.orders["Score-CAM"]).all(axis=1).sum()
+    np.testing.assert_array_equal(found.orders["Score-CAM"][explained], every.orders["Score-CAM"][explained])
+    np.testing.assert_array_equal(found.orders["Grad-CAM"], every.orders["Grad-CAM"])
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))

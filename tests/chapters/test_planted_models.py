@@ -14,7 +14,6 @@ from biaslib.chapters.planted_models import (
     TOOLBOX,
     USE_CASES,
     EvaluationImages,
-    Outline,
     PlantedSetup,
     further_maps,
     likeness_false_positives,
@@ -24,6 +23,7 @@ from biaslib.chapters.planted_models import (
     reference_likeness,
     regions,
 )
+from biaslib.chapters.relevance import scores
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
 from biaslib.statistics.detection import false_positives, prediction_limit
@@ -47,14 +47,11 @@ def test_one_setting_one_model_and_each_field_that_makes_another():
     assert not again.training
 
 
-def test_the_grid_runs_over_architectures_strengths_and_seeds():
-    settings = planted_models.grid(TINY, architectures=("small", "small_mobilenet"), strengths=(0.0, 1.0), count=2)
-    found = [(one.architecture, one.strength, one.seed) for one in settings]
-    assert found[:3] == [("small", 0.0, 0), ("small", 0.0, 1), ("small", 1.0, 0)]
-    assert found[-1] == ("small_mobilenet", 1.0, 1)
-    assert len(set(settings)) == 8
-    (later,) = planted_models.grid(replace(TINY, seed=7), architectures=("small",), strengths=(None,), count=1)
-    assert later == replace(TINY, architecture="small", strength=None, seed=7)
+def test_the_grid_runs_over_strengths_and_seeds():
+    settings = planted_models.grid(TINY, strengths=(0.0, 1.0), count=2)
+    assert [(one.strength, one.seed) for one in settings] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
+    (later,) = planted_models.grid(replace(TINY, seed=7), strengths=(None,), count=1)
+    assert later == replace(TINY, strength=None, seed=7)
 
 
 def test_every_architecture_has_its_own_start():
@@ -82,6 +79,17 @@ def test_every_architecture_has_its_own_start():
         planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=[], references=["none"], models=2)
     with pytest.raises(BiaslibError, match="every one of architectures has its weights"):
         planted_models.biased_and_unbiased(["pets"], [8], [1], architectures=architectures, frozen=[1], **options)
+
+
+def test_score_cam_can_explain_fewer_images():
+    (found,) = maps([TINY], replace(FEW, score_cam=2))
+    (every,) = maps([TINY], FEW)
+    assert np.isfinite(found["Score-CAM"][:2]).all()
+    assert np.isnan(found["Score-CAM"][2:]).all()
+    np.testing.assert_array_equal(found["Grad-CAM"], every["Grad-CAM"])
+    table = scores([TINY], replace(FEW, score_cam=2), None)
+    part = table[table["method"] == "Score-CAM"]
+    assert part["rma"].notna().equals(part["image"] < 2)
 
 
 def test_an_epoch_can_be_chosen_by_images_of_its_own(monkeypatch):
@@ -146,24 +154,14 @@ def test_what_cannot_be_is_said():
         PlantedSetup(seed=10_000)
 
 
-def test_likeness_is_attention_iou_on_a_common_grid():
-    rng = np.random.default_rng(2)
-    coarse = rng.random((5, 8, 8)).astype(np.float32)
-    fine = coarse.repeat(4, axis=1).repeat(4, axis=2)
-    np.testing.assert_allclose(planted_models._likeness(fine, coarse), 1, atol=1e-6)
-    other = rng.random((5, 8, 8)).astype(np.float32)
-    np.testing.assert_allclose(planted_models._likeness(fine, other), metrics.attention_iou(coarse, other), atol=1e-6)
-    assert np.isnan(planted_models._likeness(np.zeros_like(coarse), other)).all()
-
-
-def test_only_maps_of_the_same_answer_are_compared():
-    rng = np.random.default_rng(3)
-    maps, theirs = rng.random((2, 4, 8, 8)).astype(np.float32)
-    answers = np.array([0, 1, 1, 0])
-    found = reference_likeness(maps, answers, [theirs, theirs, theirs], [answers, np.array([0, 0, 1, 1]), 1 - answers])
-    each = planted_models._likeness(maps, theirs)
-    np.testing.assert_allclose(found[:2], [each.mean(), each[[0, 2]].mean()])
-    assert np.isnan(found[2])
+def test_likeness_is_attention_iou_on_a_common_grid_where_both_answer_alike():
+    maps, theirs = np.random.default_rng(3).random((2, 4, 8, 8)).astype(np.float32)
+    answers, fine = np.array([0, 1, 1, 0]), maps.repeat(4, axis=1).repeat(4, axis=2)
+    said = [answers, answers, np.array([0, 0, 1, 1]), 1 - answers, answers]
+    found = reference_likeness(fine, answers, [maps, theirs, theirs, theirs, np.zeros_like(maps)], said)
+    each = metrics.attention_iou(maps, theirs)
+    np.testing.assert_allclose(found[:3], [1, each.mean(), each[[0, 2]].mean()], atol=1e-6)
+    assert np.isnan(found[3:]).all()
 
 
 def test_an_odd_twin_does_not_lower_its_own_limit():
@@ -233,60 +231,25 @@ def test_maps_are_those_of_the_methods_for_the_explained_class():
     np.testing.assert_allclose(found["Integrated gradients"], expected, rtol=1e-5)
     toolbox = attribution.epsilon_lrp(model, pixels, targets, eps=10.0, rule="toolbox", scaled=True)[:, 0].numpy()
     np.testing.assert_allclose(found[TOOLBOX], toolbox, rtol=1e-5)
-    assert set(planted_models._WITH_TOOLBOX) == {*METHODS, TOOLBOX}
-    (true,) = maps([TINY], replace(FEW, explained="true"))
-    np.testing.assert_array_equal(true["explained"], true["truth"])
+    assert set(planted_models.WITH_TOOLBOX) == {*METHODS, TOOLBOX}
 
 
-@pytest.mark.parametrize("use_case", list(USE_CASES))
-def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use_case, monkeypatch):
-    case, outline = USE_CASES[use_case], Outline(boxes=False, extension=0.0)
-    samples = FEW.samples(replace(TINY, use_case=use_case))
-    truth = samples.labels[case.world.target].to_numpy(int)
-    region = next(region for region, number in case.objects.values() if number == case.favoured)
-    made = {name: np.ones((10, 4, 4), np.float32) for name in planted_models._WITH_TOOLBOX}
-    made["Integrated gradients"] = np.asarray(samples.masks[region]).astype(np.float32)
-    made["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
-    found = {**made, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
-    monkeypatch.setattr(planted_models, "_maps", lambda *_: found)
-    table = planted_models._scores.compute((replace(TINY, use_case=use_case), FEW, outline)).set_index("method")
-    exact = table.loc["Integrated gradients"]
-    on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
-    np.testing.assert_allclose(on_it[["rma", "rra"]], 1)
-    flat = table.loc["Grad-CAM"]
-    np.testing.assert_allclose(flat["rma"], flat["area"], rtol=1e-5)
-    np.testing.assert_allclose(flat["rra"], flat["area"], rtol=1e-5)
-    assert table.loc["Score-CAM", ["rma", "rra"]].isna().all(axis=None)
-    assert table["correct"].all()
-    assert set(table["object"]) == set(case.objects)
-
-
-def test_objects_are_boxed_and_extended_as_asked():
+def test_objects_are_boxed_as_asked_and_small_ones_extended_by_half():
     samples = pictures("pets", 30, strength=1.0, seed=1)
-    plain = regions("pets", samples, Outline(boxes=False, extension=0.0))
-    boxed = regions("pets", samples, Outline())
+    plain, boxed = regions("pets", samples, boxes=False), regions("pets", samples)
     cats = np.flatnonzero(samples.labels["cat"])
     np.testing.assert_array_equal(boxed["Cat"][0], cats)
     np.testing.assert_array_equal(boxed["Ball"][0], cats)
-    np.testing.assert_array_equal(plain["Ball"][1], samples.masks["ball"][cats])
+    np.testing.assert_array_equal(plain["Cat"][1], samples.masks["animal"][cats])
+    balls = np.asarray(samples.masks["ball"])[cats]
+    assert (plain["Ball"][1] | ~balls).all()
+    np.testing.assert_allclose(plain["Ball"][1].sum((1, 2)), 1.5 * balls.sum((1, 2)), atol=0.5)
     for mask, box in zip(plain["Cat"][1], boxed["Cat"][1], strict=True):
         down, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         assert box[down[0] : down[-1] + 1, across[0] : across[-1] + 1].all()
         assert box.sum() == (np.ptp(down) + 1) * (np.ptp(across) + 1)
-    unextended = regions("pets", samples, Outline(extension=0.0))
-    np.testing.assert_allclose(boxed["Ball"][1].sum((1, 2)), 1.5 * unextended["Ball"][1].sum((1, 2)), atol=0.5)
-    np.testing.assert_array_equal(boxed["Cat"][1], unextended["Cat"][1])
     fruits = pictures("fruits", 10, strength=1.0, seed=1)
-    outlined = regions("fruits", fruits, Outline(extension=0.0))
-    np.testing.assert_array_equal(outlined["Apple"][1], fruits.masks["fruit"][fruits.labels["fruit"] == 0])
-
-
-def test_coarse_maps_are_enlarged_bilinearly_or_as_cells():
-    coarse = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
-    np.testing.assert_array_equal(planted_models._enlarged(coarse, (4, 4), cells=True)[0, 0], [0, 0, 1, 1])
-    np.testing.assert_allclose(planted_models._enlarged(coarse, (4, 4), cells=False)[0, 0], [0, 0.25, 0.75, 1])
-
-
-def test_the_predicted_or_the_true_class_is_explained():
-    with pytest.raises(BiaslibError, match="explained must be predicted or true"):
-        EvaluationImages(explained="both")
+    apples = np.asarray(fruits.masks["fruit"])[fruits.labels["fruit"] == 0]
+    outlined = regions("fruits", fruits)["Apple"][1]
+    assert (outlined | ~apples).all()
+    np.testing.assert_allclose(outlined.sum((1, 2)), 1.5 * apples.sum((1, 2)), atol=0.5)

@@ -6,7 +6,7 @@ from biaslib.chapters import scene_models
 from biaslib.chapters.scene_models import SceneSetup
 from biaslib.errors import BiaslibError
 from biaslib.metrics import bias_amplification
-from biaslib.mitigation.resampling import imbalance
+from biaslib.mitigation.resampling import group_shares
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
 WIDTH = len(OBJECTS)
@@ -46,13 +46,11 @@ def test_every_training_is_run_and_read_back(n_groups):
         said = one.predicted(groups=original.predicted().groups)
         assert np.isfinite(bias_amplification(one.train, one.test, said, max_size=2).mean), kind
     train = found["oversampling"].train
-    assert imbalance(train.attributes, train.groups).max() <= 0.1
+    assert abs(group_shares(train.attributes, train.groups, 2) - 0.5).max() <= 0.1
     repaired = found["data_repair"].train
     assert len(repaired) == 120
-    assert (
-        imbalance(repaired.attributes, repaired.groups).max()
-        < imbalance(original.train.attributes, original.train.groups).max()
-    )
+    before, after = (group_shares(of.attributes, of.groups, 2) for of in (original.train, repaired))
+    assert abs(after - 0.5).max() < abs(before - 0.5).max()
 
 
 def test_one_setup_one_result():

@@ -72,8 +72,8 @@ def test_a_grid_has_reference_models_at_zero_and_models_elsewhere():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"world": "moons"}, "The dial has the worlds birds, pets, fruits, digits, faces, scenes, pet photos, not"),
-        ({"strength": 1.5}, r"strength must lie in \[0, 1\], not 1.5"),
+        ({"world": "moons"}, "must be one of birds, pets, fruits, digits, faces, scenes, pet photos, not"),
+        ({"strength": 1.5}, r"strength must be a number in \[0, 1\], not 1.5"),
         ({"world": "scenes", "architecture": "resnet18"}, "Scenes have models of one architecture, small"),
         ({"explained": 300}, "explained must divide the 1000 test images"),
     ],

@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_named():
     generator, critic = GeneratorNetwork(latent=10, widths=WIDTHS), Critic(widths=WIDTHS)
     with pytest.raises(BiaslibError, match=r"Latent codes must be \(N, 10\) for this generator, not \(2, 12\)"):
         generator(torch.zeros(2, 12))
-    with pytest.raises(BiaslibError, match="levels 0 to 2, not 3"):
+    with pytest.raises(BiaslibError, match=r"level must be a whole number in \[0, 2\], not 3"):
         generator(torch.zeros(2, 10), level=3)
     with pytest.raises(BiaslibError, match=r"At level 1 images are \(N, 3, 8, 8\), not \(2, 3, 16, 16\)"):
         critic(torch.zeros(2, 3, 16, 16), level=1)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.gan import training
 from biaslib.gan.training import GanConfig, _gradient_penalty, _r1_penalty, as_pixels, grow
@@ -14,7 +13,7 @@ from biaslib.training import DamagedCheckpointWarning
 from tests.damage import DAMAGES
 
 TINY = GanConfig(
-    latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.25, 0.25)), images=64, batch=4, chunks=4, frames=3,
+    latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.25, 0.25)), images=64, batch=4, chunks=4,
     precision="float32",
 )  # fmt: skip
 
@@ -63,9 +62,9 @@ def test_the_penalty_is_taken_between_real_and_generated_images():
 
 
 @pytest.mark.parametrize("loss", ["wgan-gp", "r1"])
-def test_a_killed_training_ends_with_the_same_weights(squares, monkeypatch, loss):
-    config = replace(TINY, loss=loss, decay=0.5)
-    unbroken = grow(squares, config)
+def test_a_killed_training_ends_with_the_same_weights(squares, tmp_path, monkeypatch, loss):
+    config, path = replace(TINY, loss=loss, decay=0.5), tmp_path / "killed.pt"
+    unbroken, log = grow(squares, config, checkpoint=tmp_path / "unbroken.pt")
     step = training._Run.train_chunk
 
     def killed(run, images):
@@ -76,59 +75,54 @@ def test_a_killed_training_ends_with_the_same_weights(squares, monkeypatch, loss
     with monkeypatch.context() as patch:
         patch.setattr(training._Run, "train_chunk", killed)
         with pytest.raises(KeyboardInterrupt):
-            grow(squares, config)
-    assert len(list((store.root() / "checkpoints").glob("gan-*"))) == 1
-    resumed = grow(squares, config)
-    assert torch.equal(weights(resumed.generator), weights(unbroken.generator))
-    assert torch.equal(weights(resumed.critic), weights(unbroken.critic))
-    np.testing.assert_array_equal(resumed.frames, unbroken.frames)
-    assert resumed.log == unbroken.log
-    assert not list((store.root() / "checkpoints").glob("gan-*"))
+            grow(squares, config, checkpoint=path)
+    assert path.exists()
+    resumed, log_of_resumed = grow(squares, config, checkpoint=path)
+    assert torch.equal(weights(resumed), weights(unbroken))
+    assert log_of_resumed == log
 
 
-def test_a_checkpoint_that_is_given_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
+def test_a_checkpoint_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
     path = tmp_path / "deep" / "generator.pt"
-    first = grow(squares, TINY, checkpoint=path)
+    first, _ = grow(squares, TINY, checkpoint=path)
     chunks = []
     monkeypatch.setattr(training._Run, "train_chunk", lambda *given: chunks.append(1))
-    again = grow(squares, TINY, checkpoint=path)
+    again, _ = grow(squares, TINY, checkpoint=path)
     assert chunks == []
-    assert torch.equal(weights(again.generator), weights(first.generator))
-    assert torch.equal(weights(again.critic), weights(first.critic))
+    assert torch.equal(weights(again), weights(first))
     assert path.exists()
 
 
 @pytest.mark.parametrize("damage", ["bit 0", "block 0", "cut at 0.3", "text"])  # all of them: tests/test_training.py
 def test_a_damaged_checkpoint_is_said_and_started_anew(squares, tmp_path, damage):
     path = tmp_path / "generator.pt"
-    unbroken = grow(squares, TINY, checkpoint=path)
+    unbroken, _ = grow(squares, TINY, checkpoint=path)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.warns(DamagedCheckpointWarning, match="is damaged; the training starts anew"):
-        again = grow(squares, TINY, checkpoint=path)
-    assert torch.equal(weights(again.generator), weights(unbroken.generator))
+        again, _ = grow(squares, TINY, checkpoint=path)
+    assert torch.equal(weights(again), weights(unbroken))
 
 
-def test_the_result_is_the_average_and_the_frames_grow(squares):
-    grown = grow(squares, TINY)
-    assert grown.frames.shape == (4, 3, 8, 8, 3)
-    assert (grown.frames[0][:, ::2, ::2] == grown.frames[0][:, 1::2, 1::2]).all()  # 4 x 4 pixels, enlarged
-    assert [row["level"] for row in grown.log] == [0, 0, 1, 1]
-    still = grow(squares, replace(TINY, average=1.0))
+def test_the_result_is_the_average_and_the_levels_rise(squares, tmp_path):
+    _, log = grow(squares, TINY, checkpoint=tmp_path / "first.pt")
+    assert [row["level"] for row in log] == [0, 0, 1, 1]
+    still, _ = grow(squares, replace(TINY, average=1.0), checkpoint=tmp_path / "still.pt")
     torch.manual_seed(TINY.seed)
     torch.testing.assert_close(
-        weights(still.generator), weights(training.GeneratorNetwork(latent=8, widths=(8, 8))), rtol=0, atol=0
+        weights(still), weights(training.GeneratorNetwork(latent=8, widths=(8, 8))), rtol=0, atol=0
     )
 
 
-def test_it_learns_how_light_the_images_are(squares):
+def test_it_learns_how_light_the_images_are(squares, tmp_path):
     config = replace(TINY, widths=(16, 8), images=6000, batch=20, chunks=2, learning_rate=3e-3, average=0.9)
     dark = np.full_like(squares, 40)
+    generator, _ = grow(dark, config, checkpoint=tmp_path / "dark.pt")
     torch.manual_seed(0)
-    drawn = as_pixels(grow(dark, config).generator(torch.randn(50, 8)))
+    drawn = as_pixels(generator(torch.randn(50, 8)))
     assert abs(drawn.mean() - 40) < 25
 
 
-def test_half_of_the_faces_are_shown_mirrored(squares, monkeypatch):
+def test_half_of_the_faces_are_shown_mirrored(squares, tmp_path, monkeypatch):
     seen = []
     as_seen = training._Run._real
     monkeypatch.setattr(training._Run, "_real", lambda run, *of: (seen.append(of[0]), as_seen(run, *of))[1])
@@ -136,7 +130,7 @@ def test_half_of_the_faces_are_shown_mirrored(squares, monkeypatch):
     sided[:, :, :4] = 0
     for mirror in (False, True):
         seen.clear()
-        grow(sided, replace(TINY, mirror=mirror))
+        grow(sided, replace(TINY, mirror=mirror), checkpoint=tmp_path / f"{mirror}.pt")
         left = np.concatenate(seen)[:, 0, 0, 0] == 0
         assert left.all() if not mirror else 0.25 < left.mean() < 0.75
 
@@ -160,8 +154,8 @@ def test_configurations_that_cannot_be(changed, message):
         replace(TINY, **changed)
 
 
-def test_images_that_do_not_fit_are_named(squares):
+def test_images_that_do_not_fit_are_named(squares, tmp_path):
     with pytest.raises(BiaslibError, match=r"images must be uint8 \(N, 8, 8, 3\) for these widths, not float32"):
-        grow(squares.astype(np.float32), TINY)
+        grow(squares.astype(np.float32), TINY, checkpoint=tmp_path / "none.pt")
     with pytest.raises(BiaslibError, match="There are 3 images and a batch of 4"):
-        grow(squares[:3], TINY)
+        grow(squares[:3], TINY, checkpoint=tmp_path / "none.pt")

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 
 from biaslib.errors import BiaslibError
 from biaslib.mitigation import resampling
-from biaslib.mitigation.resampling import data_repair, imbalance, oversample
+from biaslib.mitigation.resampling import data_repair, group_shares, oversample
+
+
+def imbalance(attributes, groups):
+    """How far each attribute is from being shared evenly, (A,)."""
+    n_groups = int(groups.max()) + 1
+    return np.abs(group_shares(attributes, groups, n_groups) - 1 / n_groups).max(axis=1)
 
 
 @st.composite

@@ -22,7 +22,6 @@ def test_components_by_hand():
     # additive: nothing is left; the models' means are 1 and 3, the images' 1, 2 and 3
     found = components(np.array([[0.0, 1, 2], [2, 3, 4]]))
     assert (found.models, found.images, found.rest) == (2.0, 1.0, 0.0)
-    assert found.share("models") == pytest.approx(2 / 3)
     assert found.n == (2, 3)
 
 
@@ -47,7 +46,6 @@ def test_components_do_not_depend_on_order_or_level_and_leave_out_what_is_missin
     assert (components(holed).models, components(holed).rest) == (without.models, without.rest)
     assert components(holed).left_out == 3
     assert np.isnan(components(values[:1]).models)
-    assert np.isnan(components(np.ones((3, 4))).share("rest"))
 
 
 @pytest.mark.parametrize("count", [2, 5])

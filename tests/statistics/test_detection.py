@@ -161,12 +161,15 @@ def test_the_detection_threshold_of_a_share():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: prediction_limit([1, 2], side="beside"), "side must be above or below, not 'beside'"),
+        (lambda: prediction_limit([1, 2], side="beside"), "side must be one of above, below, not 'beside'"),
         (lambda: prediction_limit([1, 2], side="above", confidence=1.0), "confidence must be from 0.5 to below 1"),
-        (lambda: prediction_limit([1, 2], side="above", models=0), "at least one model is audited, not 0"),
-        (lambda: rank_p_values([1], [1, 2], side="up"), "side must be above or below, not 'up'"),
-        (lambda: p_value([1], [1, 2], side="up"), "side must be above or below, not 'up'"),
-        (lambda: detection_power(shift=1.0, n_reference=1), "at least 2 unbiased reference models, not 1"),
+        (lambda: prediction_limit([1, 2], side="above", models=0), "models must be a number of at least 1, not 0"),
+        (lambda: rank_p_values([1], [1, 2], side="up"), "side must be one of above, below, not 'up'"),
+        (lambda: p_value([1], [1, 2], side="up"), "side must be one of above, below, not 'up'"),
+        (
+            lambda: detection_power(shift=1.0, n_reference=1),
+            "unbiased reference models, must be a number of at least 2, not 1",
+        ),
         (lambda: detection_power(shift=1.0, n_reference=3, spread=-1.0), "a spread is a standard deviation"),
     ],
 )

@@ -13,6 +13,7 @@ import torch
 from biaslib import store
 from biaslib.errors import BiaslibError
 from biaslib.store import parallel
+from biaslib.store.files import beside
 
 
 def counting(value):
@@ -190,3 +191,8 @@ def test_waiting_for_the_threads_of_the_process_is_not_computing():
 def test_computing_an_entry_that_is_needed_first_is_computing():
     store.get_or_compute("outer", 1, lambda: store.get_or_compute("inner", 1, nap))
     assert seconds()["outer"] >= NAP
+
+
+def test_the_file_beside_a_module_is_read_with_tuples(tmp_path):
+    (tmp_path / "room.toml").write_text('sizes = [1, [2, 3]]\n[part]\nwords = ["a"]\n', encoding="utf-8")
+    assert beside(str(tmp_path / "room.py")) == {"sizes": (1, (2, 3)), "part": {"words": ("a",)}}

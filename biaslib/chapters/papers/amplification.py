@@ -1,12 +1,6 @@
-"""Amplification in real labels and predictions, by the metrics of Zhao, Andrews and Xiang (2023).
+"""Amplification (Zhao, Andrews and Xiang 2023) in real labels and in predictions that others released."""
 
-The predictions are those of the 20 released ResNet-50s of CelebAMask-HQ (Serianni et al. 2025), and what was released
-for COCO and imSitu: six captioners, and ratios before and after RBA.
-"""
-
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -22,12 +16,13 @@ from biaslib.metrics.labels import Labels, permutation_baseline
 from biaslib.statistics import Interval, interval
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import parallel
+from biaslib.store.files import beside
 
 _Grouping = Literal["hair", "Male"]
 
 _DIGITS = 7  # of the numbers in the tables, so that a fresh run and its record are the same
 
-_MEASURES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_MEASURES: Final = beside(__file__)
 _MARGIN: Final = 0.05  # of RBA's constraints
 
 
@@ -89,10 +84,7 @@ def _measured(train: Labels, test: Labels, predicted: Labels) -> pd.DataFrame:
 def _of_one_model(
     train: pd.DataFrame, test: pd.DataFrame, predicted: pd.DataFrame, grouping: _Grouping, seed: list[int]
 ) -> tuple[pd.DataFrame, int]:
-    """What one model amplifies where labels and predictions have one group: `_measured`, and how many images.
-
-    Beside its values stand, on the same images, those of predictions without an error, and of one permutation.
-    """
+    """`_measured` of one model where labels and answers have one group, beside no errors and a permutation; and n."""
     keep = (_group_of(test, grouping) >= 0) & (_group_of(predicted, grouping) >= 0)
     rows = (_group_of(train, grouping) >= 0, keep, keep)
     shown, true, said = (
@@ -183,11 +175,7 @@ def _captioners(folds: int, seed: int) -> pd.DataFrame:
 
 
 def _jackknife(value: float, left_out: np.ndarray, n: int) -> Interval:
-    """95 % interval of a statistic from its values with one of K parts left out each.
-
-    The variance is (K-1)/K times the sum of squared deviations of the K values, the interval Student's with K-1
-    degrees of freedom (Shao and Tu 1995, section 2.3).
-    """
+    """95 % interval from values without one of K parts each: Student's, K - 1 degrees (Shao and Tu 1995, sec. 2.3)."""
     k = len(left_out)
     error = np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2))
     reach = error * scipy.stats.t.ppf(0.975, k - 1)

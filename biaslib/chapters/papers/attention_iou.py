@@ -1,8 +1,4 @@
-"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released.
-
-`attributes`, `waterbirds` and `one_sided` start from the released predictions; `regions`, `profiles`, `by_group` and
-`subgroups` can only arrange released scores, because maps were not released.
-"""
+"""The tables behind the figures of Attention-IoU (Serianni et al. 2025), recomputed from what its authors released."""
 
 from typing import Any, get_args
 
@@ -71,10 +67,7 @@ def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) ->
 
 
 def residuals(attributes: pd.DataFrame) -> pd.Series:
-    """Distance of each attribute's heatmap score from the straight line through all, in residual standard deviations.
-
-    From columns attribute, mcc, heatmap; NaN where fewer than three attributes, or all with one mcc, leave none.
-    """
+    """Distance, by attribute, of the heatmap score from its line on mcc, in residual deviations; NaN without a line."""
     mcc, heatmap = (attributes[column].to_numpy(float) for column in ("mcc", "heatmap"))
     if len(mcc) < 3 or np.ptp(mcc) == 0:
         return pd.Series(np.nan, index=attributes["attribute"])
@@ -183,8 +176,7 @@ def _subgroup_trends(scores: pd.DataFrame, resamples: int, seed: int) -> pd.Data
 def _trends(tables: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
     """Kendall's tau, over attributes, between the axes of each scatter plot: columns name, tau, low, high, n and p.
 
-    p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on take the heatmap score
-    of one group only.
+    p is of the test against no relation, exact for up to 33 attributes. heatmap_mcc_TT and so on are of one group.
     """
     of_backbones = (tables[name] for name in ("attributes", "attributes_efficientnet"))
     a, b = (table[table["attribute"] != published.PROTECTED] for table in of_backbones)
@@ -303,9 +295,6 @@ def _interval(draws: np.ndarray, estimate: float, n_models: int) -> tuple[float,
 
 
 def _over_models(scores: pd.DataFrame, n_models: int) -> pd.DataFrame:
-    """Adds low and high: Student's 95 % interval of a mean from a population standard deviation over models.
-
-    A deviation of exactly 0 says that the file holds one model (or a map compared with itself): no interval, NaN.
-    """
+    """Adds low and high: Student's 95 % interval of a mean over models from its deviation; NaN where that is 0."""
     half = scipy.stats.t.ppf(0.975, n_models - 1) * scores["sd"].where(scores["sd"] > 0) / np.sqrt(n_models - 1)
     return scores.assign(low=scores["mean"] - half, high=scores["mean"] + half)

@@ -1,7 +1,4 @@
-"""What the four papers print or type in: their tables, their quoted numbers and their claims, from data/published/.
-
-Every file has a column `where` that names the table, figure or section.
-"""
+"""What the four papers print, type in and claim, from data/published/, whose column `where` names the place."""
 
 import re
 from collections.abc import Mapping
@@ -62,8 +59,7 @@ def celeba_amplification() -> pd.DataFrame:
 def paper_claims() -> list[Claim]:
     """What Attention-IoU's abstract, text, captions and slides claim, as far as its files can be asked about it.
 
-    A quoted number holds where the files' value gives it when rounded or cut off, or lies between the bounds that the
-    list has for it. All are expected to hold.
+    A quoted number holds where the files' value gives it, rounded or cut off, or lies between the list's bounds.
     """
     return [
         Claim(
@@ -75,10 +71,7 @@ def paper_claims() -> list[Claim]:
 
 
 def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
-    """What `paper_claims` rest on, by name, from the tables of `attention_iou.compute`.
-
-    A difference of two released means takes the widest ends of both, as the models behind them were not released.
-    """
+    """What `paper_claims` rest on, by name; a difference of two released means takes the widest ends of both."""
     rows = _rows(tables)
     numbers: dict[str, Interval | float] = {}
     for row in _listed():
@@ -95,20 +88,14 @@ def claim_numbers(tables: _Tables) -> dict[str, Interval | float]:
 
 
 def spans(tables: _Tables, places: Mapping[str, str]) -> dict[str, Interval]:
-    """Values of the tables of `attention_iou.compute` with their intervals, each by a name of your own.
-
-    `places` say where they stand, "table: row, column", such as "trends: mask_wga, tau".
-    """
+    """Values in `attention_iou.compute`'s tables by names of your own; a place reads "trends: mask_wga, tau"."""
     rows = _rows(tables)
     parts = {name: re.split(": |, ", place) for name, place in places.items()}
     return {name: _span(rows[table][row], column) for name, (table, row, column) in parts.items()}
 
 
 def claims_table(numbers: Mapping[str, Interval | float]) -> pd.DataFrame:
-    """Every claim of the paper, a row each: where it stands, its words, what the files give, and our mark.
-
-    The mark is "replicated", "not replicated", "too small to tell", or "not tested", with the reason under `remark`.
-    """
+    """Every claim, a row each: where it stands, its words, what the files give, our mark (or why none, in `remark`)."""
     marks = {HOLDS: "replicated", FAILS: "not replicated", UNCERTAIN: UNCERTAIN}
     claims, rows = iter(paper_claims()), []
     for row in _listed():

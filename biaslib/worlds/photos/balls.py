@@ -1,13 +1,12 @@
 """A ball in a photo, beside what the photo shows: where there is room for one, and the ball itself."""
 
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 import pandas as pd
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, check_number
 from biaslib.samples import Samples
 from biaslib.worlds.base import SEED, SHARE, Factor, validated
 from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rows_of_each, to_uint8
@@ -16,7 +15,6 @@ from biaslib.worlds.sketch import Place, Upright
 
 RADIUS = (0.06, 0.10)  # of a ball, in shares of the picture's side
 GAP = 0.015  # what stays free between ball and object
-FLOOR = 0.5  # a ball's middle lies below this share of the height where there is room
 
 _COLUMNS = {
     "ball_kind": Factor(0, len(BALLS) - 1, whole=True),
@@ -39,30 +37,6 @@ def check_square(images: np.ndarray) -> int:
     return int(images.shape[1])
 
 
-def places(
-    occupied: np.ndarray, *, seed: int = 0, radius: tuple[float, float] = RADIUS, gap: float = GAP, floor: float = FLOOR
-) -> pd.DataFrame:
-    """A ball for every picture: its size, and a place at random among all those at which it is free.
-
-    No ball may be where `occupied`, (N, S, S) bool, says. The wanted size is drawn evenly from `radius`, the smallest
-    and the largest as shares of the picture's side; where there is less room, the ball is as large as it can be. A
-    `gap`, a share of the side, stays free around it, up to `occupied` and up to the frame. Its middle lies below the
-    share `floor` of the height if even the smallest ball finds room there.
-
-    Returned is a row a picture, which depends on the seed (>= 0), its number and its own mask: `ball_kind` (as the
-    column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size` (its radius; shares of the side), `ball_seed`
-    (colours, turn). x, y and size are NaN where there is no room. A `BiaslibError` is raised for masks that are not
-    bool, or numbers out of range.
-    """
-    occupied = np.asarray(occupied)
-    if occupied.ndim != 3 or occupied.dtype != np.bool_:
-        raise BiaslibError(f"occupied must be bool of shape (N, S, S), not {occupied.dtype} of {occupied.shape}.")
-    check_square(occupied)
-    _check(radius, gap, floor, seed)
-    rows = [_place(mask, np.random.default_rng([seed, i]), radius, gap, floor) for i, mask in enumerate(occupied)]
-    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"ball_kind": np.int8, "ball_seed": np.uint32})
-
-
 def plain_corners(
     images: np.ndarray,
     *,
@@ -74,12 +48,17 @@ def plain_corners(
 
     Plain is where the mean gradient of the brightness under the ball is smallest. With `occupied`, (N, S, S) bool, the
     corners are left out in which a ball would touch what is there; x, y and size are NaN where no corner is free.
-    Without it the corner is a guess: the chapter on planted biases counts how often it touches an outlined animal. A
-    row is as `places` gives it and depends on the seed, its number and its own picture. A `BiaslibError` is raised for
-    pictures that are not square, or numbers out of range.
+    Without it the corner is a guess: the chapter on planted biases counts how often it touches an outlined animal. The
+    size is drawn evenly from `radius`, the smallest and the largest as shares of the picture's side.
+
+    Returned is a row a picture, which depends on the seed (>= 0), its number and its own picture: `ball_kind` (as the
+    column of `worlds.pets`), `ball_x`, `ball_y` (its middle), `ball_size` (its radius; shares of the side), `ball_seed`
+    (colours, turn). A `BiaslibError` is raised for pictures that are not square, or numbers out of range.
     """
     size = check_square(images)
-    _check(radius, GAP, FLOOR, seed)
+    if len(radius) != 2 or not 0.01 <= radius[0] <= radius[1] <= 0.5:
+        raise BiaslibError(f"radius must be (smallest, largest) with 0.01 <= smallest <= largest <= 0.5, not {radius}.")
+    check_number("seed", seed, 0, whole=True)
     x, y = (field[0] for field in grid(size))
     rows: list[tuple[float, ...]] = []
     for i, image in enumerate(images):
@@ -101,7 +80,7 @@ def plain_corners(
 def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Draws a ball in every picture (N, S, S, 3) uint8, with the picture's brightness and a soft shadow under it.
 
-    The table has a row a picture, as `places` gives it. No shadow falls on what to keep, (N, S, S) bool. Returns the
+    The table has a row a picture, as of `plain_corners`. No shadow falls on what to keep, (N, S, S) bool. Returns the
     pictures, and (N, S, S) bool where the ball covers more than half of a pixel. Farther than 1.5 radii from the ball's
     middle no pixel changes. A `BiaslibError` is raised for pictures that are not square, a missing or impossible column
     (NaN: there was no room), or a ball that is not wholly inside its picture.
@@ -116,7 +95,7 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
         row = int(np.argmax(outside))
         raise BiaslibError(
             f"the ball of row {row} (radius {radius[row]:g} around {x[row]:g}, {y[row]:g}) is not inside its picture: "
-            "make it smaller or move it inwards; `photos.places` finds free places."
+            "make it smaller or move it inwards; `photos.plain_corners` finds places."
         )
     drawn, region_index = np.empty_like(images), np.zeros(images.shape[:3], np.uint8)
     for part in chunks(len(images), size):
@@ -136,11 +115,11 @@ def insert_balls(
     seed: int = 0,
     radius: tuple[float, float] = RADIUS,
 ) -> Samples:
-    """Photos of your own with a ball beside some of the objects.
+    """Photos of your own with a ball beside some of the objects, in the plainest corner of each that is free.
 
     The photos are square, with a mask `beside` of the object, which no ball touches (`masks_of_boxes` makes masks from
     boxes); `where`, (N,) bool, says which get a ball. The same seed puts the same ball in the same photo, whichever
-    others get one; `radius` as in `places`.
+    others get one; `radius` as in `plain_corners`.
 
     Returned are the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
     (exact; empty where there is none) and `background` (neither object nor ball). A `BiaslibError` is raised where the
@@ -156,37 +135,19 @@ def insert_balls(
             "photos.masks_of_boxes makes masks from boxes."
         )
     object_ = np.asarray(samples.masks[beside])
-    table = places(object_, seed=seed, radius=radius)
+    table = plain_corners(samples.images, occupied=object_, seed=seed, radius=radius)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
         raise BiaslibError(
-            f"{len(stuck)} of {where.sum()} photos have no room for a ball of radius {radius[0]:g} beside {beside!r} "
-            f"(rows {', '.join(map(str, stuck[:5]))}{', ...' * (len(stuck) > 5)}): allow smaller balls, or leave out "
-            "photos in which photos.places finds none (NaN), with and without a ball alike."
+            f"{len(stuck)} of {where.sum()} photos have no corner with room for a ball beside {beside!r} (rows "
+            f"{', '.join(map(str, stuck[:5]))}{', ...' * (len(stuck) > 5)}): allow smaller balls, or leave out photos "
+            "for which photos.plain_corners has no place (NaN), with and without a ball alike."
         )
     images, ball = np.array(samples.images), np.zeros(samples.images.shape[:3], bool)
     images[where], ball[where] = put(images[where], table[where], keep=object_[where])
     masks = {**samples.masks, "ball": ball & ~object_}
     masks["background"] = ~(object_ | ball)
     return Samples(images, samples.labels.assign(ball=where), masks)
-
-
-def _place(
-    mask: np.ndarray, rng: np.random.Generator, radius: tuple[float, float], gap: float, floor: float
-) -> tuple[int, float, float, float, int]:
-    size = len(mask)
-    kind, seed = int(rng.integers(len(BALLS))), int(rng.integers(2**32))
-    wanted, which = rng.uniform(*radius), rng.random()
-    # half a pixel: from the middle of the next occupied pixel, or of one beyond the frame, to its edge
-    room = (ndimage.distance_transform_edt(np.pad(~mask, 1))[1:-1, 1:-1] - 0.5) / size - gap
-    low = room[int(np.ceil(floor * size)) :]
-    top = size - len(low) if low.max(initial=-1.0) >= radius[0] else 0
-    most = room[top:].max()
-    if most < radius[0]:
-        return kind, np.nan, np.nan, np.nan, seed
-    free = np.flatnonzero(room[top:] >= min(wanted, most))
-    row, across = divmod(free[int(which * len(free))], size)
-    return kind, (across + 0.5) / size, (top + row + 0.5) / size, min(wanted, most), seed
 
 
 def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: float) -> float:
@@ -218,13 +179,3 @@ def _shadow(canvas: Field, table: dict[str, np.ndarray], keep: np.ndarray | None
     dark = _SHADE * (0.6 * ramp(away, 1.25, 0.3) + 0.4 * ramp(away, 0.9, 0.1))
     dark *= np.hypot(x - middle, y - column(table["ball_y"])) < _REACH * radius
     canvas *= (1.0 - (dark if keep is None else np.where(keep, 0.0, dark)))[..., None].astype(np.float32)
-
-
-def _check(radius: tuple[float, float], gap: float, floor: float, seed: int) -> None:
-    if len(radius) != 2 or not 0.01 <= radius[0] <= radius[1] <= 0.5:
-        raise BiaslibError(f"radius must be (smallest, largest) with 0.01 <= smallest <= largest <= 0.5, not {radius}.")
-    for name, value in (("gap", gap), ("floor", floor)):
-        if not isinstance(value, Real) or not 0 <= value < 1:
-            raise BiaslibError(f"{name} is a share of the picture's side in [0, 1), not {value!r}.")
-    if seed < 0:
-        raise BiaslibError(f"seed must be a whole number from 0 on, not {seed!r}.")

@@ -1,8 +1,4 @@
-"""Photos of birds, or of cats and dogs, pasted on photos of scenes, as Waterbirds are (Sagawa et al. 2020).
-
-The cut-out stays as large as it is, and where it is, in its own photo; all around it is the scene. So the other scene
-behind the same cut-out is an exact counterfactual, of photographs: not one pixel of the cut-out changes.
-"""
+"""Photos of birds, or cats and dogs, pasted where they are on photos of scenes, as Waterbirds (Sagawa et al. 2020)."""
 
 import os
 from pathlib import Path

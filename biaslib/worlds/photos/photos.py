@@ -45,17 +45,15 @@ class PetPhotos(World):
 
     A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
     of the corners in which the ball touches no animal; photos without such a corner are left out, with and without a
-    ball alike. Where it is not (cat-and-dog), the ball may touch it: good enough to train on, not to measure with, and
-    such photos bring no mask of the animal.
+    ball alike. Where it is not (cat-and-dog), the ball may touch it: enough to train on, and there is no mask of it.
 
     Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
-    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and the ball's own, see `photos.places`, which do
-    not depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
+    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and those of `photos.plain_corners`, which do not
+    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
     of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
     every photo is outlined. Without a ball every pixel is the photo's own.
 
-    `left_out` says how many photos of the split have no room for a ball, `counts` how many of each source are used at
-    most.
+    `left_out` is how many photos of the split have no room for a ball, `counts` how many of each source are used.
     """
 
     name = "pet photos"
@@ -67,11 +65,11 @@ class PetPhotos(World):
     def __init__(
         self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
     ) -> None:
-        """Finds a place for a ball, of a `radius` as in `photos.places`, in every photo of the split.
+        """Finds a place for a ball, of a `radius` as in `photos.plain_corners`, in every photo of the split.
 
         No photo is in two of the splits "train", "val" and "test". The test has outlined photos only; the others mix
         both sources, as the paper does. `root` is the folder of all datasets. A `BiaslibError` is raised as
-        `datasets.load` and `photos.places` do.
+        `datasets.load` and `photos.plain_corners` do.
         """
         sources = _PETS[: 1 if split == "test" else None]
         self._split, self._root = split, root
@@ -246,10 +244,7 @@ def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
 
 
 def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
-    """The smallest box around each mask (N, H, W) bool; NaN where it is empty.
-
-    Boxes are (N, 4) float64: left, top, right, bottom as shares of the picture's sides.
-    """
+    """The smallest box around each mask, (N, 4): left, top, right, bottom as shares of the sides; NaN if empty."""
     masks = np.asarray(masks, bool)
     boxes = np.full((len(masks), 4), np.nan)
     for box, mask in zip(boxes, masks, strict=True):

@@ -9,7 +9,7 @@ from torch import nn
 
 from biaslib import models
 from biaslib.book import recorded
-from biaslib.chapters import planted_models
+from biaslib.chapters import relevance
 from biaslib.chapters.papers import reported
 from tests import layouts
 
@@ -49,7 +49,6 @@ def test_nothing_can_be_noticed_before_the_smallest_strength():
 def test_images_a_test_of_the_paper_has_are_those_of_one_object():
     assert reported.images_a_test() == {"pets": 144, "fruits": 162}
     assert "300 and 800 are about the paper" not in page("mass_and_rank")
-    assert "reported.images_a_test()" in page("mass_and_rank")
 
 
 def test_only_of_cats_the_paper_says_that_biased_images_are_explained():
@@ -70,8 +69,7 @@ def test_what_stands_in_for_a_fruit_is_called_what_it_is(tmp_path, monkeypatch):
     for part in ("Training", "Test"):
         (folder / part / "Walnut 1").rename(folder / part / "Lemon Meyer 1")
     monkeypatch.setenv("BIASLIB_DATA", str(tmp_path))
-    assert planted_models.stand_ins("photos") == {"Corn": "Lemon (for corn)"}
-    assert planted_models.stand_ins("generated") == {}
+    assert relevance.stand_ins() == {"Corn": "Lemon (for corn)"}
 
 
 @pytest.mark.parametrize("table", ["means", "tests"])
@@ -80,7 +78,6 @@ def test_the_record_on_photographs_names_lemons_and_oranges(table):
     objects = set(record["values"][table]["object"])
     assert {"Lemon (for corn)", "Orange (for peach)"} < objects
     assert not {"Corn", "Peach"} & objects
-    assert "Lemon (for corn)" in record["note"]
 
 
 def test_how_many_convolutions_are_frozen_stands_beside_how_many_there_are():
@@ -90,7 +87,7 @@ def test_how_many_convolutions_are_frozen_stands_beside_how_many_there_are():
 
 
 def test_models_of_several_architectures_are_not_drawn_as_one_kind():
-    assert "strata=STRATA" in page("perturbation")
+    assert "strata = STRATA" in page("perturbation")
 
 
 def test_the_audit_page_takes_no_absence_of_alarms_as_evidence():
