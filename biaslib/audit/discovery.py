@@ -19,7 +19,9 @@ from biaslib.audit.predictions import progress
 from biaslib.audit.tables import Table, read
 from biaslib.figures import p_value
 from biaslib.statistics import holm
+from biaslib.store.files import beside
 
+_SAY = beside(__file__)
 _PARTS = 8  # principal components of the features that a mixture sees
 _IMAGES_A_COMPONENT, _MOST_COMPONENTS = 40, 10  # of a mixture, and of the clusters of maps
 _WIDTH = 0.1  # the least variance of a component, so that whether an answer is wrong does not decide alone
@@ -83,12 +85,12 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
     first, rows, members, few = first_half(answered, seed), [], [], []
     spaces = {way: space for way, space in spaces.items() if space.size}
     if not spaces:
-        few.append("Slices: neither the model's last features nor its maps can be read.")
+        few.append(_SAY["no_space"])
     for answer in (True, False):
         finding, testing = (said == answer) & first, (said == answer) & ~first
         words = answered.target.words[answer]
         if min(wrong[finding].sum(), wrong[testing].sum()) < _FEWEST:
-            few.append(f"Slices of images that the model calls {words}: a half has fewer than {_FEWEST} mistakes.")
+            few.append(_SAY["no_mistakes"].format(words=words, fewest=_FEWEST))
             continue
         found = {way: _WAYS[way](space, answered, finding, seed) for way, space in spaces.items()}
         for way, inside in _promising(found, wrong, finding):
@@ -103,17 +105,14 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
     for row, inside in zip(table.to_dict("records"), members, strict=True):
         if row["p corrected"] <= ALPHA and row["apart"].estimate > 0:
             name, called = f"slice {row['slice']}", f"slice {row['slice']}, called {row['answer']}"
-            sentences.append(
-                f"S{called[1:]}: {row['wrong_in'].estimate:.1%} of {row['wrong_in'].n:,} answers are wrong, and "
-                f"{row['wrong_out'].estimate:.1%} of the other {row['wrong_out'].n:,} (corrected p: "
-                f"{p_value(row['p corrected'])}). Most unlike: {row['hint']}."
-            )
+            more = {"title": f"S{called[1:]}", "probability": p_value(row["p corrected"])}
+            sentences.append(_SAY["found"].format(**row, **more))
             slices[name, called] = inside
     tested = int(table["p"].notna().sum())
     if tested < len(table):
-        few.append(f"{len(table) - tested} slices: inside or outside are too few images or clusters for a test.")
+        few.append(_SAY["too_few"].format(untested=len(table) - tested))
     if tested and not sentences:
-        sentences = [f"No slice stands out: in none of the {tested} tested does it err more than chance explains."]
+        sentences = [_SAY["none"].format(tested=tested)]
     return Looked({"slices": table}, sentences, few, slices)
 
 

@@ -8,7 +8,9 @@ import pandas as pd
 from biaslib.audit.discovery import Looked, first_half
 from biaslib.audit.inputs import LabelledImages
 from biaslib.audit.measurements import against, measure
+from biaslib.store.files import beside
 
+_SAY = beside(__file__)
 _GAPS = {"gap_other": "gap_before", "gap": "gap_after"}  # by `measurements.against`, of what is and was answered
 _GRID = 51  # thresholds of each side of a group that are tried
 _FEWEST = 10  # images that each cell of target and group must have in either half
@@ -26,13 +28,14 @@ def repairs(answered: LabelledImages, features: np.ndarray, *, now: float, margi
     """
     target, chosen = answered.target.name, first_half(answered, seed)
     gaps, costs, sentences, lacking = [], [], [], []
+    columns = ["group", "repair", "among", "n_in", "n_out", *_GAPS.values(), "change"]
     if not features.size:
-        lacking.append("A last layer trained anew: there is no model, or none whose last linear layer can be read.")
+        lacking.append(_SAY["no_features"])
     for group in answered.groups:
         truth, member = (answered.labels[name].to_numpy(bool) for name in (target, group.name))
         fewest = min(np.bincount(2 * truth[half] + member[half], minlength=4).min() for half in (chosen, ~chosen))
         if fewest < _FEWEST:
-            lacking.append(f"Repairs for {group.name}: a cell has {fewest} images in one half, not {_FEWEST}.")
+            lacking.append(_SAY["few"].format(group=group.name, fewest=fewest, wanted=_FEWEST))
             continue
         repaired = {}
         if answered.scores is not None:
@@ -44,11 +47,14 @@ def repairs(answered: LabelledImages, features: np.ndarray, *, now: float, margi
         for how, answers in repaired.items():
             after = replace(before, predicted=before.predicted.assign(**{target: answers[~chosen]}))
             apart, cells = against(after, before, seed).rename(columns=_GAPS), _cells(before, after, seed)
-            gaps.append(
-                apart.assign(repair=how)[["group", "repair", "among", "n_in", "n_out", *_GAPS.values(), "change"]]
-            )
+            gaps.append(apart.assign(repair=how)[columns])
             costs.append(cells.assign(group=group.name, repair=how)[["group", "repair", *cells]])
-            sentences.append(f"{how.capitalize()} for {group.name}: {_told(apart, cells)}")
+            # what became of the largest gap and of all answers, and in which cell the largest share is newly wrong
+            largest = [100 * np.nanmax([abs(gap.estimate) for gap in apart[name]]) for name in _GAPS.values()]
+            whole, *rows = cells.to_dict("records")
+            worst = max(rows, key=lambda row: row["newly_wrong"] / row["n"])
+            done = {"repair": how.capitalize(), "group": group.name, "gaps": largest, "whole": whole, "worst": worst}
+            sentences.append(_SAY["told"].format(**done))
     tables = {"repair": pd.concat(gaps), "repair_costs": pd.concat(costs)} if gaps else {}
     return Looked({name: table.reset_index(drop=True) for name, table in tables.items()}, sentences, lacking)
 
@@ -103,15 +109,3 @@ def _cells(before: LabelledImages, after: LabelledImages, seed: int) -> pd.DataF
         changed = gains[(of == cell) | (cell == "all images")]
         rows.append((cell, then.n, then.estimate, now, int((changed < 0).sum()), int((changed > 0).sum())))
     return pd.DataFrame(rows, columns=["cell", "n", "right_before", "right_after", "newly_wrong", "newly_right"])
-
-
-def _told(apart: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """What became of the largest gap and of all answers, and in which cell the largest share is newly wrong."""
-    largest = [100 * np.nanmax([abs(gap.estimate) for gap in apart[name]]) for name in _GAPS.values()]
-    whole, *rows = cells.to_dict("records")
-    worst = max(rows, key=lambda row: row["newly_wrong"] / row["n"])
-    return (
-        f"the largest gap goes from {largest[0]:.1f} to {largest[1]:.1f} points, and right answers from "
-        f"{whole['right_before']:.1%} to {whole['right_after'].estimate:.1%}. It costs most in the cell "
-        f"{worst['cell']}: {worst['newly_wrong']:,} of {worst['n']:,} images are newly wrong."
-    )
