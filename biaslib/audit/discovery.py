@@ -115,7 +115,7 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
         if row["p corrected"] <= ALPHA and row["apart"].estimate > 0:
             name, called = f"slice {row['slice']}", f"slice {row['slice']}, called {row['answer']}"
             more = {"title": f"S{called[1:]}", "probability": p_value(row["p corrected"])}
-            sentences.append(say["found"].format(**row, **more))
+            sentences.append(say["found"].format_map(row | more))
             slices[name, called] = inside
     tested = int(table["p"].notna().sum())
     if tested < len(table):
