@@ -37,7 +37,7 @@ def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, cor
     parts = np.split(holm(raw) if corrected else raw, np.cumsum([len(each) for each in p.values()])[:-1])
     made: list[Tables] = [{} for _ in of_targets]
     for ((at, name), own), adjusted in zip(p.items(), parts, strict=True):
-        made[at][name] = of_targets[at][name].assign(**{"p": own, "p corrected": adjusted})
+        made[at][name] = of_targets[at][name].assign(p=own).assign(**{"p corrected": adjusted})
     return made
 
 

@@ -144,7 +144,7 @@ def _rates(answered: LabelledImages) -> Tables:
         hits, worth = (np.array([count(of) for of in right]) for count in (np.sum, len))
         drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct)).T.tolist()
         table = pd.DataFrame(shares(of, inside) for of, inside in cells.items())
-        shrunk = [Interval(*share, n) for share, n in zip(drawn, table["n"], strict=True)]
+        shrunk = [Interval(share, low, high, n) for (share, low, high), n in zip(drawn, table["n"], strict=True)]
         tables["intersections"] = table.assign(shrunk=pd.Series(shrunk, dtype=object))
     return tables
 
