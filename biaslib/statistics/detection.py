@@ -34,13 +34,6 @@ def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.
     return float(mean + (width if side == "above" else -width))
 
 
-def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """(M,) bool: which of (M,) models lie beyond the `prediction_limit` of (m,) reference models; none without one."""
-    bound = prediction_limit(reference, side=side, confidence=confidence)
-    audited = np.asarray(values, dtype=float)
-    return np.asarray(audited > bound if side == "above" else audited < bound)
-
-
 def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
@@ -60,13 +53,6 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     if deviation <= rounding:
         return 0.0 if shift > rounding else 1.0
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
-
-
-def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
-    values = np.asarray(reference, dtype=float)
-    audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
-    return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
 
 
 def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.ndarray:

@@ -8,8 +8,6 @@ from biaslib.statistics import holm
 from biaslib.statistics.detection import (
     detection_power,
     detection_threshold,
-    false_positives,
-    flagged,
     largest_distances,
     p_value,
     prediction_limit,
@@ -34,26 +32,6 @@ def test_one_more_reference_model_is_beyond_the_limit_as_often_as_the_confidence
     below = [values[4] < prediction_limit(values[:4], side="below", confidence=0.9) for values in draws]
     assert np.mean(above) == pytest.approx(0.1, abs=0.015)
     assert np.mean(below) == pytest.approx(0.1, abs=0.015)
-
-
-def test_a_change_of_unit_changes_no_verdict():
-    rng = np.random.default_rng(1)
-    reference, values = rng.normal(size=4), 3 * rng.normal(size=50)
-    np.testing.assert_array_equal(
-        flagged(values, reference, side="above"), flagged(-7 * values + 2, -7 * reference + 2, side="below")
-    )
-
-
-def test_no_value_and_no_twins_report_nothing():
-    assert flagged([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
-    assert flagged([9.0], [1.0], side="above").tolist() == [False]
-    assert false_positives([1.0, 2.0], side="above").tolist() == [False, False]
-
-
-def test_false_positives_leave_each_reference_model_out():
-    reference = [0.10, 0.11, 0.12, 0.13, 0.90]
-    assert false_positives(reference, side="above").tolist() == [False, False, False, False, True]
-    assert false_positives(reference, side="below").tolist() == [False] * 5
 
 
 def test_ranks_by_hand():
