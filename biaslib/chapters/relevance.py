@@ -202,7 +202,6 @@ def alarm_rate(models: float, images: float, rest: float, n: int) -> float:
 
 @stored("planted-scores")
 def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
-    """The rows of one model."""
     made, tables = maps([setup], evaluation)[0], []
     correct = made["logits"].argmax(axis=1) == made["truth"]
     for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), boxes).items():
