@@ -1,17 +1,17 @@
 """Audits of models with a planted bias by ranks of their maps: which models are reported, along the true effect."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from biaslib.chapters import page
 from biaslib.figures import plots, theme
 from biaslib.statistics import Interval, interval
 
 _LEVEL, _Z = 0.05, 1.96
-_EDGES: Final = (0.1, 0.3, 0.5, 0.7)  # of the true effect
 
 
 def level(references: int) -> float:
@@ -64,26 +64,46 @@ def best_and_worst(part: pd.DataFrame) -> tuple[str, str]:
     return order.index[-1], order.index[0]
 
 
-def by_effect(part: pd.DataFrame) -> list[pd.DataFrame]:
-    """These audits by the true effect: of unbiased models, then of biased ones up to .1, .3, .5, .7, and above."""
-    return [step for _, step in part.groupby(np.where(part["biased"], np.digitize(part["effect"], _EDGES), -1))]
+def by_effect(part: pd.DataFrame, size: int) -> list[pd.DataFrame]:
+    """These audits of one use case by the true effect: of unbiased models, then of biased ones, about `size` a step."""
+    order = part[part["biased"]].groupby("model")["effect"].first().rank(method="first") - 1
+    steps = max(1, round(len(order) / size))
+    place = part["model"].map(order * steps // max(1, len(order))).fillna(-1)
+    return [step for _, step in part.groupby(place)]
 
 
-def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], name: Callable[[str], str]) -> None:
+def curve(axes: Axes, part: pd.DataFrame, size: int, *, colour: str, words: str) -> None:
+    """The share that is reported along the true effect, where unbiased models stand at 0, with `words` as its title.
+
+    Thick with its interval: of all methods together; thin: of each method; dotted: of unbiased models, by the rule.
+    """
+    steps = by_effect(part, size)
+    across = [step["effect"].mean() if step["biased"].any() else 0.0 for step in steps]
+    axes.axhline(_LEVEL, color=theme.MUTED, linewidth=0.8, linestyle=":")
+    for _, own in part.groupby("method", sort=False):
+        shares = [step.loc[step.index.isin(own.index), "reported"].mean() for step in steps]
+        axes.plot(across, shares, color=theme.colour_of(colour), linewidth=0.7, alpha=0.5)
+    rows = [{"true effect": at, "value": share(step)} for at, step in zip(across, steps, strict=True)]
+    page.lines(rows, x="true effect", y_label=words, n="n", colours={None: colour}, ax=axes)
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.05, 1.05), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+
+
+def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], size: int, name: Callable[[str], str]) -> None:
     """Methods by metrics; in each cell a square for each step `by_effect`, as full as the share that is reported."""
-    metrics, width = list(part["metric"].unique()), len(_EDGES) + 3
+    metrics, width = list(part["metric"].unique()), len(by_effect(part, size)) + 1
     at, hues, spans, words = [], [], [], []
     for (method, metric), audits_of in part.groupby(["method", "metric"], sort=False):
-        for place, step in enumerate(by_effect(audits_of)):
+        for place, step in enumerate(by_effect(audits_of, size)):
             at.append((metrics.index(metric) * width + place, methods.index(method)))
             hues.append("blue" if step["biased"].any() else "orange")
             spans.append(share(step))
             words.append(f"{method}, {name(metric)}, effect {step['effect'].mean():.2f}: {spans[-1]}")
     plots.squares(axes, at, [theme.GRID] * len(at), [0.55] * len(at), height=0.86)
     plots.squares(axes, at, hues, [span.estimate for span in spans], words, height=0.86)
-    axes.set(xlim=(-1, width * len(metrics)), ylim=(len(methods) - 0.4, -1.6), xticks=[])
+    axes.set(xlim=(-1, width * len(metrics) - 1), ylim=(len(methods) - 0.4, -1.6), xticks=[])
     axes.set_yticks(range(len(methods)), [method.replace("Integrated", "Int.") for method in methods])
     for place, metric in enumerate(metrics):
-        axes.text(width * place + 2.5, -0.6, name(metric).replace(" ", "\n", 1), ha="center", fontsize=8)
+        middle = width * place + (width - 2) / 2
+        axes.text(middle, -0.6, name(metric).replace(" ", "\n", 1), ha="center", fontsize=8)
     axes.spines[:].set_visible(False)
     axes.grid(False)

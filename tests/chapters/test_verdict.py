@@ -57,8 +57,37 @@ def test_one_kind_of_audits_less_another():
 
 def test_groups_by_effect_begin_with_unbiased_models():
     found = verdict.audits(VALUES).query("pair == 'A | cue_rma'")
-    assert [step["effect"].tolist() for step in verdict.by_effect(found)] == [[0.0], [0.05], [0.4], [0.9]]
+    assert [step["effect"].tolist() for step in verdict.by_effect(found, 1)] == [[0.0], [0.05], [0.4], [0.9]]
+    assert [step["effect"].tolist() for step in verdict.by_effect(found, 2)] == [[0.0], [0.05, 0.4], [0.9]]
+    assert [len(step) for step in verdict.by_effect(found, 9)] == [1, 3]
+    assert [len(step) for step in verdict.by_effect(found.query("not biased"), 2)] == [1]
+
+
+def test_the_groups_do_not_depend_on_the_order_of_the_rows():
+    found = verdict.audits(VALUES).query("metric == 'cue_rma'")
+    turned = verdict.by_effect(found.iloc[::-1], 2)
+    for step, other in zip(verdict.by_effect(found, 2), turned, strict=True):
+        pd.testing.assert_frame_equal(step, other.iloc[::-1])
+
+
+def test_the_curve_has_a_thick_line_of_all_methods_and_a_thin_one_of_each():
+    found = verdict.audits(VALUES).query("metric == 'cue_rma'")
+    figure, axes = figures.new()
+    verdict.curve(axes, found, 1, colour="blue", words="mass on the ball")
+    dotted, *thin, thick = axes.lines
+    assert set(dotted.get_ydata()) == {0.05}
+    assert [line.get_ydata().tolist() for line in thin] == [[1, 0, 1, 1], [0, 0, 0, 0]]
+    np.testing.assert_allclose(thick.get_ydata(), [0.5, 0, 0.5, 0.5])
+    np.testing.assert_allclose(thick.get_xdata(), [0, 0.05, 0.4, 0.9])
+    assert axes.get_title(loc="left") == "mass on the ball"
+    (values,) = figure.biaslib_values
+    assert values["n"].tolist() == [1, 1, 1, 1]
+
+
+def test_squares_name_their_methods_and_metrics():
+    found = verdict.audits(VALUES).query("pair == 'A | cue_rma'")
     _, axes = figures.new()
-    verdict.squares(axes, found, ["A", "B"], str.upper)
+    verdict.squares(axes, found, ["A", "B"], 1, str.upper)
     assert [text.get_text() for text in axes.texts] == ["CUE_RMA"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "B"]
+    assert len(axes.collections[-1].get_paths()) == 4
