@@ -85,7 +85,8 @@ def curve(axes: Axes, part: pd.DataFrame, size: int, *, colour: str, words: str)
         axes.plot(across, shares, color=theme.colour_of(colour), linewidth=0.7, alpha=0.5)
     rows = [{"true effect": at, "value": share(step)} for at, step in zip(across, steps, strict=True)]
     page.lines(rows, x="true effect", y_label=words, n="n", colours={None: colour}, ax=axes)
-    axes.set(xlim=(-0.04, 1.04), ylim=(-0.05, 1.05), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.05, 1.05), yticks=(0, 0.5, 1))
+    axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
 
 
 def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], size: int, name: Callable[[str], str]) -> None:

@@ -80,6 +80,7 @@ def test_the_curve_has_a_thick_line_of_all_methods_and_a_thin_one_of_each():
     np.testing.assert_allclose(thick.get_ydata(), [0.5, 0, 0.5, 0.5])
     np.testing.assert_allclose(thick.get_xdata(), [0, 0.05, 0.4, 0.9])
     assert axes.get_title(loc="left") == "mass on the ball"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "0.5", "1"]
     (values,) = figure.biaslib_values
     assert values["n"].tolist() == [1, 1, 1, 1]
 
