@@ -68,18 +68,21 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     """
     recorded = _recorded("reliability")
     rows = recorded[[name in tables for name in recorded["table"]]].reset_index(drop=True)
-    return _with_accused(rows.drop(columns="table"))
+    accused = [Interval(row["accused"], row["low"], row["high"], int(row["n"])) for row in rows.to_dict("records")]
+    words = rows.drop(columns=["table", "images", "accused", "low", "high", "n"])
+    words.insert(1, "unbiased accused", pd.Series(accused, dtype=object))
+    return words
 
 
 def error_rates(tables: Container[str]) -> pd.DataFrame:
-    """How often reports that hold such tables, and correct for all their tests, were wrong in the generated worlds.
+    """How often reports with such tables, corrected for all their tests, were wrong in the generated worlds.
 
     `chapters.audit_rates.error_rates` makes it from the record of the book's page on audits; it travels as the other.
     """
-    recorded = _recorded("error_rates")
-    rows = recorded[recorded["report"] == ("maps" if "regions" in tables else "answers alone")].drop(columns="report")
-    of_slices = [] if "slices" in tables else [name for name in rows if name.startswith("slices")]
-    return _with_accused(rows.drop(columns=of_slices).reset_index(drop=True))
+    rates = _recorded("error_rates")
+    rows = rates[rates["report"] == ("maps" if "regions" in tables else "answers alone")].reset_index(drop=True)
+    hidden = [name for name in rows if name.startswith("slices") and "slices" not in tables]
+    return rows.drop(columns=["report", "images", *hidden])
 
 
 def _overview(audit: Audit) -> figures.HtmlFigure:
@@ -208,14 +211,6 @@ def _words(audit: Audit) -> dict[str, dict[str, str]]:
     known |= {"rated": int(_recorded("error_rates")["images"].iloc[0])}
     words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
     return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
-
-
-def _with_accused(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with one interval, second, in place of the share of unbiased models that are accused and its ends."""
-    accused = [Interval(row["accused"], row["low"], row["high"], int(row["n"])) for row in rows.to_dict("records")]
-    words = rows.drop(columns=["images", "accused", "low", "high", "n"])
-    words.insert(1, "unbiased accused", pd.Series(accused, dtype=object))
-    return words
 
 
 @cache
