@@ -35,19 +35,8 @@ def models():
         ("pets", 0.6, "about 0.1", "", False, False, 2, 0, 0, False, False),
         ("pets", 0.8, "more", "amplification of cue", False, True, 4, 3, 3, True, False),
     ]
-    names = [
-        "world",
-        "strength",
-        "band",
-        "accused",
-        "by_map",
-        "found",
-        "decided",
-        "told",
-        "right",
-        "named",
-        "by_chance",
-    ]
+    names = ["world", "strength", "band", "accused", "by_map", "found"]
+    names += ["decided", "told", "right", "named", "by_chance"]
     return pd.DataFrame(rows, columns=names).assign(report="maps", images=60)
 
 
