@@ -65,7 +65,7 @@ def error_rates(models: pd.DataFrame) -> pd.DataFrame:
         ends = scipy.stats.binomtest(accused, len(unbiased)).proportion_ci()  # Clopper and Pearson's: never too narrow
         row = {"report": report, "world": world, "images": int(of["images"].max())}
         row |= {"accused": f"{accused} of {len(unbiased)}", "low": round(ends.low, 3), "high": round(ends.high, 3)}
-        row["by map alone"] = f"{unbiased['by_map'].sum()}"
+        row["by map alone"] = int(unbiased["by_map"].sum())
         for band in [*BANDS][1:]:
             within = biased.loc[biased["band"] == band, "found"]
             row[band] = f"{within.sum()} of {len(within)}"
