@@ -81,7 +81,7 @@ def error_rates(tables: Container[str]) -> pd.DataFrame:
     """
     rates = _recorded("error_rates")
     rows = rates[rates["report"] == ("maps" if "regions" in tables else "answers alone")].reset_index(drop=True)
-    hidden = [name for name in rows if name.startswith("slices") and "slices" not in tables]
+    hidden = [name for name in map(str, rows) if name.startswith("slices") and "slices" not in tables]
     return rows.drop(columns=["report", "images", *hidden])
 
 

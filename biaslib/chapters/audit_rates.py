@@ -89,7 +89,7 @@ def reports(trial: Trial, checked: int) -> list[dict[str, Any]]:
     told = _labels(trial, drawn.table()).assign(file=[f"{row:04d}.png" for row in range(trial.test_images)])
     asked = {"target": "target", "groups": ["cue", "other"]}
     with tempfile.TemporaryDirectory() as folder:
-        seen = asked | _written(trial, drawn.with_masks(), told["file"], Path(folder))
+        seen = asked | _written(trial, drawn.with_masks(), list(told["file"]), Path(folder))
         seen |= {"model": model, "discover": True, "images": False}
         maps = audit.run(labels=told, **seen)
         answer = maps.answers["answer about target"].to_numpy()
