@@ -84,10 +84,13 @@ def reports(trial: Trial, checked: int) -> list[dict[str, Any]]:
     model, known = recipes.load(trial.recipe), functools.partial(_known, trial.world, trial.size)
     pairs = [probability(trial.world, training.predict(model, known(_PAIRS, there)[1])) for there in (0, 1)]
     labels, images = known(checked, None)
-    true_gaps = _gaps(labels, probability(trial.world, training.predict(model, images)) > 0.5)
+    answers = probability(trial.world, training.predict(model, images)) > 0.5
+    labels = labels.assign(file=range(checked), answer=answers.astype(int))
     drawn = trial.tested(0.0, _SEED + 1000 * trial.seed + round(100 * trial.strength))
     told = _labels(trial, drawn.table()).assign(file=[f"{row:04d}.png" for row in range(trial.test_images)])
     asked = {"target": "target", "groups": ["cue", "other"]}
+    truth = audit.run(labels=labels, predictions="answer", permutations=1, **asked).tables["gaps"]["gap"]
+    true_gaps = np.array([gap.estimate for gap in truth])
     with tempfile.TemporaryDirectory() as folder:
         seen = asked | _written(trial, drawn.with_masks(), list(told["file"]), Path(folder))
         seen |= {"model": model, "discover": True, "images": False}
@@ -114,13 +117,6 @@ def _judged(report: audit.Audit, true_gaps: np.ndarray) -> dict[str, Any]:
     found = {"accused": "; ".join(accused), "found": bool({"gap of cue", "amplification of cue"} & {*accused})}
     found["by_map"] = len(accused) > 0 and all(words.startswith("region") for words in accused)
     return found | {"decided": int(decided.sum()), "told": int(told.sum()), "right": int(right.sum())}
-
-
-def _gaps(labels: pd.DataFrame, answers: np.ndarray) -> np.ndarray:
-    """Accuracy in each group less that outside, with the target and then without: the order of a report's table."""
-    right = answers == labels["target"]
-    shares = [right.groupby([labels[group], labels["target"]]).mean() for group in ("cue", "other")]
-    return np.concatenate([(share[1] - share[0])[[1, 0]] for share in shares])
 
 
 def _labels(trial: Trial, table: pd.DataFrame) -> pd.DataFrame:
