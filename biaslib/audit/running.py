@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import amplifying, discovery, findings, handover, measurements, repair, report
+from biaslib.audit import amplifying, discovery, findings, handover, measurements, report
 from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
@@ -304,5 +304,5 @@ def _looked_further(case: _Case, predictions: Predictions | None, answered: Labe
             slices = discovery.discover(answered, spaces, columns, options.seed)
     if options.repair:
         now = options.threshold or 0.0
-        repaired = repair.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
+        repaired = discovery.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
     return slices, repaired
