@@ -52,10 +52,10 @@ def test_models_are_counted_by_what_is_true_of_them():
     assert [every[band] for band in ("about 0.05", "about 0.1", "about 0.2", "more")] == [
         "0 of 0", "1 of 2", "0 of 0", "1 of 1",
     ]  # fmt: skip
-    assert every[["right", "told"]].tolist() == ["7 of 8", "8 of 21"]
+    assert every[["outcomes right", "outcomes told"]].tolist() == ["7 of 8", "8 of 21"]
     assert every["slices by chance"] == "1 of 6"
     assert every["slices of the cue"] == "2 of 3, unbiased 1 of 3"
-    assert table.loc["pets", ["accused", "about 0.1", "right"]].tolist() == ["1 of 1", "0 of 1", "3 of 3"]
+    assert table.loc["pets", ["accused", "about 0.1", "outcomes right"]].tolist() == ["1 of 1", "0 of 1", "3 of 3"]
 
 
 def test_the_order_of_models_and_other_reports_change_nothing():
