@@ -255,7 +255,7 @@ def _crossed(
     tested = [name for name in crossed if name not in small]
     if not crossed or len(tested) > _MOST:
         raise BiaslibError(f"There are {len(tested)} combinations, not 1 to {_MOST}: leave --intersections out.")
-    words = ", ".join(f"{name} ({crossed[name]})" for name in small)
+    words = listed([f"{name} ({crossed[name]})" for name in small], _MOST)
     note = f"Not tested, as they have fewer than {SMALL} images: {len(small)} of {len(crossed)} combinations ({words})."
     return tested, (note,) if small else (), together
 

@@ -140,9 +140,9 @@ def _rates(answered: LabelledImages) -> Tables:
     tables = {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
     if answered.combinations is not None:
         cells = {str(name): answered.combinations == name for name in np.unique(answered.combinations)}
-        right = [_independent(answered, answered.correct, inside)[0] for inside in cells.values()]
-        hits, worth = (np.array([count(of) for of in right]) for count in (np.sum, len))
-        drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct)).T.tolist()
+        worth = np.array([len(_independent(answered, answered.correct, inside)[0]) for inside in cells.values()])
+        images, right = (np.array([count(answered.correct[at]) for at in cells.values()]) for count in (len, np.sum))
+        drawn = proportions.shrunk_shares(right * worth / images, worth, _mean(answered.correct)).T.tolist()
         table = pd.DataFrame(shares(of, inside) for of, inside in cells.items())
         shrunk = [Interval(share, low, high, n) for (share, low, high), n in zip(drawn, table["n"], strict=True)]
         tables["intersections"] = table.assign(shrunk=pd.Series(shrunk, dtype=object))

@@ -1,6 +1,7 @@
 """Regions of images as an annotation file in COCO's JSON outlines them: polygons, runs of pixels, and boxes."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -42,6 +43,11 @@ def read_outlines(file: Path, files: Sequence[str]) -> dict[str, Sequence[Outlin
     try:
         given = json.loads(file.read_text(encoding="utf-8"))
         pictures = {each["id"]: (PurePath(each["file_name"]).as_posix(), each) for each in given["images"]}
+        # of two that are called the same, every outline would be of the last
+        for part, key in (("images", "id"), ("images", "file_name"), ("categories", "id")):
+            called = Counter(PurePath(str(each[key])).as_posix() for each in given[part])
+            if max(called.values(), default=1) > 1:
+                raise ValueError(f"the {key} {called.most_common(1)[0][0]} stands twice in {part}")
         sizes = {name: (int(each["width"]), int(each["height"])) for name, each in pictures.values()}
         categories = {each["id"]: str(each["name"]) for each in given["categories"]}
         for each in given["annotations"]:
@@ -65,13 +71,14 @@ def _draw(mask: np.ndarray, thing: Mapping[str, Any]) -> None:
     (height, width), shape = mask.shape, thing.get("segmentation")
     if isinstance(shape, dict):  # runs of pixels outside and inside in turn, column by column
         counts = shape["counts"]
-        if sum(counts) != mask.size:
+        if sum(counts) != mask.size or shape.get("size", [height, width]) != [height, width]:
             raise ValueError(f"its runs do not fill {width} x {height} pixels")
         mask |= np.repeat(np.arange(len(counts)) % 2 == 1, counts).reshape(width, height).T
         return
-    left, top, across, down = (0, 0, 0, 0) if shape else thing["bbox"]
+    polygons = [polygon for polygon in shape or () if polygon]
+    left, top, across, down = (0, 0, 0, 0) if polygons else thing["bbox"]
     box = [left, top, left + across, top, left + across, top + down, left, top + down]
-    for polygon in shape or [box]:
+    for polygon in polygons or [box]:
         corners, passed = np.array(polygon, float).reshape(-1, 2), np.zeros((height, width + 1), bool)
         if not (np.abs(corners) < 1_000_000).all():
             raise ValueError("a corner lies nowhere")

@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
 PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
-VERSION = "1.2"  # of `audit.json`, which `schema.json` describes; it says how this number rises
+VERSION = "2.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -86,8 +86,9 @@ class AuditOptions:
         read["groups"] = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
         read["permutations"] = self.deals if self.permutations is None else self.permutations
         for name in ("target", "output", "predictions"):
-            if isinstance(given := getattr(self, name), (list, tuple)):
-                read[name] = given[0] if len(given) == 1 else tuple(given)
+            if isinstance(given := getattr(self, name), Iterable) and not isinstance(given, (str, pd.DataFrame)):
+                several = given.tolist() if isinstance(given, (np.ndarray, pd.Index)) else list(given)
+                read[name] = several[0] if len(several) == 1 else tuple(several)
         vars(self).update(read, group_outputs=tuple(self.group_outputs))
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")
@@ -145,7 +146,8 @@ class AuditOptions:
             return
         place = self.out.resolve()
         # a model or predictions may be a name: only what is a file lies anywhere
-        named = (self.labels, self.predictions, self.train_labels, self.model, self.against)
+        predictions = self.predictions if isinstance(self.predictions, tuple) else (self.predictions,)
+        named = (self.labels, *predictions, self.train_labels, self.model, self.against)
         files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
         files += [Path(source) for source in (self.data, self.masks, self.weights) if source is not None]
         for name, path in (("the current folder", Path.cwd()), *((str(file), file) for file in files)):
@@ -185,24 +187,24 @@ class AuditOptions:
     def described(self, roles: Mapping[str, str]) -> dict[str, str]:
         """The settings of a report, in words."""
         return {
-            "labels": _name(self.labels),
-            "images": _name(self.data),
+            "labels": name_of(self.labels),
+            "images": name_of(self.data),
             "target": str(self.target),
             "groups": ", ".join(self.groups),
             "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
             "intersections": "of all groups" if self.intersections else "",
             "clusters": self.cluster or "",
-            "predictions": _name(self.predictions),
+            "predictions": name_of(self.predictions),
             "threshold": "" if self.threshold is None else f"{self.threshold:g}",
             "margin": f"{100 * self.margin:g} point{'s' * (self.margin != 0.01)}",
             "masks": ", ".join(f"{region} ({role})" for region, role in roles.items()),
             "mask value": "" if self.mask_value is None else str(self.mask_value),
-            "training labels": _name(self.train_labels),
+            "training labels": name_of(self.train_labels),
             "pictures in the report": "" if self.images else "none",
             "correction": "Holm, over all tests of this report" if self.corrected else "none",
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
-            **({} if self.against is None else {"compared with": _name(self.against)}),  # else the key is as it was
+            **({} if self.against is None else {"compared with": name_of(self.against)}),  # else the key is as it was
             **({"discovery": "slices of features and maps"} if self.discover else {}),
             **({"repairs": "thresholds for each group, last layer"} if self.repair else {}),
         }
@@ -256,7 +258,7 @@ class Audit:
     shown: tuple[Shown, ...]  #: images to look at
     #: group -> cell -> (h, w) mean share of the target's map; the groups with a finding, else the first
     average_maps: Mapping[str, Mapping[str, np.ndarray]]
-    answers: pd.DataFrame  #: a row an image: file, labels, score, answers, right
+    answers: pd.DataFrame  #: a row an image: file, labels, score, answers, right; of several targets in the first's
     about: Mapping[str, Any] = field(default_factory=dict)  #: versions, device, date
     discovered: tuple[str, ...] = ()  #: a sentence for each slice in which the model errs more, or that there is none
     slices: tuple[Shown, ...] = ()  #: images of these slices
@@ -314,7 +316,8 @@ def _key(out: Path) -> str | None:
         return None
 
 
-def _name(source: Any) -> str:
+def name_of(source: Any) -> str:
+    """What a report calls a table, a folder or a model."""
     if source is None:
         return ""
     if isinstance(source, nn.Module):

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
-from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown
-from biaslib.audit.tables import listed
+from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown, name_of
+from biaslib.audit.tables import listed, read
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
@@ -65,7 +64,10 @@ def run(**given: Any) -> Audit:
     options = AuditOptions(**given)
     options.check_place()
     alone = _by_target(options)
-    cases = [(_checked(one), None if one.against is None else _checked(one.other())) for one in alone]
+    cases: list[tuple[_Case, _Case | None]] = []
+    for one in alone:
+        first, other = cases[0] if cases else (None, None)
+        cases.append((_checked(one, first), None if one.against is None else _checked(one.other(), other)))
     asked = [case.asked if other is None else [case.asked, other.asked] for case, other in cases]
     key = fingerprint.of_value(asked if len(asked) > 1 else asked[0])
     options.check_folder(key)
@@ -89,12 +91,14 @@ def _by_target(options: AuditOptions) -> list[AuditOptions]:
     own = options.output if predictions is None else predictions
     named = len(own) if isinstance(own, tuple) else number if _is_table(own) else int(own is not None)
     if named != number and max(named, number) > 1:
+        if isinstance(own, str):
+            read_labels(replace(options, target=targets[0]))  # of what is no column either it says so
         what = "outputs" if predictions is None else "columns or tables of predictions"
         raise BiaslibError(f"There are {number} targets but {named} {what} for them: name one for each.")
     if number == 1:
         return [options]
     if predictions is not None and against is not None and not _is_table(against):
-        raise BiaslibError(f"{against!r} is no table: to compare several targets, give one with all of them.")
+        raise BiaslibError(f"{name_of(against)!r} is no table: to compare several targets, give one with all of them.")
     # as a path, a table is not taken for a column
     table = Path(predictions) if isinstance(predictions, str) else predictions
     outputs, tables = (of if isinstance(of, tuple) else [of] * number for of in (options.output, table))
@@ -106,7 +110,8 @@ def _is_table(source: Any) -> bool:
     return isinstance(source, (Path, pd.DataFrame)) or (isinstance(source, str) and Path(source).is_file())
 
 
-def _checked(options: AuditOptions) -> _Case:
+def _checked(options: AuditOptions, like: _Case | None) -> _Case:
+    """What is known of one target; the model is open already where the first one's is, `like`."""
     inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
@@ -122,6 +127,7 @@ def _checked(options: AuditOptions) -> _Case:
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
         preprocessing=steps, attribution=options.attribution, layer=options.layer,
+        opened=None if like is None or like.model is None else like.model.opened,
     )  # fmt: skip
     digests = file_digests(folder, inputs.files, masks)
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
@@ -156,8 +162,8 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
         at_once = sum(len(amplifying.directions(*each)) for each in groups)
         for name in ("gaps", "against", "regions"):
             at_once += sum(int(tables[name]["p"].count()) for *_, tables in measured if name in tables)
-    most = max(len(answered.labels) for _, _, answered, _ in measured)
-    permutations = options.permutations or _permutations(at_once, most) if independent else 0
+    images = sum(len(answered.labels) for _, _, answered, _ in measured)  # each target's are permuted
+    permutations = options.permutations or _permutations(at_once, images) if independent else 0
     for _, _, answered, tables in measured:
         tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
     family = {"permutations": permutations, "at_once": at_once}
@@ -168,9 +174,25 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
     first, *further = (_audit(of, key, made=made, **family) for of in measured)
     if not further:
         return first
-    answers = [answered.by_image(f" about {answered.target.name}") for _, _, answered, _ in measured]
-    together = reduce(lambda left, right: left.merge(right, how="outer"), answers).convert_dtypes()
-    return replace(first, further=tuple(further), answers=together)
+    answers = _by_image([answered for _, _, answered, _ in measured], options)
+    return replace(first, further=tuple(further), answers=answers)
+
+
+def _by_image(targets: Sequence[LabelledImages], options: AuditOptions) -> pd.DataFrame:
+    """A row an image, as the labels have them, with what is said of every target.
+
+    What they share stands once; answers about a group that differ from those of a target before have theirs beside.
+    """
+    together, *further = (of.by_image(f" about {of.target.name}").set_index("file") for of in targets)
+    for of, table in zip(targets[1:], further, strict=True):
+        own, before = table.align(together, join="inner")
+        table = table.rename(
+            columns={name: f"{name} ({of.target.name})" for name in own if (own != before)[name].any()}
+        )
+        together = together.combine_first(table)[list(dict.fromkeys([*together, *table]))]
+    columns = (column.astype(str) for _, column in read(options.labels).items())
+    files = next(column for column in columns if {*together.index} <= {*column})
+    return together.loc[files[files.isin(together.index)].unique()].reset_index(names="file").convert_dtypes()
 
 
 def _audit(measured: _Measured, key: str, *, made: int, permutations: int, at_once: int) -> Audit:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import scipy.stats
-from scipy.special import betaln
+from scipy.special import betaln, softmax
 
 from biaslib.errors import BiaslibError, check_number
 from biaslib.statistics.intervals import Comparison, Interval
@@ -16,6 +16,7 @@ _LARGEST = 100_000_000  # images in a group
 _EXACT_BELOW = 10  # expected images in a cell
 _DRAWN = 10_000  # permutations
 _LOG_WORTH = (-5.0, 15.0)  # of images that other groups are worth: nothing, or all that matters
+_STEPS = (np.arange(16) + 0.5) / 16  # quantiles at which is integrated; twice as many move no end by half a point
 
 
 def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
@@ -108,9 +109,12 @@ def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
 
     (3, G) the estimates $(hits + w\, toward) / (n + w)$ and the ends of 95 % intervals. The underlying shares are taken
     to follow a beta distribution around `toward`, and w, the images that this is worth, makes (G,) hits among n most
-    likely (beta-binomial). The ends take w to be known, and are NaN where `toward` is 0 or 1.
+    likely (beta-binomial); hits and n may be fractions. The ends take neither the mean of that distribution nor w to be
+    known: both are integrated over, with flat priors on the mean and on w / (w + median n), and the ends are those of a
+    beta distribution with the mean and variance that come of it. They are NaN where `toward` is 0 or 1, and without
+    any images.
     """
-    if toward in (0, 1):
+    if toward in (0, 1) or not n.any():
         return np.array([[toward], [np.nan], [np.nan]]) + np.zeros(len(n))
     prior = np.array([toward, 1 - toward])
 
@@ -119,7 +123,25 @@ def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
         return float((betaln(a, b) - betaln(hits + a, n - hits + b)).sum())
 
     a, b = np.exp(scipy.optimize.minimize_scalar(unlikely, bounds=_LOG_WORTH, method="bounded").x) * prior
-    return np.array([(hits + a) / (n + a + b), *scipy.stats.beta.ppf([[0.025], [0.975]], hits + a, n - hits + b)])
+    return np.array([(hits + a) / (n + a + b), *_shrunk_ends(hits, n, toward)])
+
+
+def _shrunk_ends(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
+    """(2, G) the ends of `shrunk_shares`."""
+    worth = np.median(n[n > 0]) * (_STEPS / (1 - _STEPS))[:, None]
+    # the means that are tried for each worth: as far from `toward` as the share of all images may be, if images of a
+    # group are as much alike as that worth says; each counts by its likelihood over how densely it is tried
+    images = n.sum() ** 2 * (worth + 1) / (n * (n + worth)).sum(axis=1, keepdims=True)
+    tried = scipy.stats.beta(toward * images + 0.5, (1 - toward) * images + 0.5)
+    means = tried.ppf(_STEPS)
+    a, b = (worth * means)[..., None], (worth * (1 - means))[..., None]  # (worths, means, 1)
+    likely = (betaln(hits + a, n - hits + b) - betaln(a, b)).sum(axis=-1)
+    weights = softmax(likely - tried.logpdf(means))[..., None]
+    shares, size = (hits + a) / (n + a + b), n + a + b
+    middle = (weights * shares).sum(axis=(0, 1))
+    variance = (weights * (shares * (1 - shares) / (size + 1) + (shares - middle) ** 2)).sum(axis=(0, 1))
+    together = middle * (1 - middle) / variance - 1
+    return scipy.stats.beta.ppf([[0.025], [0.975]], middle * together, (1 - middle) * together)
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:

@@ -64,7 +64,8 @@ def spoiled(document, change):
     [
         lambda it: it.pop("format"),
         lambda it: it.update(format="biaslib-dial"),
-        lambda it: it.update(version="2.0"),
+        lambda it: it.update(version="1.2"),
+        lambda it: it.update(version="3.0"),
         lambda it: it.update(version=1),
         lambda it: it["tables"].pop("gaps"),
         lambda it: it["tables"]["gaps"][0].pop("n_in"),
@@ -90,7 +91,7 @@ def test_a_wrong_document_is_refused_by_the_schema(schema, document, change):
 
 def test_what_a_later_minor_version_adds_is_passed_over(schema, document):
     def add(it):
-        it.update(version="1.7", purpose="a clinic's")
+        it.update(version="2.7", purpose="a clinic's")
         it["tables"]["more"] = [{"of": "old", "value": {"estimate": None, "low": None, "high": None, "n": 0}}]
         it["tables"]["gaps"][0]["seen"] = True
 

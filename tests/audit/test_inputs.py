@@ -317,6 +317,18 @@ def test_of_many_combinations_those_of_few_images_are_listed_and_no_groups():
         told(even, groups=["dark", "site"], intersections=True)
 
 
+def test_of_very_many_small_combinations_the_first_are_listed():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"file": range(900), "smile": rng.integers(0, 2, 900)})
+    for name in ("age", "site"):
+        table[name] = rng.choice(list("abcdefghijkl"), 900)
+    table["site"] = table["site"].where(rng.random(900) < 0.5, "a")
+    (note,) = told(table, groups=["age", "site"], intersections=True).notes
+    assert note.startswith("Not tested, as they have fewer than 30 images: 13")
+    assert note.endswith(", ...).")
+    assert note.count(" x ") == 12
+
+
 def test_rows_without_a_value_are_left_out_and_counted():
     table = SKIN.assign(old=SKIN["old"].where(SKIN.index != 4), smile=SKIN["smile"].where(SKIN.index > 1))
     read = told(table, predictions=SKIN[["file", "smile"]], drop_missing=True, train_labels=table)

@@ -229,6 +229,32 @@ def test_a_small_combination_is_drawn_toward_all_images():
     assert clustered.loc["ball x fog", "shrunk"].n == small["n"]
 
 
+def of_few_patients(right, sizes, *, patients):
+    """Four combinations of so many images, so many of them right, each with its own patients."""
+    cells = np.repeat(np.arange(4), sizes)
+    correct = np.concatenate([np.arange(size) < yes for size, yes in zip(sizes, right, strict=True)])
+    labels = pd.DataFrame({"cat": [True] * len(cells), "ball": cells > 1})
+    clusters = 100 * cells + np.concatenate([np.arange(size) % patients for size in sizes])
+    asked = replace(answered(labels, pd.DataFrame({"cat": correct}), clusters=clusters), combinations=cells.astype(str))
+    return asked, measurements.measure(asked, None, roles={}, seed=0)["intersections"]
+
+
+def test_of_clusters_the_accuracy_that_is_drawn_is_that_of_the_images():
+    # of few independent images the nearest whole hit may be on the other side of the mean
+    for right in ([67, 68, 66, 54], [70, 65, 61, 58], [73, 66, 63, 40]):
+        asked, rows = of_few_patients(right, [75] * 4, patients=4)
+        own, drawn = (np.array([share.estimate for share in rows[name]]) for name in ("accuracy", "shrunk"))
+        between = (drawn - own) * (drawn - asked.correct.mean())
+        assert (between <= 1e-9).all()
+
+
+def test_combinations_that_seem_alike_are_not_known_to_the_last_digit():
+    _, rows = of_few_patients([58, 59, 58, 59], [75] * 4, patients=15)
+    for shrunk in rows["shrunk"]:
+        assert shrunk.estimate == pytest.approx(0.78, abs=0.001)
+        assert shrunk.low < 0.76 < 0.8 < shrunk.high
+
+
 def test_areas_and_calibration_are_scikit_learns():
     labels, predicted = drawn(500, wrong=(0.3, 0.1))
     scores = np.clip(0.2 + 0.6 * predicted["cat"] + np.random.default_rng(1).normal(0, 0.15, 500), 0, 1).to_numpy()

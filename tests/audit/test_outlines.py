@@ -46,6 +46,8 @@ def square():
         {"segmentation": SQUARE, "bbox": [0, 0, 1, 1]},
         {"bbox": [2, 1, 4, 3]},
         {"segmentation": [], "bbox": [2, 1, 4, 3]},
+        {"segmentation": [[]], "bbox": [2, 1, 4, 3]},
+        {"segmentation": [[], *SQUARE]},
         {"segmentation": {"size": [8, 10], "counts": [17, 3, 5, 3, 5, 3, 5, 3, 36]}, "iscrowd": 1},
     ],
 )
@@ -110,6 +112,7 @@ def test_an_outline_is_cut_as_its_picture_is(tmp_path):
     [
         ({"segmentation": {"counts": [3, 4]}}, "ValueError: its runs do not fill 10 x 8 pixels"),
         ({"segmentation": {"counts": [-20, 100]}}, "ValueError: "),
+        ({"segmentation": {"size": [10, 8], "counts": [17, 63]}}, "ValueError: its runs do not fill 10 x 8 pixels"),
         ({"segmentation": {"size": [8, 10]}}, "KeyError: 'counts'"),
         ({}, "KeyError: 'bbox'"),
         ({"bbox": [1, 2]}, "ValueError: not enough values to unpack"),
@@ -130,6 +133,18 @@ def test_an_outline_that_cannot_be_drawn_is_refused_in_one_sentence(tmp_path, th
         ({"images": [{"id": 1}]}, "KeyError: 'file_name'"),
         ({"annotations": [{"image_id": 7, "category_id": 9}]}, "KeyError: 9"),
         ({"annotations": [{"image_id": 1, "category_id": 1}]}, "KeyError: 1"),
+        (
+            {"images": [{"id": 7, "file_name": name, "width": 10, "height": 8} for name in ("in/a.jpg", "b.jpg")]},
+            "ValueError: the id 7 stands twice in images",
+        ),
+        (
+            {"images": [{"id": at, "file_name": "./in/a.jpg", "width": 10, "height": 8} for at in (7, 8)]},
+            "ValueError: the file_name in/a.jpg stands twice in images",
+        ),
+        (
+            {"categories": [{"id": 1, "name": name} for name in ("lesion", "hair")]},
+            "ValueError: the id 1 stands twice in categories",
+        ),
         (
             {"annotations": [{"image_id": 7, "category_id": 1, "segmentation": {"size": [8, 10], "counts": "92?"}}]},
             "ValueError: runs are packed into text: unpack them with pycocotools",

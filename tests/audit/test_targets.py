@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from biaslib import audit, cli
-from biaslib.audit import handover
+from biaslib.audit import handover, model, running
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm
 from tests.audit.subjects import PLAIN, both
@@ -86,6 +86,32 @@ def test_permutations_are_enough_for_the_tests_of_all_targets():
         assert any("30 tests at once need 600 permutations" in sentence for sentence in one.unmeasured)
 
 
+def test_permutations_of_all_targets_take_no_longer_than_those_of_one(monkeypatch):
+    rng = np.random.default_rng(1)
+    groups = [f"g{at}" for at in range(5)]
+    labels = table().assign(**{name: rng.integers(0, 2, N) for name in groups})[:100]
+    monkeypatch.setattr(running, "_MOST_PERMUTED", 100_000)
+    assert audited(labels=labels, groups=groups, permutations=None).settings["deals"] == "499"
+    monkeypatch.setattr(running, "_MOST_PERMUTED", 120_000)  # 600 permutations of 100 images of 2 targets
+    assert audited(labels=labels, groups=groups, permutations=None).settings["deals"] == "600"
+
+
+def test_a_model_is_opened_once_for_all_targets(spots, monkeypatch):
+    opened, opening = [], model.open_model
+    monkeypatch.setattr(model, "open_model", lambda *given: opened.append(given) or opening(*given))
+    labels = pd.read_csv(spots / "labels.csv")[:40]
+    labels["red"] = labels["red"].astype(object).where(labels.index > 3)
+    given = {"labels": labels, "data": spots / "images", "groups": "random", "threshold": 0.0, "permutations": 19}
+    given |= {"model": "tests.audit.subjects:both", "drop_missing": True} | PLAIN
+    found = audit.run(target=["green", "red"], output=[0, 1], against=both(), **given)
+    assert opened[0][0] == "tests.audit.subjects:both"
+    assert len(opened) == 2
+    for (_, one), name, at in zip(found.parts(), ("green", "red"), (0, 1), strict=True):
+        single = audit.run(target=name, output=at, **given)
+        pd.testing.assert_frame_equal(measured(one, "gaps"), measured(single, "gaps"))
+        assert one.subject == single.subject
+
+
 def test_a_list_of_one_target_is_that_target(alone):
     one = audited(target=["cat"], predictions=["said_cat"])
     assert one.to_json() == alone[0].to_json()
@@ -114,7 +140,7 @@ def test_the_files_hold_every_target(found, schema, tmp_path):
     values = json.loads((tmp_path / "out" / "audit.json").read_text())
     schema.validate(values)
     schema.validate(values["further"][0])
-    assert values["version"] == "1.2"
+    assert values["version"] == "2.0"
     assert [values["target"]["column"], values["further"][0]["target"]["column"]] == ["cat", "tall"]
     assert values["further"][0]["tables"] == found.further[0].to_json()["tables"]
     answers = pd.read_csv(tmp_path / "out" / "answers.csv")
@@ -185,9 +211,74 @@ def test_a_target_without_a_value_loses_its_own_rows_only():
     assert found.answers["right about cat"].notna().all()
 
 
+def test_answers_stand_in_the_order_of_the_labels_whichever_target_they_are_about():
+    labels = table().sample(frac=1, random_state=0).reset_index(drop=True)
+    labels["tall"] = labels["tall"].astype(object).where(labels.index % 7 > 0)
+    labels["cat"] = labels["cat"].astype(object).where(labels.index % 7 != 3)
+    answers = audited(labels=labels, drop_missing=True).answers
+    assert answers["file"].tolist() == labels["file"].tolist()
+    assert answers["old"].astype(int).tolist() == labels["old"].tolist()
+    assert answers["right about cat"].isna().tolist() == (labels.index % 7 == 3).tolist()
+    assert answers["right about tall"].isna().tolist() == (labels.index % 7 == 0).tolist()
+    # a column of names that is neither the first nor called so
+    named = labels.rename(columns={"file": "photo"})[["cat", "tall", "photo", "old", "said_cat", "said_tall"]]
+    again = audited(labels=named, drop_missing=True, file_column="photo").answers
+    pd.testing.assert_frame_equal(again, answers)
+
+
+def test_answers_about_a_group_stand_once_where_the_tables_of_predictions_agree():
+    said = table().rename(columns={"said_cat": "cat_", "said_tall": "tall_"})
+    first = said[["file", "cat_", "old"]].rename(columns={"cat_": "cat"})
+    second = said[["file", "tall_", "old"]].rename(columns={"tall_": "tall"})
+    agreed = audited(predictions=[first, second]).answers
+    assert len(agreed) == N
+    assert [name for name in agreed if "about old" in name] == ["answer about old"]
+    wrong = second.assign(old=second["old"] ^ (np.arange(N) % 10 == 0))
+    answers = audited(predictions=[first, wrong]).answers
+    assert answers["file"].tolist() == FILES
+    assert answers["answer about old"].astype(int).tolist() == first["old"].tolist()
+    assert answers["answer about old (tall)"].astype(int).tolist() == wrong["old"].tolist()
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_report_never_lies_over_one_of_several_tables_of_predictions(tmp_path, force):
+    said = []
+    for name in ("cat", "tall"):
+        said.append(tmp_path / name / "answers.csv")
+        said[-1].parent.mkdir()
+        table()[["file", f"said_{name}"]].rename(columns={f"said_{name}": name}).to_csv(said[-1], index=False)
+        text = said[-1].read_text()
+    for given in (said, list(map(str, said))):
+        with pytest.raises(BiaslibError, match=r"tall is or holds .*answers\.csv: name a folder of its own"):
+            audited(predictions=given, out=tmp_path / "tall", force=force)
+    assert said[-1].read_text() == text
+
+
+def test_sequences_of_any_kind_are_one_for_each_target(found, spots):
+    again = audited(target=pd.Index(["cat", "tall"]), predictions=np.array(["said_cat", "said_tall"]))
+    assert again.key == found.key
+    asked = {"data": spots / "images", "labels": spots / "labels.csv", "groups": "random", "threshold": 0.0}
+    asked |= {"target": pd.Series(["green", "red"]), "model": both(), "permutations": 19, **PLAIN}
+    keys = {audit.run(output=given, **asked).key for given in (range(2), [0, 1], np.arange(2), pd.Index([0, 1]))}
+    assert len(keys) == 1
+    assert audited(target=pd.Index(["cat"]), predictions=pd.Index(["said_cat"])).target.name == "cat"
+
+
+def test_the_cards_name_every_column_or_table_of_predictions(found):
+    cards = handover.cards(found)
+    assert "* Model: said\\_cat, said\\_tall" in cards["model_card.md"]
+    assert "* Model that was audited: said\\_cat, said\\_tall" in cards["annex.md"]
+    said = table().rename(columns=lambda name: name.removeprefix("said_") if "said" in name else f"{name}_")
+    said = said.rename(columns={"file_": "file"})
+    assert "* Model: a table of 400 rows\n" in handover.cards(audited(predictions=said))["model_card.md"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"predictions": "typo.csv"}, "There is neither a column nor a file 'typo.csv': the table of labels has file,"),
+        ({"against": both()}, "'Spots' is no table: to compare several targets, give one with all of them"),
+        ({"predictions": range(3)}, "There are 2 targets but 3 columns or tables"),
         ({"target": []}, r"Name at least one target, and each once, not \[\]"),
         ({"target": ["cat", "cat"]}, r"each once, not \['cat', 'cat'\]"),
         ({"target": ["cat", "old"]}, "must be different columns, not old, old"),

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.power import NormalIndPower
@@ -335,12 +336,56 @@ def test_shrunk_shares_by_a_search_of_the_likelihood():
     assert 1 < worth < 100
     shares, low, high = shrunk_shares(hits, n, toward)
     np.testing.assert_allclose(shares, (hits + worth * toward) / (n + worth), rtol=1e-3)
-    after = scipy.stats.beta(hits + worth * toward, n - hits + worth * (1 - toward))
-    np.testing.assert_allclose([low, high], after.ppf([[0.025], [0.975]]), rtol=2e-3)
     # the order of the groups does not matter, and the fewest images are drawn the furthest
     np.testing.assert_allclose(shrunk_shares(hits[::-1], n[::-1], toward)[:, ::-1], [shares, low, high], rtol=1e-6)
     moved = (shares - hits / n) / (toward - hits / n)
     assert moved.argsort().tolist() == [2, 1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("hits", "n"), [([2, 30, 45, 8], [10, 40, 50, 9]), ([60, 58, 57, 59], [75] * 4), ([4, 190, 380], [5, 200, 500])]
+)
+def test_ends_of_shrunk_shares_by_drawing_from_a_fine_grid(hits, n):
+    hits, n, rng = np.array(hits), np.array(n), np.random.default_rng(0)
+    ties, means = ((np.arange(size) + 0.5) / size for size in (200, 400))
+    worths = np.median(n) * ties / (1 - ties)
+    a, b = (worths[:, None] * side for side in (means, 1 - means))
+    likely = scipy.stats.betabinom.logpmf(hits, n, a[..., None], b[..., None]).sum(axis=-1).ravel()
+    at = rng.choice(likely.size, 20_000, p=scipy.special.softmax(likely))
+    drawn = rng.beta(hits + a.ravel()[at, None], n - hits + b.ravel()[at, None])
+    expected = np.quantile(drawn, [0.025, 0.975], axis=0)
+    np.testing.assert_allclose(shrunk_shares(hits, n, hits.sum() / n.sum())[1:], expected, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "worth"),
+    [
+        (0.8, [75] * 4, 20),
+        (0.8, [75] * 4, np.inf),
+        (0.9, [5, 8, 12, 40, 200, 400], 20),
+        (0.8, [10, 15, 25, 40, 60, 90, 200, 300], 50),
+    ],
+)
+def test_intervals_of_shrunk_shares_cover_where_shares_vary_and_where_they_do_not(share, n, worth):
+    rng, n, covered, widths = np.random.default_rng(0), np.array(n), [], []
+    for _ in range(100):
+        truth = rng.beta(share * worth, (1 - share) * worth, len(n)) if np.isfinite(worth) else np.full(len(n), share)
+        hits = rng.binomial(n, truth)
+        shares, low, high = shrunk_shares(hits, n, hits.sum() / n.sum())
+        assert ((low < shares) & (shares < high)).all()
+        covered.append((low <= truth) & (truth <= high))
+        widths.append(high - low)
+    assert np.mean(covered) >= 0.85
+    assert np.min(widths) > 0.01
+
+
+def test_ends_of_shrunk_shares_take_fractions_and_are_unknown_without_images():
+    n, whole = np.array([20, 30, 60]), shrunk_shares(np.array([15, 26, 50]), np.array([20, 30, 60]), 0.83)
+    near = shrunk_shares(np.array([15.001, 26, 50]), n, 0.83)
+    np.testing.assert_allclose(near, whole, atol=1e-3)
+    shares, low, high = shrunk_shares(np.zeros(2), np.zeros(2, int), 0.7)
+    assert (shares == 0.7).all()
+    assert np.isnan([low, high]).all()
 
 
 def test_shares_that_differ_by_chance_alone_are_all_drawn_together_and_far_ones_stay():
