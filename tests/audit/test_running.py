@@ -98,8 +98,8 @@ def test_a_report_says_how_often_such_reports_were_wrong(spots):
         f"reports like this one found something about {first['accused']} models whose training pictures had no bias, "
         f"about {first['by map alone']} of them by their maps alone. Such a model, too, may err more in one group: a "
         f"finding is about its answers, and no proof of what it was trained on. Where a cue moved the answers by about "
-        f"0.1, they found that in {first['about 0.1']} models. Of the outcomes that they told, {first['right']} were "
-        "right."
+        f"0.1, they found that in {first['about 0.1']} models. Of the outcomes that they told, "
+        f"{first['outcomes right']} were right."
     )
     assert sentence in page
     folded = page[page.index("<details><summary>How often reports like this one") :]
