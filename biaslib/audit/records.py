@@ -250,8 +250,8 @@ class Audit:
     margin: float  #: above which a gap is said to be shown
     #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
     #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
-    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust;
-    #: where asked for, slices, repair and repair_costs (`audit.discovery`)
+    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust and,
+    #: of a corrected report, error_rates; where asked for, slices, repair and repair_costs (`audit.discovery`)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

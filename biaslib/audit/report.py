@@ -66,12 +66,23 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     The table travels with the package, so that an audit outside a checkout of the book holds it too.
     `dial.verdicts.reliability_table` makes it from the dial's record, and a test compares the two.
     """
-    recorded = _recorded()
+    recorded = _recorded("reliability")
     rows = recorded[[name in tables for name in recorded["table"]]].reset_index(drop=True)
     accused = [Interval(row["accused"], row["low"], row["high"], int(row["n"])) for row in rows.to_dict("records")]
     words = rows.drop(columns=["table", "images", "accused", "low", "high", "n"])
     words.insert(1, "unbiased accused", pd.Series(accused, dtype=object))
     return words
+
+
+def error_rates(tables: Container[str]) -> pd.DataFrame:
+    """How often reports with such tables, corrected for all their tests, were wrong in the generated worlds.
+
+    `chapters.audit_rates.error_rates` makes it from the record of the book's page on audits; it travels as the other.
+    """
+    rates = _recorded("error_rates")
+    rows = rates[rates["report"] == ("maps" if "regions" in tables else "answers alone")].reset_index(drop=True)
+    hidden = [name for name in map(str, rows) if name.startswith("slices") and "slices" not in tables]
+    return rows.drop(columns=["report", "images", *hidden])
 
 
 def _overview(audit: Audit) -> figures.HtmlFigure:
@@ -196,12 +207,13 @@ def templates(**options: Any) -> jinja2.Environment:
 def _words(audit: Audit) -> dict[str, dict[str, str]]:
     """What the page says in its own words, with the numbers of this audit filled in."""
     known = {"correction": audit.settings["correction"], "gap": audit.settings["margin"], "power": POWER}
-    known |= {"images": int(_recorded()["images"].iloc[0])}
+    known |= {"images": int(_recorded("reliability")["images"].iloc[0])}
+    known |= {"rated": int(_recorded("error_rates")["images"].iloc[0])}
     words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
     return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
 
 
 @cache
-def _recorded() -> pd.DataFrame:
-    with _SHIPPED.joinpath("reliability.csv").open(encoding="utf-8") as file:
+def _recorded(name: str) -> pd.DataFrame:
+    with _SHIPPED.joinpath(f"{name}.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

@@ -204,6 +204,7 @@ def _audit(measured: _Measured, key: str, *, made: int, permutations: int, at_on
     slices, repaired = _looked_further(case, predictions, answered)
     tables |= {**slices.tables, **repaired.tables}
     tables["trust"] = report.reliability(tables)
+    tables |= {"error_rates": report.error_rates(tables)} if options.corrected else {}
     harms = tuple(findings.findings(tables, target, groups))
     with_finding = [group for group in groups if group.name in {finding.of for finding in harms}]
     maps = None if predictions is None else predictions.maps

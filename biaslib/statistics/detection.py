@@ -13,39 +13,12 @@ Side = Literal["above", "below"]
 _SIDES = get_args(Side)
 
 
-def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
-    r"""What the mean of further unbiased models would stay within, with this confidence: a one-sided prediction limit.
-
-    $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
-
-    for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
-    Meeker 1991, section 4.7). `reference` is (m,), the same number of each reference model, NaN left out; `side` is
-    "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k. Others
-    are a `BiaslibError`. The limit is NaN with fewer than two reference models.
-    """
-    check_known("side", side, _SIDES)
-    check_number("models", models, 1)
-    if not 0.5 <= confidence < 1:
-        raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
-    m, mean, deviation = _moments(reference)
-    if m < 2:
-        return float("nan")
-    width = scipy.stats.t.ppf(confidence, m - 1) * deviation * np.sqrt(1 / models + 1 / m)
-    return float(mean + (width if side == "above" else -width))
-
-
-def flagged(values: ArrayLike, reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """(M,) bool: which of (M,) models lie beyond the `prediction_limit` of (m,) reference models; none without one."""
-    bound = prediction_limit(reference, side=side, confidence=confidence)
-    audited = np.asarray(values, dtype=float)
-    return np.asarray(audited > bound if side == "above" else audited < bound)
-
-
 def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
-    The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
-    degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
+    The p at which the limit $\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$ for the mean of k further models, were the values
+    of m reference models with mean x and standard deviation s normal (Hahn and Meeker 1991, section 4.7), meets that of
+    the values. The audited models lend the test no variance: a biased one may spread as it likes.
 
     Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out. The p lies in [0, 1]; it
     is NaN without a value or with fewer than two reference models; 0 or 1, beyond them or not, where these are alike.
@@ -62,11 +35,23 @@ def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     return float(scipy.stats.t.sf(shift / (deviation * np.sqrt(1 / k + 1 / m)), m - 1))
 
 
-def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.95) -> np.ndarray:
-    """Which unbiased models the same rule reports when each is audited with all the others as reference, (m,) bool."""
-    values = np.asarray(reference, dtype=float)
-    audits = [(value, np.delete(values, place)) for place, value in enumerate(values)]
-    return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
+def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.ndarray:
+    r"""The p of each audited model by its rank among itself and all reference models; one-sided, whatever the values.
+
+    $$p = \frac{1 + k}{m + 1}$$
+
+    where k of the m reference values are at least as far on the expected side (Phipson and Smyth 2010). An unbiased
+    model that could change places with any reference model has $p \le a$ with a probability of at most a. No p is
+    smaller than 1 / (m + 1): 5 % take 19 reference models.
+
+    Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
+    NaN for a model without a value, and without reference models.
+    """
+    check_known("side", side, _SIDES)
+    audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
+    others = others[~np.isnan(others)]
+    extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
+    return np.where(np.isnan(audited) | (len(others) == 0), np.nan, (1 + extreme.sum(axis=1)) / (len(others) + 1))
 
 
 def largest_distances(values: ArrayLike) -> np.ndarray:
@@ -129,8 +114,8 @@ def detection_power(
     the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
     `shift` (...) is $\Delta$, below 0 for a model that moves to the other side; `n_reference` is m >= 2, `models` is
-    k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of `prediction_limit`.
-    Others are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
+    k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of the limit. Others
+    are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
     """
     check_number("models", models, 1)
     check_number("n_reference, the unbiased reference models,", n_reference, 2)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import resources
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,38 @@ def test_predictions_need_neither_model_nor_images(spots):
         pd.testing.assert_frame_equal(told.tables[name][columns], asked.tables[name][columns])
     assert any("neither model nor images" in reason for reason in told.unmeasured)
     assert "Images to look at" not in audit.page(told)
+
+
+def test_a_report_says_how_often_such_reports_were_wrong(spots):
+    maps, plain = (audited(spots, honest(), corrected=corrected) for corrected in (True, False))
+    page, first = audit.page(maps), maps.tables["error_rates"].iloc[0]
+    sentence = (
+        f"reports like this one found something about {first['accused']} models whose training pictures had no bias, "
+        f"about {first['by map alone']} of them by their maps alone. Such a model, too, may err more in one group: a "
+        f"finding is about its answers, and no proof of what it was trained on. Where a cue moved the answers by about "
+        f"0.1, they found that in {first['about 0.1']} models. Of the outcomes that they told, "
+        f"{first['outcomes right']} were right."
+    )
+    assert sentence in page
+    folded = page[page.index("<details><summary>How often reports like this one") :]
+    assert 'id="error-rates"' in folded[: folded.index("</details>")]
+    assert page.index(sentence) < page.index("<details><summary>How often") < page.index('id="trust"')
+    # the rates are of corrected reports
+    assert "error_rates" not in plain.tables
+    assert "reports like this one" not in audit.page(plain)
+    labels = pd.read_csv(spots / "labels.csv")
+    alone = audit.run(labels=labels, target="green", groups="red", predictions="random", **QUICK)
+    assert "of them by their maps alone" not in audit.page(alone)
+
+
+def test_only_what_a_report_did_is_told_of():
+    whole, maps, alone = (report.error_rates(tables) for tables in ({"regions", "slices"}, {"regions"}, set()))
+    assert list(whole.columns.difference(maps.columns)) == ["slices by chance", "slices of the cue"]
+    with resources.files("biaslib.audit").joinpath("error_rates.csv").open(encoding="utf-8") as file:
+        shipped = pd.read_csv(file).drop(columns="images")
+    for kind, table in {"maps": whole, "answers alone": alone}.items():
+        rows = shipped[shipped["report"] == kind].reset_index(drop=True)[[*table]]
+        pd.testing.assert_frame_equal(table, rows)
 
 
 def test_what_is_odd_about_the_data_is_said(tmp_path):

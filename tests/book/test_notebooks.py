@@ -24,6 +24,7 @@ GONE = {
     "real_sensitivity": {"weights", "batch"},
     "mass_and_rank": {"explained", "enlarged", "correct_only", "extension", "added_up", "evaluated_strength"},
     "perturbation": {"output", "repeats"},
+    "audit": {"repeats"},
 }
 # what Jupyter shows only as the last thing of a cell
 PIECES = {

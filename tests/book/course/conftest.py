@@ -65,7 +65,14 @@ def exercises():
 @pytest.fixture(scope="session")
 def defined(tmp_path_factory):
     """What a lab has defined at its end, every exercise answered."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel, "workers", one_worker)
-        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("labs")))
-        yield functools.cache(lambda name: ran(*codes(labs.version(source(name)))))
+    store = str(tmp_path_factory.mktemp("labs"))
+
+    @functools.cache
+    def at_the_end(name):
+        # not for the whole session, whose other tests start processes
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parallel, "workers", one_worker)
+            patch.setenv("BIASLIB_STORE", store)
+            return ran(*codes(labs.version(source(name))))
+
+    return at_the_end

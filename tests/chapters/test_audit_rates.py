@@ -1,0 +1,170 @@
+"""How often reports are wrong: what is counted, what is true, and the table that travels with the audit.
+
+`python -m tests.chapters.test_audit_rates` writes that table anew, from the record of the page on audits.
+"""
+
+from importlib import resources
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib import audit, metrics, recipes, store, training, worlds
+from biaslib.audit.records import Finding
+from biaslib.book import recorded
+from biaslib.chapters import audit_rates
+from biaslib.dial.measuring import probability
+from biaslib.dial.trials import Trial
+from biaslib.errors import BiaslibError
+
+SHIPPED = resources.files("biaslib.audit").joinpath("error_rates.csv")
+TINY = {"strength": 1.0, "images": 64, "epochs": 1, "size": 32, "test_images": 60, "explained": 1}
+CHECKED = 48
+
+
+def models():
+    """Three unbiased and three biased models of two worlds, a row each of a report with maps."""
+    rows = [
+        # world, strength, effect's band, accused, by map alone, found, decided, told, right, cue named, by chance
+        ("birds", 0.0, "less", "", False, False, 4, 2, 2, False, False),
+        ("birds", 0.0, "less", "region of cue", True, False, 4, 1, 1, True, False),
+        ("pets", 0.0, "less", "gap of other; region of cue", False, False, 3, 0, 0, False, True),
+        ("birds", 0.6, "about 0.1", "gap of cue", False, True, 4, 2, 1, True, False),
+        ("pets", 0.6, "about 0.1", "", False, False, 2, 0, 0, False, False),
+        ("pets", 0.8, "more", "amplification of cue", False, True, 4, 3, 3, True, False),
+    ]
+    names = ["world", "strength", "band", "accused", "by_map", "found"]
+    names += ["decided", "told", "right", "named", "by_chance"]
+    return pd.DataFrame(rows, columns=names).assign(report="maps", images=60)
+
+
+def test_models_are_counted_by_what_is_true_of_them():
+    table = audit_rates.error_rates(models()).set_index("world")
+    assert list(table.index) == ["all worlds", "birds", "pets"]
+    every = table.loc["all worlds"]
+    assert every["accused"] == "2 of 3"
+    assert every["by map alone"] == 1
+    # Clopper and Pearson: the quantiles of Beta(2, 2) and Beta(3, 1), the second of which has the closed form q^(1/3)
+    assert every["low"] == pytest.approx(0.094, abs=5e-4)
+    assert every["high"] == pytest.approx(0.975 ** (1 / 3), abs=5e-4)
+    assert [every[band] for band in ("about 0.05", "about 0.1", "about 0.2", "more")] == [
+        "0 of 0", "1 of 2", "0 of 0", "1 of 1",
+    ]  # fmt: skip
+    assert every[["outcomes right", "outcomes told"]].tolist() == ["7 of 8", "8 of 21"]
+    assert every["slices by chance"] == "1 of 6"
+    assert every["slices of the cue"] == "2 of 3, unbiased 1 of 3"
+    assert table.loc["pets", ["accused", "about 0.1", "outcomes right"]].tolist() == ["1 of 1", "0 of 1", "3 of 3"]
+
+
+def test_the_order_of_models_and_other_reports_change_nothing():
+    table = audit_rates.error_rates(models())
+    other = models().assign(report="answers alone", accused="", found=False)
+    both = audit_rates.error_rates(pd.concat([models(), other]))
+    pd.testing.assert_frame_equal(both[both["report"] == "maps"].reset_index(drop=True), table)
+    turned = audit_rates.error_rates(models()[::-1]).sort_values("world", ignore_index=True)
+    pd.testing.assert_frame_equal(turned, table.sort_values("world", ignore_index=True))
+
+
+def judged(outcomes, true_gaps, *found):
+    findings = [Finding(kind, of, "", 0.01) for kind, of in found]
+    tables = {"visible": pd.DataFrame({"outcome": outcomes})}
+    return audit_rates._judged(SimpleNamespace(tables=tables, margin=0.05, findings=findings), np.array(true_gaps))
+
+
+def test_an_outcome_is_right_where_truth_is_on_its_side_of_the_margin():
+    row = judged(
+        ["shown", "shown", "excluded", "excluded", "cannot be told", "shown"], [-0.2, 0.01, 0.0, 0.3, 0.3, 0.06]
+    )
+    # the last is too close to the margin to decide anything
+    assert (row["decided"], row["told"], row["right"]) == (5, 4, 2)
+    assert (row["accused"], row["found"], row["by_map"]) == ("", False, False)
+
+
+@pytest.mark.parametrize(
+    ("found", "accused", "of_cue", "by_map"),
+    [
+        ([("gap", "cue"), ("gap", "cue")], "gap of cue", True, False),
+        ([("region", "cue")], "region of cue", False, True),
+        ([("region", "object"), ("amplification", "cue")], "amplification of cue; region of object", True, False),
+        ([("gap", "other")], "gap of other", False, False),
+    ],
+)
+def test_what_is_found_is_told_apart(found, accused, of_cue, by_map):
+    row = judged(["excluded"], [0.0], *found)
+    assert (row["accused"], row["found"], row["by_map"]) == (accused, of_cue, by_map)
+
+
+@pytest.mark.parametrize("world", ["birds", "digits", "pets", "faces"])
+@pytest.mark.usefixtures("in_this_process")
+def test_a_model_is_audited_without_a_word_of_what_it_is(world, monkeypatch):
+    asked, trial = [], Trial(world=world, **TINY)
+    seen_of = audit.run
+
+    def seen(**given):
+        folders = [sorted(path.name for path in given["masks"].iterdir()) if "masks" in given else []]
+        asked.append((given, *folders, seen_of(**given)))
+        return asked[-1][-1]
+
+    monkeypatch.setattr(audit, "run", seen)
+    monkeypatch.setattr(audit_rates, "_PAIRS", 30)
+    rows = audit_rates.measured([trial], checked=CHECKED)
+    assert rows["report"].tolist() == ["maps", "answers alone"]
+    (known, _, truth), (given, regions, maps), (chance, _, shuffled), (_, _, alone) = asked
+    # what is true is counted on other pictures, in the order of the report's outcomes
+    other = known["labels"].query("target == 0").groupby("cue")[["answer", "target"]]
+    by_hand = other.apply(lambda of: (of["answer"] == of["target"]).mean())
+    assert len(known["labels"]) == CHECKED
+    assert truth.tables["gaps"]["gap"][1].estimate == pytest.approx(by_hand[1] - by_hand[0])
+    order = [tables[["group", "among"]] for tables in (truth.tables["gaps"], maps.tables["visible"])]
+    pd.testing.assert_frame_equal(*order)
+    assert regions == (["object"] if world == "birds" else ["cue", "object"])
+    said = [*given["labels"], given["target"], *given["groups"], *regions]
+    assert not any(word in name.lower() for name in said for word in (world, worlds.get(world).cue.lower()))
+    # the answers are the model's, and so is the effect of the cue
+    model, drawn = recipes.load(trial.recipe), trial.tested(0.0, audit_rates._SEED + 100)
+    answers = probability(world, training.predict(model, drawn.samples().images)) > 0.5
+    np.testing.assert_array_equal(maps.answers["answer about target"].astype(int), answers)
+    np.testing.assert_array_equal(maps.answers["target"].astype(int), trial.truth(drawn.table()))
+    pd.testing.assert_frame_equal(alone.tables["gaps"].iloc[:, :7], maps.tables["gaps"].iloc[:, :7])
+    if world != "digits":  # whose cue is a column beside another
+        shared = trial.drawn_by.factors(audit_rates._PAIRS, strength=0.0, seed=audit_rates._SEED - 1)
+        effect = metrics.causal_effect(
+            lambda images: probability(world, training.predict(model, images)), trial.drawn_by, shared,
+            cue=trial.drawn_by.cue, size=trial.data.size,
+        )  # fmt: skip
+        assert rows["effect"][0] == pytest.approx(effect.mean(), abs=1e-4)
+    # errors that were drawn anew are as many with each answer, among other pictures
+    before, after = (of.answers.assign(wrong=1 - of.answers["right"]) for of in (maps, shuffled))
+    counts = [of.groupby("answer about target")["wrong"].sum() for of in (before, after)]
+    pd.testing.assert_series_equal(*counts)
+    assert (before["wrong"] != after["wrong"]).any() or before["wrong"].sum() in (0, len(before))
+    assert chance["discover"]
+    assert [entry.kind for entry in store.entries()].count("audit-reports") == 1
+
+
+def test_a_world_that_is_not_rated_is_refused():
+    with pytest.raises(BiaslibError, match="a world whose reports are rated must be one of birds, digits, pets, faces"):
+        audit_rates.measured([Trial(world="scenes", strength=0.0)], checked=10)
+
+
+def of_the_record() -> pd.DataFrame:
+    record = recorded.get("audit", "standard")
+    assert record is not None, "the record is missing: biaslib run audit --preset standard --record"
+    return audit_rates.error_rates(record["values"]["reports"])
+
+
+def test_the_table_that_audits_carry_is_that_of_the_record():
+    made = of_the_record()
+    with SHIPPED.open(encoding="utf-8") as file:
+        pd.testing.assert_frame_equal(pd.read_csv(file), made)
+    models = recorded.get("audit", "standard")["values"]["reports"].query("report == 'maps'")
+    assert models["world"].nunique() == 4
+    assert min((models["strength"] == 0).sum(), (models["strength"] > 0).sum()) >= 40
+    assert not models.duplicated(["world", "strength", "seed"]).any()
+
+
+if __name__ == "__main__":
+    with store.replacing(Path(str(SHIPPED))) as partial:
+        of_the_record().to_csv(partial, index=False, lineterminator="\n")
