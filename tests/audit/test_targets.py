@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from biaslib import audit, cli
-from biaslib.audit import handover, model, running
+from biaslib.audit import handover, running
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm
 from tests.audit.subjects import PLAIN, both
@@ -94,8 +94,8 @@ def test_permutations_of_all_targets_take_no_longer_than_those_of_one(monkeypatc
 
 
 def test_a_model_is_opened_once_for_all_targets(spots, monkeypatch):
-    opened, opening = [], model.open_model
-    monkeypatch.setattr(model, "open_model", lambda *given: opened.append(given) or opening(*given))
+    opened, opening = [], running.open_model
+    monkeypatch.setattr(running, "open_model", lambda *given: opened.append(given) or opening(*given))
     labels = pd.read_csv(spots / "labels.csv")[:40]
     labels["red"] = labels["red"].astype(object).where(labels.index > 3)
     given = {"labels": labels, "data": spots / "images", "groups": "random", "threshold": 0.0, "permutations": 19}
