@@ -1,7 +1,7 @@
 """The model under audit: whatever form it comes in behind one front, and its outputs read as a yes or a no."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, models
-from biaslib.audit.opening import Opened, open_model
+from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
 from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError, reason
@@ -198,7 +198,6 @@ class ModelUnderAudit:
     no_maps: str  # why it has no attention map; "" where it has
     key: str  # a fingerprint of everything that its answers depend on
     checked_for_probabilities: bool  # whether outputs all in [0, 1] are to be refused, as no threshold was given
-    opened: Opened  # on the device, for another target
 
 
 def model_under_audit(
@@ -210,7 +209,7 @@ def model_under_audit(
     preprocessing: Mapping[str, Any] | None = None,
     attribution: str | None = None,
     layer: str | None = None,
-    opened: Opened | None = None,
+    opening: Callable[..., Any] = open_model,
     **reading: Any,
 ) -> ModelUnderAudit:
     """Opens a model and tries it on two pictures of noise.
@@ -221,13 +220,13 @@ def model_under_audit(
     first three run their maker's code as soon as they are opened**, the others, with weights, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
     config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
-    not the model's own; `layer` names the module whose output Grad-CAM takes as the map; `opened` is the model where it
-    is open already; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.
+    not the model's own; `layer` names the module whose output Grad-CAM takes as the map; `opening` may keep what it has
+    opened; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.
     """
-    source = opened or open_model(model, weights)
-    network, described = source.model, source.described
+    source = opening(model, weights)
+    opened, described = source.model, source.described
     steps = Preprocessing.of(
-        dict(getattr(network, "pretrained_cfg", None) or {}),
+        dict(getattr(opened, "pretrained_cfg", None) or {}),
         beside=source.steps,
         name=source.settings,
         local=weights != "imagenet",
@@ -235,15 +234,14 @@ def model_under_audit(
     )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()
-    if isinstance(network, nn.Module) and not fixed:
+    if isinstance(opened, nn.Module) and not fixed:
         # a model that was handed over stays as it was
-        network = (copy.deepcopy(network) if network is model else network).to(device).eval()
-        for parameter in network.parameters():
+        opened = (copy.deepcopy(opened) if opened is model else opened).to(device).eval()
+        for parameter in opened.parameters():
             parameter.requires_grad_(False)
-    source = source._replace(model=network)
     noise = np.random.default_rng(0).integers(0, 256, (2, steps.size, steps.size, 3), dtype=np.uint8)
     pictures = torch.from_numpy(steps.normalised(noise))
-    raw = _tried(network, pictures.to(device), batch)
+    raw = _tried(opened, pictures.to(device), batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
     read = _read_as(outputs, threshold=threshold, **reading)
     unsure, sums = not read.no and threshold is None, raw.reshape(len(raw), -1).sum(dim=1)
@@ -255,13 +253,13 @@ def model_under_audit(
     if layer is not None:
         if attribution not in (None, "grad-cam"):
             raise BiaslibError(f"A layer is for Grad-CAM, not for {attribution}: leave one of the two out.")
-        network, attribution, described = _AtLayer(network, layer), "grad-cam", described | {"layer of maps": layer}
-    target_outputs = TargetOutputs(network, read).to(device)
+        opened, attribution, described = _AtLayer(opened, layer), "grad-cam", described | {"layer of maps": layer}
+    target_outputs = TargetOutputs(opened, read).to(device)
     way, no_maps = _way_of(attribution, target_outputs, pictures[:1], described["kind"])
     described = described | {"outputs": str(outputs), "answer": read.words(), "maps": way}
     # the code of a user's own function is not known, so what it answers to noise stands for it
     key = fingerprint.of_value([described, source.state, read, steps, np.round(raw.cpu().double().numpy(), 4)])
-    return ModelUnderAudit(target_outputs, steps, described, no_maps, key, unsure, source)
+    return ModelUnderAudit(target_outputs, steps, described, no_maps, key, checked_for_probabilities=unsure)
 
 
 def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:

@@ -29,7 +29,7 @@ _IMAGENET_CLASSES = 1000
 _OTHERWISE = "; torchvision's are torchvision/NAME; for one of your own give module:function, or its --predictions"
 
 
-class Opened(NamedTuple):
+class _Opened(NamedTuple):
     """A model, words for it, a fingerprint of its weights, and the settings beside them with their steps."""
 
     model: Any
@@ -39,11 +39,11 @@ class Opened(NamedTuple):
     steps: Mapping[str, Any] | None = None
 
 
-def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> Opened:
+def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Opened:
     """Opens what `model.model_under_audit` is given; a BiaslibError where it cannot be opened."""
     if isinstance(model, nn.Module):
         _no_weights(weights)
-        return Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
+        return _Opened(model, {"model": type(model).__name__, "kind": "module in memory"}, _state(model))
     name = str(model)
     source, colon, rest = name.partition(":")
     local = colon and source == "local-dir"
@@ -86,13 +86,13 @@ def _known(name: str) -> str:
     return f"{building.TORCHVISION}{name}" if name in list_models() else name
 
 
-def _from_name(name: str, weights: str | Path | None) -> Opened:
+def _from_name(name: str, weights: str | Path | None) -> _Opened:
     if weights is None:
         raise BiaslibError(f"{name!r} is an architecture, and random weights are nothing to audit: give its weights.")
     described = {"model": name, "kind": "architecture with weights"}
     if weights == "imagenet":
         built = models.build(name, _IMAGENET_CLASSES, weights="imagenet")
-        return Opened(built, described | {"weights": "imagenet"}, "imagenet")
+        return _Opened(built, described | {"weights": "imagenet"}, "imagenet")
     _refuse_foreign(Path(weights))
     path = building.weights_file(Path(weights))
     state, wrapping = building.read_state(path)
@@ -115,25 +115,25 @@ def _from_name(name: str, weights: str | Path | None) -> Opened:
     except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
         raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
     sum_ = "" if path.is_dir() else files.sha256(path)
-    return Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
+    return _Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
 
 
-def _from_file(path: Path) -> Opened:
+def _from_file(path: Path) -> _Opened:
     if path.suffix != ".onnx":
         _refuse_foreign(path)
     sum_ = files.sha256(path)
     described = {"model": path.name, "sha256": sum_}
     try:
         if path.suffix == ".onnx":
-            return Opened(_Onnx(path), described | {"kind": "ONNX file"}, sum_)
+            return _Opened(_Onnx(path), described | {"kind": "ONNX file"}, sum_)
         if path.suffix == ".pt2":
-            return Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
+            return _Opened(torch.export.load(path).module(), described | {"kind": "torch.export file"}, sum_)
         if _is_torchscript(path):
             with warnings.catch_warnings():
                 # the maker of the file is told to move to torch.export, not its reader
                 warnings.simplefilter("ignore", FutureWarning)
                 loaded = torch.jit.load(str(path), map_location="cpu")
-            return Opened(loaded, described | {"kind": "TorchScript file"}, sum_)
+            return _Opened(loaded, described | {"kind": "TorchScript file"}, sum_)
     except Exception as error:  # both loaders raise whatever their code raises
         raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
@@ -161,7 +161,7 @@ class _Onnx(nn.Module):
         return torch.from_numpy(self._session.run(None, given)[0]).to(images.device)
 
 
-def _from_function(name: str) -> Opened:
+def _from_function(name: str) -> _Opened:
     module_name, _, function_name = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -174,7 +174,7 @@ def _from_function(name: str) -> Opened:
         ) from error
     if not isinstance(returned, nn.Module):
         raise BiaslibError(f"{name} returns a {type(returned).__name__}, and a torch module is needed.")
-    return Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
+    return _Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
 
 
 def _no_weights(weights: str | Path | None) -> None:

@@ -1,8 +1,9 @@
 """One audit from beginning to end."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
+from biaslib.audit.opening import open_model
 from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
@@ -64,10 +66,8 @@ def run(**given: Any) -> Audit:
     options = AuditOptions(**given)
     options.check_place()
     alone = _by_target(options)
-    cases: list[tuple[_Case, _Case | None]] = []
-    for one in alone:
-        first, other = cases[0] if cases else (None, None)
-        cases.append((_checked(one, first), None if one.against is None else _checked(one.other(), other)))
+    check = partial(_checked, opening=cache(open_model))  # a model is opened once for all targets
+    cases = [(check(one), None if one.against is None else check(one.other())) for one in alone]
     asked = [case.asked if other is None else [case.asked, other.asked] for case, other in cases]
     key = fingerprint.of_value(asked if len(asked) > 1 else asked[0])
     options.check_folder(key)
@@ -110,8 +110,7 @@ def _is_table(source: Any) -> bool:
     return isinstance(source, (Path, pd.DataFrame)) or (isinstance(source, str) and Path(source).is_file())
 
 
-def _checked(options: AuditOptions, like: _Case | None) -> _Case:
-    """What is known of one target; the model is open already where the first one's is, `like`."""
+def _checked(options: AuditOptions, *, opening: Callable[..., Any]) -> _Case:
     inputs = read_labels(options)
     folder = options.data
     unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
@@ -126,8 +125,7 @@ def _checked(options: AuditOptions, like: _Case | None) -> _Case:
     model = model_under_audit(
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps, attribution=options.attribution, layer=options.layer,
-        opened=None if like is None or like.model is None else like.model.opened,
+        preprocessing=steps, attribution=options.attribution, layer=options.layer, opening=opening,
     )  # fmt: skip
     digests = file_digests(folder, inputs.files, masks)
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
@@ -179,16 +177,12 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
 
 
 def _by_image(targets: Sequence[LabelledImages], options: AuditOptions) -> pd.DataFrame:
-    """A row an image, as the labels have them, with what is said of every target.
-
-    What they share stands once; answers about a group that differ from those of a target before have theirs beside.
-    """
+    """A row an image, in the labels' order; answers about a group that differ by target stand side by side."""
     together, *further = (of.by_image(f" about {of.target.name}").set_index("file") for of in targets)
     for of, table in zip(targets[1:], further, strict=True):
         own, before = table.align(together, join="inner")
-        table = table.rename(
-            columns={name: f"{name} ({of.target.name})" for name in own if (own != before)[name].any()}
-        )
+        unlike = own.columns[(own != before).any()]
+        table = table.rename(columns={name: f"{name} ({of.target.name})" for name in unlike})
         together = together.combine_first(table)[list(dict.fromkeys([*together, *table]))]
     columns = (column.astype(str) for _, column in read(options.labels).items())
     files = next(column for column in columns if {*together.index} <= {*column})

@@ -111,8 +111,7 @@ def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
     to follow a beta distribution around `toward`, and w, the images that this is worth, makes (G,) hits among n most
     likely (beta-binomial); hits and n may be fractions. The ends take neither the mean of that distribution nor w to be
     known: both are integrated over, with flat priors on the mean and on w / (w + median n), and the ends are those of a
-    beta distribution with the mean and variance that come of it. They are NaN where `toward` is 0 or 1, and without
-    any images.
+    beta distribution with the mean and variance that come of it. They are NaN where `toward` is 0 or 1 or n is 0.
     """
     if toward in (0, 1) or not n.any():
         return np.array([[toward], [np.nan], [np.nan]]) + np.zeros(len(n))
@@ -129,8 +128,7 @@ def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
 def _shrunk_ends(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
     """(2, G) the ends of `shrunk_shares`."""
     worth = np.median(n[n > 0]) * (_STEPS / (1 - _STEPS))[:, None]
-    # the means that are tried for each worth: as far from `toward` as the share of all images may be, if images of a
-    # group are as much alike as that worth says; each counts by its likelihood over how densely it is tried
+    # as many independent images as all are worth; each mean that is tried counts by its likelihood over its density
     images = n.sum() ** 2 * (worth + 1) / (n * (n + worth)).sum(axis=1, keepdims=True)
     tried = scipy.stats.beta(toward * images + 0.5, (1 - toward) * images + 0.5)
     means = tried.ppf(_STEPS)

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from biaslib import audit, cli
-from biaslib.audit import handover, model, running
+from biaslib.audit import handover, running
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm
 from tests.audit.subjects import PLAIN, both
@@ -87,22 +87,19 @@ def test_permutations_are_enough_for_the_tests_of_all_targets():
 
 
 def test_permutations_of_all_targets_take_no_longer_than_those_of_one(monkeypatch):
-    rng = np.random.default_rng(1)
-    groups = [f"g{at}" for at in range(5)]
-    labels = table().assign(**{name: rng.integers(0, 2, N) for name in groups})[:100]
-    monkeypatch.setattr(running, "_MOST_PERMUTED", 100_000)
-    assert audited(labels=labels, groups=groups, permutations=None).settings["deals"] == "499"
-    monkeypatch.setattr(running, "_MOST_PERMUTED", 120_000)  # 600 permutations of 100 images of 2 targets
-    assert audited(labels=labels, groups=groups, permutations=None).settings["deals"] == "600"
+    monkeypatch.setattr(running, "_SOON_PERMUTED", 0)
+    for most, permutations in ((23_999, "99"), (24_000, "120")):  # 6 tests need 120, of 100 images of 2 targets
+        monkeypatch.setattr(running, "_MOST_PERMUTED", most)
+        assert audited(labels=table()[:100], permutations=None).settings["deals"] == permutations
 
 
 def test_a_model_is_opened_once_for_all_targets(spots, monkeypatch):
-    opened, opening = [], model.open_model
-    monkeypatch.setattr(model, "open_model", lambda *given: opened.append(given) or opening(*given))
+    opened, opening = [], running.open_model
+    monkeypatch.setattr(running, "open_model", lambda *given: opened.append(given) or opening(*given))
     labels = pd.read_csv(spots / "labels.csv")[:40]
     labels["red"] = labels["red"].astype(object).where(labels.index > 3)
     given = {"labels": labels, "data": spots / "images", "groups": "random", "threshold": 0.0, "permutations": 19}
-    given |= {"model": "tests.audit.subjects:both", "drop_missing": True} | PLAIN
+    given |= {"model": "tests.audit.subjects:both", "drop_missing": True, "attribution": "none"} | PLAIN
     found = audit.run(target=["green", "red"], output=[0, 1], against=both(), **given)
     assert opened[0][0] == "tests.audit.subjects:both"
     assert len(opened) == 2
@@ -257,9 +254,9 @@ def test_a_report_never_lies_over_one_of_several_tables_of_predictions(tmp_path,
 def test_sequences_of_any_kind_are_one_for_each_target(found, spots):
     again = audited(target=pd.Index(["cat", "tall"]), predictions=np.array(["said_cat", "said_tall"]))
     assert again.key == found.key
-    asked = {"data": spots / "images", "labels": spots / "labels.csv", "groups": "random", "threshold": 0.0}
-    asked |= {"target": pd.Series(["green", "red"]), "model": both(), "permutations": 19, **PLAIN}
-    keys = {audit.run(output=given, **asked).key for given in (range(2), [0, 1], np.arange(2), pd.Index([0, 1]))}
+    asked = {"data": spots / "images", "labels": pd.read_csv(spots / "labels.csv")[:20], "groups": "random"}
+    asked |= {"target": pd.Series(["green", "red"]), "model": both(), "threshold": 0.0, "permutations": 19, **PLAIN}
+    keys = {audit.run(output=given, **asked).key for given in (range(2), [0, 1], np.arange(2))}
     assert len(keys) == 1
     assert audited(target=pd.Index(["cat"]), predictions=pd.Index(["said_cat"])).target.name == "cat"
 
