@@ -376,7 +376,7 @@ def test_intervals_of_shrunk_shares_cover_where_shares_vary_and_where_they_do_no
         covered.append((low <= truth) & (truth <= high))
         widths.append(high - low)
     assert np.mean(covered) >= 0.85
-    assert np.min(widths) > 0.01
+    assert np.min(widths) > 0.005  # of 400 answers that are all right
 
 
 def test_ends_of_shrunk_shares_take_fractions_and_are_unknown_without_images():
