@@ -25,8 +25,9 @@ from biaslib.training import TrainingConfig
 from biaslib.worlds.base import draw_agreement
 
 PICTURES: Final = 600  # that a team gets
-IMAGES: Final = 1200  # that a model is trained on: few, so that it leans on more than what was planted
-TRAINING: Final = TrainingConfig(augmentation=())  # mirrored, nothing could be told from the way a thing faces
+IMAGES: Final = 2000  # that a model is trained on
+# small batches are many steps; mirrored, nothing could be told from the way a thing faces
+TRAINING: Final = TrainingConfig(batch=16, augmentation=())
 WEIGHTS: Final = ("model.safetensors", "reference_1.safetensors", "reference_2.safetensors")  # of a team's models
 TEMPLATES: Final = jinja2.Environment(loader=jinja2.PackageLoader("biaslib.book", "course"), trim_blocks=True)
 _CALM = 0.25  # chance of a model that is trained without bias

@@ -54,7 +54,9 @@ def players(models: pd.DataFrame) -> dict[str, Callable[[pd.DataFrame], Sequence
 def form(low, high, probability) -> pd.DataFrame:
     """Of six suspects, a to f."""
     columns = {"low": low, "high": high, "probability": probability}
-    return pd.DataFrame({name: np.broadcast_to(np.asarray(values, float), 6) for name, values in columns.items()}, index=list("abcdef"))
+    return pd.DataFrame(
+        {name: np.broadcast_to(np.asarray(values, float), 6) for name, values in columns.items()}, index=list("abcdef")
+    )
 
 
 def played(models: pd.DataFrame) -> np.ndarray:

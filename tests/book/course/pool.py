@@ -1,5 +1,4 @@
-"""Makes `pool.csv`, the stored pool of 40 models: `python -m tests.book.course.pool`, about 40 minutes on one
-core.
+"""Makes `pool.csv`, the stored pool of 40 models: `python -m tests.book.course.pool`, 40 minutes on one core.
 
 They are the models that a secret, which everybody may know, gives to 40 teams. A row is a suspect of a model: its exact
 effect on the 600 pictures; what a careful auditor measures on the same pictures, with a standard error (least squares

@@ -16,7 +16,7 @@ from biaslib.book.course import sealing
 from biaslib.store import parallel
 from tests.book.course import players
 
-SECRET = "seven tall lamps by the sea"
+SECRET = "nine tall lamps by the sea"
 CLASS = 12
 
 

@@ -32,7 +32,9 @@ def test_the_secret_decides_and_another_one_decides_otherwise():
     ours, theirs = ([assigned(secret, team) for team in CLASS] for secret in (SECRET, SECRET + "."))
     assert ours == [assigned(SECRET, team) for team in CLASS]
     assert not set(ours) & set(theirs)
-    same = [(a.world, set(a.cues)) == (b.world, set(b.cues)) for (_, a, *_), (_, b, *_) in zip(ours, theirs, strict=True)]
+    same = [
+        (a.world, set(a.cues)) == (b.world, set(b.cues)) for (_, a, *_), (_, b, *_) in zip(ours, theirs, strict=True)
+    ]
     assert sum(same) <= 4
     seeds = [data.seed for pictures, audited, *_ in ours for data in (pictures, audited)]
     assert len(set(seeds)) == 24
