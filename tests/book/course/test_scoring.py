@@ -3,6 +3,7 @@
 import csv
 import re
 import shlex
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from scipy.special import softmax
 from biaslib import metrics, models, training
 from biaslib.book.course import scoring, sealing
 from biaslib.book.course.scoring import ONE_FOR_ALL, PARTS, SMALL, points, read_form, remarks, score
+from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.errors import BiaslibError
 from biaslib.statistics.detection import winkler
+from biaslib.store import parallel
 from tests.book.conftest import ROOT
 from tests.book.course import players, pool
 from tests.book.course.players import careful, form
@@ -355,7 +358,10 @@ def test_a_row_of_the_pool_comes_again():
 
 @pytest.mark.slow
 def test_one_real_seal_can_be_audited_with_what_is_in_it(tmp_path, monkeypatch, in_this_process, capsys):
+    start = time.monotonic()
     (folder,) = sealing.seal(SECRET, teams=1, out=tmp_path / "handout")
+    a_model = (time.monotonic() - start) * parallel.cores() / len(sealing.WEIGHTS)  # seconds of a core
+    assert a_model * (12 + 2 * len(CANDIDATES)) / 2 < 15 * 60, "a class of twelve takes too long on two cores"
     monkeypatch.chdir(folder)
     text = (folder / "README.md").read_text()
     names: dict = {}
