@@ -19,8 +19,7 @@ from biaslib.store import files, stored
 
 PARTS: Final = {"intervals": 30, "probabilities": 15, "order": 10, "re-run": 5}  # points
 SMALL: Final = 0.05  # an effect that the form asks the probability of
-#: the mean score of the best interval that is the same for all suspects of all models (`tests/book/course/pool.csv`)
-ONE_FOR_ALL: Final = 0.5
+_SAYS_NOTHING: Final = 2.0  # score of the interval from -1 to 1, which is always right
 _SAME = 0.005  # how far a number of a second run may be from the form's
 _NUMBERS = ["low", "high", "probability"]
 # words that a report should not have, as the page *How we talk about bias* says -> what to write
@@ -80,7 +79,7 @@ def points(form: pd.DataFrame, effects: np.ndarray, *, again: pd.DataFrame | Non
     brier = ((probability - (np.abs(effects) >= SMALL)) ** 2).mean()
     order = kendall(np.abs(low + high), np.abs(effects)).estimate
     same = again is not None and np.allclose(form, again, rtol=0, atol=_SAME)
-    shares = np.nan_to_num([1 - missed / ONE_FOR_ALL, 1 - brier / 0.25, order, float(same)])  # no order: no points
+    shares = np.nan_to_num([1 - missed / _SAYS_NOTHING, 1 - brier / 0.25, order, float(same)])  # no order: no points
     return dict(zip(PARTS, np.array([*PARTS.values()]) * shares.clip(0, 1), strict=True))
 
 
