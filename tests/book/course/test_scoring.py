@@ -103,11 +103,12 @@ def test_the_players_rank_as_they_should(played):
 
 
 @needs_pool
-def test_they_rank_so_for_nearly_every_twenty_models(played):
+def test_neighbours_rank_so_for_most_twenty_models(played):
     rng = np.random.default_rng(0)
     drawn = [played[rng.permutation(len(played))[:20]].mean(axis=0) for _ in range(300)]
-    ranked = np.mean([(np.diff(means) < 0).all() for means in drawn])
-    assert ranked > 0.9, ranked
+    ranked = np.mean([np.diff(means) < 0 for means in drawn], axis=0)
+    assert ranked[:2].tolist() == [1, 1]  # who measures is ahead of all others
+    assert (ranked > 0.5).all(), ranked
 
 
 @needs_pool
