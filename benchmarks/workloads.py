@@ -2,17 +2,21 @@
 
 import io
 import json
+import os
 import resource
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 from torch import nn
 
 from biaslib import models
@@ -184,6 +188,33 @@ def audit_of_predictions(images: int = 50_000) -> Callable[[], Any]:
     return call
 
 
+def audit_of_pictures(images: int, architecture: str = "resnet18", size: int = SIZE) -> Callable[[], Any]:
+    """An untrained network's answers and maps of pictures in files, nothing of which is in a store yet."""
+    from biaslib import audit
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 2, (images, 2)), columns=["cat", "old"])
+    table = table.assign(file=[f"{row}.jpg" for row in range(images)])
+    torch.manual_seed(0)
+    model = models.build(architecture, 2).eval()
+
+    def call() -> float:
+        """Seconds of the audit alone."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, BIASLIB_STORE=f"{folder}/store"):
+            Path(folder, "pictures").mkdir()
+            for name in table["file"]:
+                picture = Image.fromarray(rng.integers(0, 256, (size, size, 3), dtype=np.uint8))
+                picture.save(Path(folder, "pictures", name))
+            start = time.perf_counter()
+            audit.run(
+                model=model, data=f"{folder}/pictures", labels=table, target="cat", groups="old", size=size,
+                out=f"{folder}/report", permutations=99,
+            )  # fmt: skip
+            return time.perf_counter() - start
+
+    return call
+
+
 LABELS: dict[str, Callable[[], LabelTriple]] = {
     "60,000 x 20, two groups": lambda: dense_labels(60_000, 20, 2),
     "160,000 x 23, three groups": lambda: dense_labels(160_000, 23, 3),
@@ -205,6 +236,8 @@ def _prepare(name: str) -> Callable[[], Any]:
         return lambda: all_kinds(labels)
     if name == "audit":
         return audit_of_predictions()
+    if name.endswith(" pictures"):
+        return audit_of_pictures(int(name.split()[0]))
     if name in ("forward", "explain"):
         model, images = classifier(batch=32)
         return lambda: (forward if name == "forward" else explain)(model, images)

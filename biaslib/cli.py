@@ -182,7 +182,7 @@ def _grow(
 )
 def _audit(
     labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
-    target: Annotated[list[str], _option("Column of what the model tells: two values.")],
+    target: Annotated[list[str], _option("Column of what the model tells: two values; may be repeated.")],
     group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
     out: Annotated[Path, _option("Folder for the report.")],
     bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
@@ -194,16 +194,18 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[str | None, _option("Instead of a model: a column of the labels, or a table.")] = None,
+    predictions: Annotated[
+        list[str] | None, _option("Instead of a model: a column for each target, or a table.")
+    ] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
-    output: Annotated[int | None, _option("Of the target, from 0.", default="the only one, or two classes")] = None,
+    output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
     group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
     threshold: Annotated[float | None, _option("What a yes is above; 0.5 for probabilities.", default="0")] = None,
     attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
     layer: Annotated[str | None, _option("Of the model, whose output Grad-CAM takes.", default="its last map")] = None,
-    masks: Annotated[Path | None, _option("Folder of masks of a region, or of one folder a region.")] = None,
+    masks: Annotated[Path | None, _option("Folder of masks, or of one folder a region, or COCO's JSON.")] = None,
     mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
@@ -229,21 +231,17 @@ def _audit(
 
     Writes a page, numbers, answers, and a model card and an annex that you fill in and keep. A stopped audit goes on.
     """
+    asked = dict(locals())
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
     limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
-    result = audits.run(
-        labels=labels, target=target[0] if len(target) == 1 else target, groups=group, out=out,
-        bins={name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())},
-        intersections=intersections, drop_missing=drop_missing, cluster=cluster, train_labels=train_labels,
-        file_column=file_column, data=data, model=model, weights=weights, predictions=predictions, against=against,
-        output=output, yes=() if yes is None else class_numbers(yes), no=() if no is None else class_numbers(no),
-        group_outputs=group_output or (), threshold=threshold, attribution=attribution, layer=layer, masks=masks,
-        mask_value=mask_value, wanted=wanted or (), unwanted=unwanted or (), size=size, mean=mean, std=std, crop=crop,
-        batch=batch, margin=margin, corrected=not uncorrected, permutations=permutations, deals=deals, seed=seed,
-        discover=discover, repair=repair, images=not no_images, title=title, author=author, force=force,
-    )  # fmt: skip
+    asked |= {name: class_numbers(asked[name]) for name in ("yes", "no") if asked[name] is not None}
+    asked["bins"] = {name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())}
+    asked |= {"groups": group, "group_outputs": group_output, "corrected": not uncorrected, "images": not no_images}
+    # what was not given is as in `audit.run`, and these have another name there, or none
+    others = ("group", "group_output", "uncorrected", "no_images", "fail_on")
+    result = audits.run(**{name: value for name, value in asked.items() if value is not None and name not in others})
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
     if fail_on is not None and (why := audits.handover.failure(result, limit)):

@@ -91,6 +91,15 @@ def test_what_integrated_gradients_are_timed_beside_on_a_gpu_computes_the_same()
 
 def test_an_audit_of_many_predictions_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audits, "peak_memory", lambda name: {"total": 5e8})
+    monkeypatch.setattr(audits, "of_pictures", lambda few, many: [])
     time, memory = audits.run(images=300)
     assert time.value > 0
     assert memory.value == 0.5
+
+
+def test_an_audit_of_pictures_is_timed_beside_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "peak_memory", lambda name: {"total": {"32 pictures": 4e8, "96 pictures": 5e8}[name]})
+    further, ratio, memory = audits.of_pictures(32, 96, "small", 32)
+    assert "64 further pictures, small, 32 px" in further.name
+    assert ratio.value != 0
+    assert (memory.value, memory.met) == (1.25, False)

@@ -80,7 +80,6 @@ def _merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> torch.Tenso
 
 
 def _check_layers(model: nn.Module) -> None:
-    """Refuses a model with a layer that has no rule."""
     for name, module in model.named_modules():
         known = isinstance(module, _KNOWN) or _is_activation(module) or next(module.children(), None) is not None
         if not known or isinstance(module, nn.MultiheadAttention):

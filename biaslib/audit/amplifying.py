@@ -89,7 +89,6 @@ class _Images:
         return replace(self, said=self.said[permuted_within(self.truth, keys[0])], groups=groups)
 
     def take(self, index: np.ndarray) -> "_Images":
-        """The images at (n,) places."""
         return _Images(self.truth[index], self.said[index], [(own[index], of[index]) for own, of in self.groups])
 
     def counts(self) -> np.ndarray:

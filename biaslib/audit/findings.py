@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import FEW, SMALL, Tables
@@ -20,21 +19,26 @@ from biaslib.statistics import Interval, holm
 
 _SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ALPHA = 0.05
+_TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
 
 
-def tested(tables: Tables, *, permutations: int, at_once: int, corrected: bool) -> Tables:
-    """The tables of which every row is a test, so many at once, with their p-values by Holm over all, where asked for.
+def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, corrected: bool) -> list[Tables]:
+    """Of each target the tables of which every row is a test, with p-values by Holm over all targets, if asked for.
 
-    A p is NaN where it has too little behind it for its test to find anything.
+    So many tests are made at once. A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {name: tables[name]["p"] for name in ("gaps", "against", "amplification", "regions") if name in tables}
-    if permutations < permutations_needed(at_once):
-        p["amplification"] = p["amplification"] * math.nan
-    if "regions" in p:
-        p["regions"] = p["regions"].where(tables["regions"]["n"] >= _images_needed(at_once))
-    raw = pd.concat(p)
-    adjusted = pd.Series(holm(raw), raw.index) if corrected else raw
-    return {name: tables[name].assign(**{"p": raw[name], "p corrected": adjusted[name]}) for name in p}
+    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in _TESTED if name in tables}
+    for at, tables in enumerate(of_targets):
+        if permutations < permutations_needed(at_once):
+            p[at, "amplification"] = p[at, "amplification"] * math.nan
+        if "regions" in tables:
+            p[at, "regions"] = p[at, "regions"].where(tables["regions"]["n"] >= _images_needed(at_once))
+    raw = np.concatenate(list(p.values()))
+    parts = np.split(holm(raw) if corrected else raw, np.cumsum([len(each) for each in p.values()])[:-1])
+    made: list[Tables] = [{} for _ in of_targets]
+    for ((at, name), own), adjusted in zip(p.items(), parts, strict=True):
+        made[at][name] = of_targets[at][name].assign(p=own).assign(**{"p corrected": adjusted})
+    return made
 
 
 def untested(tables: Tables, permutations: int, at_once: int) -> Iterator[str]:

@@ -30,9 +30,10 @@ def gap_limit(fail_on: str) -> float | None:
 def failure(audit: Audit, limit: float | None) -> str:
     """Why a pipeline stops, "" where it goes on: anything was found, or a gap is shown to be larger than a limit."""
     if limit is None:
-        found = [finding for finding in audit.findings if finding.kind != "smaller gap"]
+        found = [each for _, one in audit.parts() for each in one.findings if each.kind != "smaller gap"]
         return f"{len(found)} found" if found else ""
-    gaps = audit.tables["visible"].to_dict("records")  # with intervals that are corrected as the tests are
+    # with intervals that are corrected as the tests are
+    gaps = [row for _, one in audit.parts() for row in one.tables["visible"].to_dict("records")]
     beyond = [row for row in gaps if max(row["gap"].low, -row["gap"].high) > limit]
     return "; ".join(f"the gap of {row['group']} among {row['among']} is {number(row['gap'], '.3f')}" for row in beyond)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ _FILE_COLUMNS = ("file", "filename", "image", "image_id", "path")
 _SWITCHES = ({"0", "1"}, {"-1", "1"}, {"no", "yes"})
 _SPELLED = {"true": "1", "false": "0", "yes": "yes", "no": "no"}  # in any case
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+SMALL = 30  # images in a cell below which it is flagged
 _MOST = 12  # of one column, or of all combinations: each has tests of its own
 
 
@@ -82,7 +83,8 @@ class LabelledImages:
     scores: np.ndarray | None = None  # (N,) of the target, larger for yes; None where only yes and no are known
     clusters: np.ndarray | None = None  # (N,) whole numbers; images of one number may depend on each other
     cluster_names: pd.Series | None = None  # (N,) the same as the table writes them, by the name of its column
-    notes: tuple[str, ...] = ()  # on rows that were left out, and on clusters
+    notes: tuple[str, ...] = ()  # on rows that were left out, on clusters and on small combinations
+    combinations: np.ndarray | None = None  # (N,) words for the groups that an image belongs to, if that is asked for
 
     @cached_property
     def correct(self) -> np.ndarray:
@@ -91,20 +93,20 @@ class LabelledImages:
 
     def only(self, rows: np.ndarray) -> "LabelledImages":
         """Some of the images, (N,) bool."""
-        labels, predicted = (of[rows].reset_index(drop=True) if len(of) else of for of in (self.labels, self.predicted))
-        scores, clusters = (None if of is None else of[rows] for of in (self.scores, self.clusters))
-        files = tuple(np.array(self.files)[rows].tolist())
-        names = None if self.cluster_names is None else self.cluster_names[rows].reset_index(drop=True)
-        part = replace(self, files=files, labels=labels, predicted=predicted, scores=scores)
-        return replace(part, clusters=clusters, cluster_names=names)
+        parts: dict[str, Any] = {"files": tuple(np.array(self.files)[rows].tolist())}
+        for name in ("labels", "predicted", "scores", "clusters", "cluster_names", "combinations"):
+            of = getattr(self, name)
+            if of is not None and len(of):
+                parts[name] = of[rows] if isinstance(of, np.ndarray) else of[rows].reset_index(drop=True)
+        return replace(self, **parts)
 
-    def by_image(self) -> pd.DataFrame:
-        """A row an image: file, cluster, labels and answers as the table writes them, score, and 1 for a right one."""
+    def by_image(self, about: str = "") -> pd.DataFrame:
+        """A row an image: file, cluster, labels and answers as the table has them, score, 1 if right (`about` what)."""
         words = {one.name: dict(zip((False, True), one.values, strict=True)) for one in (self.target, *self.groups)}
         labels, answers = self.labels.replace(words), self.predicted.replace(words).add_prefix("answer about ")
-        score = pd.DataFrame({} if self.scores is None else {"score": self.scores})
+        score = pd.DataFrame({} if self.scores is None else {f"score{about}": self.scores})
         cluster = pd.DataFrame() if self.cluster_names is None else self.cluster_names.to_frame()
-        right = pd.DataFrame({"right": self.correct.astype(int)})  # a group may be called so, too
+        right = pd.DataFrame({f"right{about}": self.correct.astype(int)})  # a group may be called so, too
         return pd.concat([pd.Series(self.files, name="file"), cluster, labels, score, answers, right], axis=1)
 
     def cells(self, group: Binary) -> np.ndarray:
@@ -125,9 +127,10 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     """Reads and checks everything that tables say.
 
     Of a column with more than two values each is a group, against all others. With intersections each combination of
-    the columns' values is one, too, where it has images and neither it nor what is outside it is a group already.
+    the columns' values is one, too, where it has images and neither it nor what is outside it is a group already; where
+    there are more than 12, those of fewer than 30 images are none.
     """
-    target, bins, cluster = options.target, options.bins or {}, options.cluster
+    target, bins, cluster = str(options.target), options.bins or {}, options.cluster
     wanted = [target, *options.groups]
     if len(options.groups) == 0:
         raise BiaslibError("There is no group to compare: name at least one column of the labels.")
@@ -146,7 +149,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
     predicted, scores = pd.DataFrame(), None
     if options.predictions is not None:
-        given = _predictions(table, names, options.predictions, wanted, options.file_column)
+        given = _predictions(table, names, cast(Table, options.predictions), wanted, options.file_column)
         given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
         scores = None if options.threshold is None else columns[target].scores(given[target])
         for name, column in columns.items():
@@ -162,17 +165,18 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     clusters = None if written is None else pd.factorize(written)[0]
     if clusters is not None:
         notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
-    crossed = _crossed(columns, labels, by_column) if options.intersections else {}
+    crossed, small, together = _crossed(columns, labels, by_column) if options.intersections else ([], (), None)
+    for of_images in [each for each in (labels, train) if each is not None and crossed]:
+        combined = _combined(columns, of_images, by_column)
+        of_images[crossed] = pd.DataFrame({name: combined == name for name in crossed})
     columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
-    for of_images in (labels,) if train is None else (labels, train):
-        for name, parts in crossed.items():
-            of_images[name] = (of_images[list(parts)] == list(parts.values())).all(axis=1)
     if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
         raise BiaslibError(f"{same[0]!r} has one value only in the training labels: there is nothing to compare with.")
     of_target, *of_groups = columns.values()
     return LabelledImages(
-        tuple(names), labels, predicted, train, of_target, tuple(of_groups), scores, clusters, written, notes
-    )
+        tuple(names), labels, predicted, train, of_target, tuple(of_groups), scores, clusters, written,
+        notes + small, together,
+    )  # fmt: skip
 
 
 def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -227,19 +231,33 @@ def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what:
     return table
 
 
-def _crossed(columns: dict[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> dict[str, Any]:
-    """Name -> value in each group, of each combination with images that neither is a group already nor all but one."""
-    # of a column of two values both are a part of combinations, of one of more values each value is
-    sides = [[(name, yes) for yes in (True, False) for name in some if yes or len(some) == 1] for some in by_column]
+def _combined(columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> np.ndarray:
+    """(N,) the words for all groups of an image together; of a column of two values both have words."""
+    sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
+    first = [labels[some].to_numpy().argmax(axis=1) if len(some) > 1 else ~labels[some[0]] for some in by_column]
+    words = [np.array(side)[np.asarray(at, int)] for side, at in zip(sides, first, strict=True)]
+    return np.array([" x ".join(of_image) for of_image in zip(*words, strict=True)])
+
+
+def _crossed(
+    columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]
+) -> tuple[list[str], tuple[str, ...], np.ndarray]:
+    """Combinations with images that neither are groups already nor all but one, a note on small ones, each image's."""
+    sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
     known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
-    for parts in map(dict, itertools.product(*sides)):
-        inside = (labels[list(parts)] == list(parts.values())).all(axis=1)
+    together = _combined(columns, labels, by_column)
+    for name in map(" x ".join, itertools.product(*sides)):
+        inside = together == name
         if inside.any() and not any((inside == other).all() or (inside != other).all() for other in known):
-            crossed[" x ".join(columns[name].words[yes] for name, yes in parts.items())] = parts
+            crossed[name] = int(inside.sum())
             known.append(inside)
-    if not 1 <= len(crossed) <= _MOST:
-        raise BiaslibError(f"There are {len(crossed)} combinations, not 1 to {_MOST}: leave --intersections out.")
-    return crossed
+    small = [name for name, n in crossed.items() if n < SMALL and len(crossed) > _MOST]
+    tested = [name for name in crossed if name not in small]
+    if not crossed or len(tested) > _MOST:
+        raise BiaslibError(f"There are {len(tested)} combinations, not 1 to {_MOST}: leave --intersections out.")
+    words = ", ".join(f"{name} ({crossed[name]})" for name in small)
+    note = f"Not tested, as they have fewer than {SMALL} images: {len(small)} of {len(crossed)} combinations ({words})."
+    return tested, (note,) if small else (), together
 
 
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.audit.inputs import Binary, LabelledImages
+from biaslib.audit.inputs import SMALL, Binary, LabelledImages
 from biaslib.audit.predictions import Predictions
 from biaslib.metrics import attention_iou
 from biaslib.metrics.groups import disparities, group_rates, matthews_correlation, matthews_from_counts, rate_images
@@ -15,7 +16,6 @@ from biaslib.statistics import Interval, images_needed, interval, minimum_detect
 from biaslib.statistics.intervals import percentile_ends
 
 POWER = 0.8
-SMALL = 30  # images in a cell below which it is flagged
 FEW = 3  # clusters on a side of a gap below which its test finds too much at small levels, as simulations showed
 _SHARE, _DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 
@@ -117,14 +117,18 @@ def _accuracies(answered: LabelledImages) -> pd.DataFrame:
 
 
 def _rates(answered: LabelledImages) -> Tables:
-    """Rates of each group and of the others, the first less the second, and their disparities."""
+    """Rates of each group and of the others, the first less the second; disparities; and combinations."""
     truth, said = (frame[answered.target.name].to_numpy(bool) for frame in (answered.labels, answered.predicted))
     rates, apart, counted = [], [], rate_images(truth, said)
+
+    def shares(of: str, inside: np.ndarray) -> dict[str, Any]:
+        own = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
+        return {"of": of, "n": int(inside.sum()), **own}
+
     for group in answered.groups:
         member = answered.labels[group.name].to_numpy(bool)
-        for of, inside in zip(group.words[::-1], (member, ~member), strict=True):
-            shares = {rate: _share(answered, hits, among & inside) for rate, (among, hits) in counted.items()}
-            rates.append({"group": group.name, "of": of, "n": int(inside.sum()), **shares})
+        sides = zip(group.words[::-1], (member, ~member), strict=True)
+        rates += [{"group": group.name, **shares(of, inside)} for of, inside in sides]
         less = {
             rate: _compared(answered, hits, [among & member, among & ~member])[1]
             for rate, (among, hits) in counted.items()
@@ -133,16 +137,25 @@ def _rates(answered: LabelledImages) -> Tables:
         found = disparities(group_rates(truth, said, member))
         apart += [(group.name, *row) for row in found.itertuples()]
     heads = ["group", "disparity", "difference", "ratio"]
-    return {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
+    tables = {"rates": pd.DataFrame(rates), "disparities": pd.DataFrame(apart, columns=heads)}
+    if answered.combinations is not None:
+        cells = {str(name): answered.combinations == name for name in np.unique(answered.combinations)}
+        right = [_independent(answered, answered.correct, inside)[0] for inside in cells.values()]
+        hits, worth = (np.array([count(of) for of in right]) for count in (np.sum, len))
+        drawn = proportions.shrunk_shares(hits, worth, _mean(answered.correct)).T.tolist()
+        table = pd.DataFrame(shares(of, inside) for of, inside in cells.items())
+        shrunk = [Interval(share, low, high, n) for (share, low, high), n in zip(drawn, table["n"], strict=True)]
+        tables["intersections"] = table.assign(shrunk=pd.Series(shrunk, dtype=object))
+    return tables
 
 
 def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
-    """Area under the ROC curve and, where all scores lie in [0, 1], calibration (Naeini et al. 2015) in ten bins."""
+    """Area under the ROC curve and, where scores lie in [0, 1], calibration (Naeini et al. 2015) in ten equal bins."""
     from sklearn.calibration import calibration_curve  # here and not above, as they take a second
     from sklearn.metrics import roc_auc_score
 
     truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
-    areas, bins, tenths = [], [], np.searchsorted(np.linspace(0, 1, 11)[1:-1], scores)
+    areas, bins = [], []
     for group, side in ((group, side) for group in answered.groups for side in (True, False)):
         of, inside = group.words[side], answered.labels[group.name].to_numpy(bool) == side
         yes, score, error = truth[inside], scores[inside], np.nan
@@ -151,7 +164,8 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
         if answered.clusters is not None:  # it takes images to be independent
             own = Interval(area, np.nan, np.nan, len(yes))
         if probable:
-            means = calibration_curve(yes, score, n_bins=10)[1]
+            tenths = np.searchsorted(np.percentile(score, 100 * np.linspace(0, 1, 11))[1:-1], scores)
+            means = calibration_curve(yes, score, n_bins=10, strategy="quantile")[1]
             shares = [_share(answered, truth, inside & (tenths == tenth)) for tenth in np.unique(tenths[inside])]
             apart = [abs(mean - share.estimate) for mean, share in zip(means, shares, strict=True)]
             error = np.average(apart, weights=[share.n for share in shares])

@@ -39,7 +39,6 @@ class _Reading:
         return outputs[:, [*self.yes, *self.groups]] - self.threshold
 
     def words(self) -> str:
-        """For the report."""
         if not self.no:
             return f"output {self.yes[0]}, counted from 0, above {self.threshold:g}"
         return f"yes where the largest of the outputs {_listed(self.yes)} is above the largest of {_listed(self.no)}"
@@ -170,7 +169,6 @@ class _AtLayer(nn.Module):
         self._model, self._layer, self._name, self._images = model, layers[layer], layer, torch.empty(0)
 
     def forward(self, images: torch.Tensor) -> Any:
-        """As the model."""
         return self._model(images)
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:

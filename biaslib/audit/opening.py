@@ -227,10 +227,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
-    """The name of the settings beside weights, the architecture that they name, and their steps of preprocessing.
-
-    They are timm's config.json, else Hugging Face's preprocessor_config.json.
-    """
+    """The name of the settings beside weights, timm's or else Hugging Face's; their architecture and preprocessing."""
     folder = place if place.is_dir() else place.parent
     name = "config.json"
     config = _read(folder / name)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageFile
 
+from biaslib.audit.outlines import Mask, Outline, read_outlines
 from biaslib.audit.tables import listed
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError
@@ -92,9 +93,10 @@ class Preprocessing:
         """(size, size, 3) uint8, of the upright picture; an `UNREADABLE` error where it cannot be read."""
         return np.asarray(self._cut(_colours(file), self.interpolation))
 
-    def mask(self, file: Path) -> np.ndarray:
+    def mask(self, mask: Mask) -> np.ndarray:
         """(size, size) bool: what is inside the region; a BiaslibError where it is no mask of one region."""
-        inside = Image.fromarray(_region(file, self.mask_value).astype(np.uint8) * 255)
+        whole = mask.drawn() if isinstance(mask, Outline) else _region(mask, self.mask_value)
+        inside = Image.fromarray(whole.astype(np.uint8) * 255)
         return np.asarray(self._cut(inside, "nearest")) > 0
 
     def words(self) -> str:
@@ -167,27 +169,28 @@ def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:
         )
 
 
-def find_masks(folder: Path, images: Path, files: Sequence[str]) -> dict[str, list[Path | None]]:
+def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Sequence[Mask | None]]:
     """Region -> the mask of every image, None where it has none.
 
-    A folder of masks is one region, named as the folder; a folder of folders of masks is one region each. A mask is
-    named as its image, whatever the ending. It is taken to be of the upright picture where its size shows that, or it
+    A folder of masks, each named as its image, whatever the ending, is one region of its name; a folder of folders, or
+    a file in COCO's JSON, is several. A mask is taken to be of the upright picture where its size shows that, or it
     carries the EXIF orientation of its image; a BiaslibError where it may be drawn for an image as that is stored.
     """
-    if not folder.is_dir():
-        raise BiaslibError(f"There is no folder of masks {folder}: name it (of COCO's JSON: tools/coco_to_masks.py).")
-    regions = {folder.name: _masks_in(folder, files)}
-    if not any(regions[folder.name]):
-        regions = {inner.name: _masks_in(inner, files) for inner in sorted(folder.iterdir()) if inner.is_dir()}
-        regions = {region: masks for region, masks in regions.items() if any(masks)}
+    if not place.exists():
+        raise BiaslibError(f"There are no masks {place}: name their folder, or a file in COCO's JSON.")
+    regions: dict[str, Sequence[Mask | None]] = {}
+    regions |= read_outlines(place, files) if place.is_file() else {place.name: _masks_in(place, files)}
+    if place.is_dir() and not any(regions[place.name]):
+        regions = {inner.name: _masks_in(inner, files) for inner in sorted(place.iterdir()) if inner.is_dir()}
+    regions = {region: masks for region, masks in regions.items() if any(masks)}
     if not regions:
         raise BiaslibError(
-            f"No mask in {folder} belongs to an image: name each as its image is (cat.png for cat.jpg), in the folder "
-            "itself or in one folder a region."
+            f"No mask in {place} belongs to an image: name each as its image is (cat.png for cat.jpg; in JSON its "
+            "file_name is that of the table), in the folder itself or in one folder a region."
         )
     wrong, turned = [], []
     for masks in regions.values():
-        _refuse_links_out(folder, [path for path in masks if path is not None], "masks")
+        _refuse_links_out(place, [path for path in masks if isinstance(path, Path)], "masks")
         for name, path in zip(files, masks, strict=True):
             image = None if path is None else _frame(images / name)
             # an image that cannot be read is listed later
@@ -220,8 +223,10 @@ class _Frame(NamedTuple):
     turn: int
 
 
-def _frame(file: Path) -> _Frame | None:
+def _frame(file: Mask) -> _Frame | None:
     """None where the file cannot be read."""
+    if isinstance(file, Outline):
+        return _Frame(file.size, file.size, 1)
     with suppress(*UNREADABLE), open_picture(file) as image:
         turn = _turn(image)
         # Pillow turns the size of a TIFF itself

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from biaslib import attribution, store, training
 from biaslib.audit.model import ModelUnderAudit, draw
+from biaslib.audit.outlines import Mask, Outline
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
@@ -24,7 +25,7 @@ from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 _PIECE = 256  # images whose predictions are kept together
 _EVERY = 20.0  # seconds between two lines of a log
 
-_Masks = Mapping[str, Sequence[Path | None]]
+_Masks = Mapping[str, Sequence[Mask | None]]
 _Tell = Callable[[int], object]  # of so many more images or files that are done
 
 
@@ -42,7 +43,7 @@ class Predictions:
 
 def file_digests(folder: Path, files: Sequence[str], masks: _Masks) -> list[list[str]]:
     """A hash of every image, and of the masks of each region; "" where there is no mask."""
-    paths: list[list[Path | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
+    paths: list[list[Mask | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
     with progress(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
         return [[_digest(path, bar.update) for path in each] for each in paths]
 
@@ -82,14 +83,14 @@ def predict(
 
 
 def _ask(
-    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Path | None]], batch: int, tell: _Tell
+    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Mask | None]], batch: int, tell: _Tell
 ) -> dict[str, np.ndarray]:
     rows = [slice(start, start + batch) for start in range(0, len(pictures), batch)]
     return _together([_ask_batch(model, pictures[at], [paths[at] for paths in outlines], tell) for at in rows])
 
 
 def _ask_batch(
-    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Path | None]], tell: _Tell
+    model: ModelUnderAudit, pictures: list[Path], outlines: list[list[Mask | None]], tell: _Tell
 ) -> dict[str, np.ndarray]:
     loaded = [_loaded(model, path) for path in pictures]
     readable = np.array([picture is not None for picture in loaded])
@@ -151,10 +152,12 @@ def _loaded(model: ModelUnderAudit, path: Path) -> np.ndarray | None:
     return None
 
 
-def _digest(path: Path | None, tell: _Tell) -> str:
+def _digest(path: Mask | None, tell: _Tell) -> str:
     tell(1)
     if path is None:
         return ""
+    if isinstance(path, Outline):
+        return hashlib.sha256(repr(path).encode()).hexdigest()
     try:
         with path.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

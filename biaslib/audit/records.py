@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval
 
 PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
-VERSION = "1.1"  # of `audit.json`, which `schema.json` describes; it says how this number rises
+VERSION = "1.2"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 
@@ -28,24 +28,22 @@ class AuditOptions:
     """The arguments of `audit.run`, paths also as text; a `BiaslibError` where they do not go together."""
 
     labels: Table  #: CSV, parquet or data frame, one row an image
-    target: str  #: column of what the model tells, with two values; one in an audit
+    target: str | Sequence[str]  #: column of what the model tells, with two values; the tests of several are one family
     groups: str | Sequence[str]  #: columns of the groups; of more than two values, up to 12, each is a group of its own
     bins: Mapping[str, Sequence[float]] | None = None  #: group -> edges, for a column of numbers: {"age": [18, 40, 65]}
     intersections: bool = False  #: whether combinations of the groups' values are groups, too
     drop_missing: bool = False  #: leave out rows without a value, which are refused otherwise
     cluster: str | None = None  #: column of the patient, or whatever else makes images depend on each other
-    #: labels of the training images, for amplification; the labels stand in where not given
-    train_labels: Table | None = None
+    train_labels: Table | None = None  #: of the training images, for amplification; None: the labels stand in
     file_column: str | None = None  #: column with the images' names
     data: Path | None = None  #: folder of the images; not needed for predictions
     #: what to audit, see `model.model_under_audit`; **some forms of it run code that comes with them**
     model: str | Path | nn.Module | None = None
     weights: str | Path | None = None  #: of an architecture's name
-    predictions: Table | None = None  #: instead of a model: a column of the labels, or another table
+    predictions: Table | Sequence[str] | None = None  #: instead of a model: a column of the labels a target, or a table
     #: other predictions, weights or model to compare with on the same images; tables that describe it end in _other
     against: Table | nn.Module | None = None
-    #: the model's output for the target, counted from 0; None where it has one, or two classes
-    output: int | None = None
+    output: int | Sequence[int] | None = None  #: the model's for each target, from 0; None: it has one, or two classes
     yes: Sequence[int] = ()  #: of a model whose largest output wins, the classes that mean yes
     no: Sequence[int] = ()  #: the classes that mean no; empty: all others
     group_outputs: Sequence[int] = ()  #: its outputs for the groups, in their order
@@ -54,7 +52,7 @@ class AuditOptions:
     #: of maps: grad-cam, rollout, integrated-gradients, occlusion or none; None: the first that fits (see `model.WAYS`)
     attribution: str | None = None
     layer: str | None = None  #: whose output Grad-CAM takes as the map, by its name in the model; None: the last map
-    #: folder of masks of one region, which is named as the folder, or of one such folder a region
+    #: folder of masks of one region, named as the folder, or of one such folder a region; or a file in COCO's JSON
     masks: Path | None = None
     mask_value: int | None = None  #: where masks are label maps: the value that is the region
     wanted: Sequence[str] = ()  #: regions that the model is meant to look at: a map that avoids one is a finding
@@ -87,12 +85,10 @@ class AuditOptions:
         read = {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) is not None}
         read["groups"] = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
         read["permutations"] = self.deals if self.permutations is None else self.permutations
+        for name in ("target", "output", "predictions"):
+            if isinstance(given := getattr(self, name), (list, tuple)):
+                read[name] = given[0] if len(given) == 1 else tuple(given)
         vars(self).update(read, group_outputs=tuple(self.group_outputs))
-        if not isinstance(self.target, str):
-            raise BiaslibError(
-                f"An audit has one target, the name of a column, and not {list(self.target)}: run one for each, with a "
-                "folder of its own, and of k audits count as found what has a p of at most 0.05 / k there."
-            )
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
@@ -121,6 +117,8 @@ class AuditOptions:
             raise BiaslibError(f"margin must lie between 0 and 1, such as 0.05 for 5 points, not be {self.margin}.")
         if self.permutations is not None and not 1 <= self.permutations <= _MOST_PERMUTATIONS:
             raise BiaslibError(f"permutations must be from 1 to {_MOST_PERMUTATIONS:,}, not {self.permutations}.")
+        if self.cluster is not None and self.permutations is not None:
+            raise BiaslibError("Images that come in clusters are not permuted: leave out the cluster or permutations.")
         if self.predictions is not None and self.discover:
             raise BiaslibError("Discovery reads the model's features, and there are only predictions: give the model.")
         if self.predictions is not None and self.repair and self.threshold is None:
@@ -189,7 +187,7 @@ class AuditOptions:
         return {
             "labels": _name(self.labels),
             "images": _name(self.data),
-            "target": self.target,
+            "target": str(self.target),
             "groups": ", ".join(self.groups),
             "bins": "; ".join(f"{name} at {', '.join(map(str, edges))}" for name, edges in (self.bins or {}).items()),
             "intersections": "of all groups" if self.intersections else "",
@@ -251,7 +249,7 @@ class Audit:
     #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
     #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
     #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust;
-    #: where asked for, slices (`audit.discovery`), repair and repair_costs (`audit.repair`)
+    #: where asked for, slices, repair and repair_costs (`audit.discovery`)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data
@@ -263,23 +261,36 @@ class Audit:
     discovered: tuple[str, ...] = ()  #: a sentence for each slice in which the model errs more, or that there is none
     slices: tuple[Shown, ...] = ()  #: images of these slices
     repairs: tuple[str, ...] = ()  #: a sentence for each repair of each group
+    further: tuple["Audit", ...] = ()  #: of several targets the others'; the tests of all are corrected together
+
+    def parts(self) -> list[tuple[str, "Audit"]]:
+        """The audit of each target, this one first, and how what it says begins: with its name, if not alone."""
+        return [(f"{one.target.name}: " if self.further else "", one) for one in (self, *self.further)]
 
     def remarks(self) -> list[str]:
         """What the command says beside the findings: warnings, notes, and what could not be measured."""
-        heads = {"warning": self.warnings, "biaslib": self.notes, "not measured": self.unmeasured}
-        return [f"{head}: {sentence}" for head, sentences in heads.items() for sentence in sentences]
+        remarks = []
+        for name, audit in self.parts():
+            heads = {"warning": audit.warnings, "biaslib": audit.notes, "not measured": audit.unmeasured}
+            remarks += [f"{head}: {name}{sentence}" for head, sentences in heads.items() for sentence in sentences]
+        return remarks
 
     def conclusions(self) -> list[str]:
         """A sentence for each finding, or one that there is none; then those on slices and on repairs."""
         none = "nothing that these images can tell from chance; the report says how much they could have shown"
-        return [*([finding.sentence for finding in self.findings] or [none]), *self.discovered, *self.repairs]
+        conclusions = []
+        for name, audit in self.parts():  # a finding names its target
+            conclusions += [finding.sentence for finding in audit.findings] or [f"{name}{none}"]
+            conclusions += [f"{name}{sentence}" for sentence in (*audit.discovered, *audit.repairs)]
+        return conclusions
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: an interval is an object of estimate, low, high and n; undefined is null."""
-        values = {"format": "biaslib-audit", "version": VERSION}
+        values: dict[str, Any] = {"format": "biaslib-audit", "version": VERSION}
         values |= {"model" if name == "subject" else name: value for name, value in vars(self).items()}
         del values["average_maps"], values["answers"]
-        return _plain(values)
+        further = [one.to_json() for one in values.pop("further")]
+        return _plain(values | ({"further": further} if further else {}))
 
     def write(self, texts: Mapping[str, str], out: Path, *, force: bool) -> None:
         """Puts texts by name, answers and values into the folder, all whole before any takes its place."""

@@ -27,33 +27,36 @@ def page(audit: Audit) -> str:
     with warnings.catch_warnings():
         # names may hold signs that matplotlib's own font lacks; the browser's has them
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        shown = {name: piece.html for name, piece in pieces(audit).items()}
+        parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
+        shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
     shipped = templates(autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
-        audit=audit, figures=shown, words=_words(audit), palette=theme.report_css(), power=POWER, values=VALUES,
-        answers=ANSWERS, cards=CARDS,
+        audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
+        palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
 
 
-def pieces(audit: Audit) -> dict[str, figures.HtmlFigure]:
-    """The figures and tables of the page by name, as a notebook can show them."""
+def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
+    """The figures and tables of one target by name, as a notebook can show them; a mark ends their anchors."""
     words = _words(audit)
-    captions, made = words["captions"], {"visible-figure": _outcomes(audit, words["captions"]["visible-figure"])}
+    start = f"{audit.target.name}: ".replace("`", "'").replace("](", "] (") if mark else ""  # a caption is no Markdown
+    captions = {name: start + text for name, text in words["captions"].items()}
+    made = {"visible-figure": _outcomes(audit, captions["visible-figure"], f"outcomes{mark}")}
     for name, table in audit.tables.items():
         if name in captions and len(table):
-            made[name] = _table(table, name, captions[name], words["columns"])
+            made[name] = _table(table, name + mark, captions[name], words["columns"])
     for number, (group, maps) in enumerate(audit.average_maps.items(), start=1):
         name = "average-maps" if number == 1 else f"average-maps-{number}"
-        made[name] = _averages(maps, audit.target.name, group, name)
+        made[name] = _averages(maps, audit.target.name, group, name + mark)
     shown = [(f"mistakes-{number}", mistakes) for number, mistakes in enumerate(audit.shown, start=1)]
     shown += [(f"slice-{number}", mistakes) for number, mistakes in enumerate(audit.slices, start=1)]
     for name, mistakes in shown:
         if mistakes.images is not None:
-            made[name] = _mistakes(mistakes, mistakes.images, name)
+            made[name] = _mistakes(mistakes, mistakes.images, name + mark)
         files = pd.DataFrame({"file": mistakes.files, f"answer about {audit.target.name}": mistakes.answers})
-        caption = f"The files of these images ({mistakes.cell})."
-        made[f"{name}-files"] = figures.table(files, caption=caption, name=f"{name}-files")
+        caption = f"{start}The files of these images ({mistakes.cell})."
+        made[f"{name}-files"] = figures.table(files, caption=caption, name=f"{name}-files{mark}")
     return made
 
 
@@ -71,7 +74,18 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     return words
 
 
-def _outcomes(audit: Audit, caption: str) -> figures.HtmlFigure:
+def _overview(audit: Audit) -> figures.HtmlFigure:
+    """How often each target is right, and its gap that is surest to be large."""
+    rows, words = [], _words(audit)
+    for _, one in audit.parts():
+        gaps, right = one.tables["visible"].to_dict("records"), one.tables["overall"]["value"][0]
+        surest = max(gaps, key=lambda row: np.nan_to_num(max(row["gap"].low, -row["gap"].high), nan=-1.0))
+        shown = {name: surest[name] for name in ("group", "among", "gap", "outcome")}
+        rows.append({"target": one.target.name, "right": right, **shown, "found": len(one.findings)})
+    return _table(pd.DataFrame(rows), "overview", words["captions"]["overview"], words["columns"])
+
+
+def _outcomes(audit: Audit, caption: str, name: str) -> figures.HtmlFigure:
     """Each gap and its interval, inside what was too small to be seen; dotted lines are the margin."""
     table = audit.tables["visible"]
     frame = pd.DataFrame([astuple(gap)[:4] for gap in table["gap"]], columns=["gap", "low", "high", "n"])
@@ -86,7 +100,7 @@ def _outcomes(audit: Audit, caption: str) -> figures.HtmlFigure:
     for end in (-audit.margin, audit.margin):
         drawn.axes[0].axvline(end, color=theme.MUTED, linewidth=0.8, linestyle=":")
     values = "; ".join(f"{name} {gap:.2f}" for name, gap in zip(frame["images"], frame["gap"], strict=True))
-    return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name="outcomes")
+    return figures.show(drawn, alt=f"Each gap in accuracy: {values}.", caption=caption, name=name)
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:

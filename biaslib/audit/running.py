@@ -3,17 +3,19 @@
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import amplifying, discovery, findings, handover, measurements, repair, report
+from biaslib.audit import amplifying, discovery, findings, handover, measurements, report
 from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
+from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown
@@ -35,7 +37,7 @@ class _Case:
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
     note: str = ""
-    masks: Mapping[str, Sequence[Path | None]] = field(default_factory=dict)
+    masks: Mapping[str, Sequence[Mask | None]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
@@ -49,26 +51,59 @@ class _Case:
         return [*asked, "" if model is None else model.key, list(self.digests)]
 
 
-def run(**given: Any) -> Audit:
-    """Audits one model, or its predictions, for one target and one or more groups.
+# what is known of one target before its tests are corrected, with those of all others
+_Measured = tuple[_Case, Predictions | None, LabelledImages, measurements.Tables]
 
+
+def run(**given: Any) -> Audit:
+    """Audits one model, or its predictions, for one or more targets and groups.
+
+    Each target is measured by itself, and the tests of all are one family; the first one's audit holds the others'.
     Everything is checked before the first image is looked at; a killed audit goes on where it was. A `BiaslibError` is
     raised for whatever does not fit, in one sentence. `AuditOptions` says what each of the arguments is.
     """
     options = AuditOptions(**given)
     options.check_place()
-    case = _checked(options)
-    other = None if options.against is None else _checked(options.other())
-    key = fingerprint.of_value(case.asked if other is None else [case.asked, other.asked])
+    alone = _by_target(options)
+    cases = [(_checked(one), None if one.against is None else _checked(one.other())) for one in alone]
+    asked = [case.asked if other is None else [case.asked, other.asked] for case, other in cases]
+    key = fingerprint.of_value(asked if len(asked) > 1 else asked[0])
     options.check_folder(key)
-    predictions = _predicted(case)
-    audit = _audit(case, predictions, key, None if other is None else _answered(other, _predicted(other)))
+    audit = _audited([_measured(case, other) for case, other in cases], key)
     if options.out is not None:
         audit.write({PAGE: report.page(audit), **handover.cards(audit)}, options.out, force=options.force)
     return audit
 
 
 run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Audit)  # type: ignore[attr-defined]
+
+
+def _by_target(options: AuditOptions) -> list[AuditOptions]:
+    """The options of each target, with the output or predictions that are its own; else a BiaslibError."""
+    targets = [options.target] if isinstance(options.target, str) else list(options.target)
+    number, predictions, against = len(targets), options.predictions, options.against
+    if len(set(targets)) < max(number, 1):
+        raise BiaslibError(f"Name at least one target, and each once, not {targets}.")
+    if number > 1 and (options.yes or options.no):
+        raise BiaslibError(f"Classes of which the largest wins tell one target, not {number}: name an output for each.")
+    own = options.output if predictions is None else predictions
+    named = len(own) if isinstance(own, tuple) else number if _is_table(own) else int(own is not None)
+    if named != number and max(named, number) > 1:
+        what = "outputs" if predictions is None else "columns or tables of predictions"
+        raise BiaslibError(f"There are {number} targets but {named} {what} for them: name one for each.")
+    if number == 1:
+        return [options]
+    if predictions is not None and against is not None and not _is_table(against):
+        raise BiaslibError(f"{against!r} is no table: to compare several targets, give one with all of them.")
+    # as a path, a table is not taken for a column
+    table = Path(predictions) if isinstance(predictions, str) else predictions
+    outputs, tables = (of if isinstance(of, tuple) else [of] * number for of in (options.output, table))
+    each = zip(targets, outputs, tables, strict=True)
+    return [replace(options, target=target, output=output, predictions=of) for target, output, of in each]
+
+
+def _is_table(source: Any) -> bool:
+    return isinstance(source, (Path, pd.DataFrame)) or (isinstance(source, str) and Path(source).is_file())
 
 
 def _checked(options: AuditOptions) -> _Case:
@@ -79,6 +114,8 @@ def _checked(options: AuditOptions) -> _Case:
         return _Case(options, inputs, unlabelled)
     note = check_pictures(folder, inputs.files)
     masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
+    if options.mask_value is not None and options.masks is not None and options.masks.is_file():
+        raise BiaslibError(f"A mask value is for label maps, and {options.masks} holds outlines: leave it out.")
     roles = options.roles(masks)
     steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
     model = model_under_audit(
@@ -97,22 +134,49 @@ def _predicted(case: _Case) -> Predictions | None:
     return predict(model, data, files, case.masks, digests=case.digests, batch=case.options.batch or 32)
 
 
-def _audit(case: _Case, predictions: Predictions | None, key: str, other: LabelledImages | None) -> Audit:
-    """Measurements, tests and sentences."""
-    answered = _answered(case, predictions)
-    target, groups, model, options = answered.target, answered.groups, case.model, case.options
-    tables = measurements.measure(answered, predictions, roles=case.roles, seed=options.seed)
+def _measured(case: _Case, other: _Case | None) -> _Measured:
+    """Everything that needs neither permutations nor the number of tests."""
+    predictions = _predicted(case)
+    answered, seed = _answered(case, predictions), case.options.seed
+    tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
     if other is not None:
-        tables["against"] = measurements.against(answered, other, options.seed)
-        tables |= {f"{name}_other": table for name, table in measurements.described(other).items()}
-    at_once, independent = 1, answered.clusters is None
+        compared = _answered(other, _predicted(other))
+        tables["against"] = measurements.against(answered, compared, seed)
+        tables |= {f"{name}_other": table for name, table in measurements.described(compared).items()}
+    return case, predictions, answered, tables
+
+
+def _audited(measured: Sequence[_Measured], key: str) -> Audit:
+    """Tests over all targets, and the audit of each in that of the first."""
+    (case, _, answered, _), *_ = measured
+    options, independent = case.options, answered.clusters is None
+    at_once = 1
     if options.corrected:
-        at_once = sum(int(tables[name]["p"].count()) for name in ("gaps", "against", "regions") if name in tables)
-        at_once += sum(len(amplifying.directions(answered, group)) for group in groups if independent)
-    permutations = options.permutations or _permutations(at_once, answered) if independent else 0
-    tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
-    tables |= findings.tested(tables, permutations=permutations, at_once=at_once, corrected=options.corrected)
-    made = sum(int(table["p"].count()) for table in tables.values() if "p" in table)
+        groups = [(answered, group) for *_, answered, _ in measured for group in answered.groups if independent]
+        at_once = sum(len(amplifying.directions(*each)) for each in groups)
+        for name in ("gaps", "against", "regions"):
+            at_once += sum(int(tables[name]["p"].count()) for *_, tables in measured if name in tables)
+    most = max(len(answered.labels) for _, _, answered, _ in measured)
+    permutations = options.permutations or _permutations(at_once, most) if independent else 0
+    for _, _, answered, tables in measured:
+        tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
+    family = {"permutations": permutations, "at_once": at_once}
+    tested = findings.tested([tables for *_, tables in measured], **family, corrected=options.corrected)
+    made = sum(int(table["p"].count()) for tables in tested for table in tables.values())
+    for (*_, tables), corrected in zip(measured, tested, strict=True):
+        tables.update(corrected)
+    first, *further = (_audit(of, key, made=made, **family) for of in measured)
+    if not further:
+        return first
+    answers = [answered.by_image(f" about {answered.target.name}") for _, _, answered, _ in measured]
+    together = reduce(lambda left, right: left.merge(right, how="outer"), answers).convert_dtypes()
+    return replace(first, further=tuple(further), answers=together)
+
+
+def _audit(measured: _Measured, key: str, *, made: int, permutations: int, at_once: int) -> Audit:
+    """The sentences on one target, and whatever else is made once the number of tests is known."""
+    case, predictions, answered, tables = measured
+    target, groups, model, options = answered.target, answered.groups, case.model, case.options
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
     tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
     slices, repaired = _looked_further(case, predictions, answered)
@@ -176,8 +240,8 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     return replace(readable, predicted=predicted, scores=scores)
 
 
-def _permutations(at_once: int, answered: LabelledImages) -> int:
-    needed, images = permutations_needed(at_once), len(answered.labels)
+def _permutations(at_once: int, images: int) -> int:
+    needed = permutations_needed(at_once)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
 
@@ -239,5 +303,5 @@ def _looked_further(case: _Case, predictions: Predictions | None, answered: Labe
             slices = discovery.discover(answered, spaces, columns, options.seed)
     if options.repair:
         now = options.threshold or 0.0
-        repaired = repair.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
+        repaired = discovery.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
     return slices, repaired

@@ -212,7 +212,6 @@ class _Progress(contextlib.ExitStack):
         return self._folder / page
 
     def begin(self, page: str) -> None:
-        """Says that a page is running."""
         tqdm.write(f"{page}: running")
         self._running[page] = ""
 

@@ -131,9 +131,7 @@ def compare(
         raise BiaslibError(f"{notebook} states no claims of its own that two settings could be compared by.")
     if not given:
         raise BiaslibError("--compare needs a second setting: give it with -p name=value.")
-    record, columns = recorded.get(*about), {}
-    if record:
-        columns["record"] = numbers(record["values"])
+    columns = {"record": numbers(record["values"])} if (record := recorded.get(*about)) else {}
     settings = {preset or "as the page is": {}, ", ".join(f"{name}={value}" for name, value in given.items()): given}
     for setting, parameters in settings.items():
         with tempfile.TemporaryDirectory() as folder:

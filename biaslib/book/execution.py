@@ -176,10 +176,7 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
 
 
 def _kernel(environment: dict[str, str], connection: Path) -> type:
-    """A kernel of this very interpreter, whatever kernels the user has registered under the name python3.
-
-    Its connection file lies where a killed run leaves nothing behind.
-    """
+    """A kernel of this very interpreter, whatever is registered as python3; a killed run leaves no connection file."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
@@ -215,11 +212,9 @@ def _code(text: str) -> str:
 def _say_what_changed(notebook: nbformat.NotebookNode, about: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Puts a note below the title of a page whose parameters are not the book's."""
     changed = about["changed"].items()
-    changes = ", ".join(
-        f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed
-    )
+    words = [f"{_code(f'{name} = {value!r}')} (default {_code(repr(defaults[name]))})" for name, value in changed]
     preset = "" if about["preset"] == params.QUICK else f" Preset: `{about['preset']}`."
-    text = f"This page was run with {changes}.{preset}"
+    text = f"This page was run with {', '.join(words)}.{preset}"
     note = f"```{{admonition}} Not the book's own run\n:class: important\n{text}\n```"
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", ()):

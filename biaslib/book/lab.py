@@ -15,7 +15,8 @@ from pybtex.database import BibliographyData, parse_file
 
 from biaslib import store
 from biaslib.book import Project, execution, find_project
-from biaslib.book.course import labs
+from biaslib.book.course import checks, labs
+from biaslib.errors import BiaslibError, check_known
 from biaslib.store import fingerprint
 
 # an answer of a quiz and its reason; the question of a prediction and its answer
@@ -28,6 +29,7 @@ _BLOCK = re.compile(
 )
 _PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)?(?:book/)?[\w-]+\.(?:md|ipynb)(?:#[^)]*)?\)")
 _NO_NUMBER = "…"
+_WRONG = "A wrong answer:\n\n```python\n{code}\n```\n\n> {sentence}"
 
 
 def _write(project: Project) -> Path:
@@ -74,6 +76,52 @@ def write_downloads(project: Project, folder: Path) -> None:
         page = nbformat.read(project.page(file.stem), as_version=4)
         plain = copy_of(project, file.stem) if labs.tagged(page, "answer") else flattened(project, page, page)
         nbformat.write(plain, file)
+
+
+def hand_out(project: Project, version: str, out: Path) -> list[Path]:
+    """Writes all labs into a folder in one version, `student`, `solution` or `instructor`, and gives the files.
+
+    Labs with answers are run first, and say so in their names. A `BiaslibError` is raised, and nothing is written, for
+    another version, a book without labs, and a file that is there already; else as by `execution.run`.
+    """
+    check_known("the version of the course", version, ("student", "solution", "instructor"))
+    ending = "" if version == "student" else f"_{version}"
+    files = {name: out / f"{name}{ending}.ipynb" for name in project.names() if name.startswith("lab_")}
+    if not files:
+        raise BiaslibError("this book has no labs: they are the notebooks whose names begin with lab_.")
+    if there := [file for file in files.values() if file.exists()]:
+        raise BiaslibError(f"{there[0]} is there already, perhaps with somebody's work in it: name another folder.")
+    notebooks = {file: _handout(project, name, version) for name, file in files.items()}
+    for file, notebook in notebooks.items():
+        with store.replacing(file) as partial:
+            nbformat.write(notebook, partial)
+    return list(files.values())
+
+
+def _handout(project: Project, name: str, version: str) -> nbformat.NotebookNode:
+    if version == "student":
+        return copy_of(project, name)
+    source = execution.read(project, name)
+    with store.scratch(project.root) as folder:
+        execution.run(project, name, folder / "page.ipynb")
+        page = nbformat.read(folder / "page.ipynb", as_version=4)
+    notebook = labs.version(source, answer=labs.solved) if version == "solution" else _for_teacher(source)
+    code = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, page))
+    for cell, run in zip(*code, strict=True):
+        cell.outputs, cell.execution_count = run.outputs, run.execution_count
+    return flattened(project, notebook, page)
+
+
+def _for_teacher(source: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """With nbgrader's marks around the answers, notes, and wrong answers with the sentences that they hear."""
+    for label, cell in labs.tagged(source, "wrong"):
+        sentence = re.sub(r"\{[^}]*\}", "…", checks.TEXTS[label][cell.metadata.tags[1]])  # its numbers come of a run
+        text = nbformat.v4.new_markdown_cell(_WRONG.format(code=cell.source, sentence=sentence))
+        cell.clear()
+        cell.update(text)
+    for cell in source.cells:
+        cell.source = cell.source.replace(":::{instructor}", ":::{note} For the teacher")
+    return labs.version(source)
 
 
 def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:

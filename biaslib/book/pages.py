@@ -149,11 +149,8 @@ def _define_terms(app: Any, doctree: nodes.document, page: str) -> None:
     definitions = _definitions(app.env)
     if not definitions:
         return
-    up = "../" * page.count("/")
-    pattern = re.compile(
-        rf"\b((?:{'|'.join(re.escape(term) for term in sorted(definitions, key=len, reverse=True))})s?)\b",
-        re.IGNORECASE,
-    )
+    up, longest_first = "../" * page.count("/"), sorted(definitions, key=len, reverse=True)
+    pattern = re.compile(rf"\b((?:{'|'.join(map(re.escape, longest_first))})s?)\b", re.IGNORECASE)
     seen: set[str] = set()
     for link in list(doctree.findall(nodes.reference)):
         if f"{_GLOSSARY}.html#term-" in link.get("refuri", ""):

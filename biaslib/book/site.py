@@ -5,10 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import nbformat
 import yaml
 from tqdm import tqdm
@@ -93,16 +95,27 @@ def _stubs(project: Project) -> list[str]:
 
 
 def _fragments(project: Project) -> None:
-    """Writes what the narrative pages include: status, what chapters teach, the list of datasheets, the palette."""
+    """Writes what the narrative pages include: status, what chapters teach, datasheets, gallery, board, palette."""
     runs = {name: execution.about(project.page(name)) or {} for name in project.names()}
-    status = _status({name: run for name, run in runs.items() if "date" in run})
-    _update(project.generated / "status.md", status + _records(project))
+    runs = {name: run for name, run in runs.items() if "date" in run}
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(project.recorded.glob("*.json"))]
+    versions: dict[str, set[str]] = {}
+    for library, version in (pair for run in runs.values() for pair in run["versions"].items()):
+        versions.setdefault(library, set()).add(version)
+    _update(project.generated / "status.md", _filled("status.md.j2", runs=runs, versions=versions, records=records))
     _update(project.generated / "objectives.md", objectives(project))
-    sheets = sorted((project.root / "data" / "datasheets").glob("*.md"))
-    text = "\n\n".join(f"```{{include}} ../data/datasheets/{sheet.name}\n:heading-offset: 1\n```" for sheet in sheets)
-    _update(project.generated / "datasheets.md", text + "\n")
+    sheets = [sheet.name for sheet in sorted((project.root / "data" / "datasheets").glob("*.md"))]
+    _update(project.generated / "datasheets.md", _filled("datasheets.md.j2", sheets=sheets))
     _update(project.book / "_static" / "palette.css", theme.page_css())
     _gallery(project)
+
+
+def _filled(template: str, **said: Any) -> str:
+    """A template beside this module, with what it speaks of."""
+    loader, strict = jinja2.PackageLoader("biaslib", "book"), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cell"] = lambda value: str(value).replace("|", r"\|")  # a bar would end a table's cell
+    return environment.get_template(template).render(said, recorded=recorded).strip()
 
 
 def parts(project: Project) -> dict[str, list[str]]:
@@ -116,18 +129,15 @@ def objectives(project: Project) -> str:
 
     A chapter whose head does not say so is left out, and so is a part that has no other.
     """
-    lines = []
+    tables: dict[str, list[tuple[str, ...]]] = {}
     for caption, names in parts(project).items():
-        rows = [("Chapter", "After it you can …", "Minutes", "Needs")]
         for name in names:
             source = project.notebooks / f"{name}.md"
             if source.is_file() and (head := _HEAD.search(source.read_text(encoding="utf-8"))):
                 minutes, needs, can = head.groups()
                 needs = re.sub(r"\[([^]]+)\]\((?:\.\./)?(\w+)\.md\)", partial(_to_page, project), needs)
-                rows.append((f"{{doc}}`/_executed/{name}`", can, minutes, needs))
-        if len(rows) > 1:
-            lines += [f"### {caption}", "", _table(rows), ""]
-    return "\n".join(lines)
+                tables.setdefault(caption, []).append((name, can, minutes, needs))
+    return _filled("objectives.md.j2", tables=tables)
 
 
 def _to_page(project: Project, link: re.Match[str]) -> str:
@@ -138,18 +148,15 @@ def _to_page(project: Project, link: re.Match[str]) -> str:
 
 def _gallery(project: Project) -> None:
     """Writes the drawings of all pages as files, the page that shows them, and the board of the front page."""
-    folder, lines, board = project.generated / "gallery" / "gallery", [], ""
+    shown: dict[str, list[tuple[str, str, str]]] = {}
+    board = ""
     for caption, pages in parts(project).items():
-        shown = []
         for page in pages:
             for name, alt, framed in _drawings(project.page(page)):
                 board = framed if (page, name) == _BOARD else board
-                _update(folder / f"{page}-{name}.svg", pieces.svg_file(framed) or "")
-                picture = f'<img src="gallery/{page}-{name}.svg" alt="{alt}" loading="lazy">'
-                shown.append(f'<a href="_executed/{page}.html#{name}">{picture}</a>')
-        if shown:
-            lines += [f"## {caption}", "", f'<div class="book-gallery">{"".join(shown)}</div>', ""]
-    _update(project.generated / "gallery.md", "\n".join(lines) or "No page has been run yet.\n")
+                _update(project.generated / "gallery" / "gallery" / f"{page}-{name}.svg", pieces.svg_file(framed) or "")
+                shown.setdefault(caption, []).append((page, name, alt))
+    _update(project.generated / "gallery.md", _filled("gallery.md.j2", shown=shown))
     _update(project.generated / "board.html", board)
 
 
@@ -169,34 +176,3 @@ def _update(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         file.write_text(text, encoding="utf-8")
-
-
-def _status(runs: dict[str, dict]) -> str:
-    if not runs:
-        return "No page has been run yet.\n"
-    pages = [("Page", "Scale", "Parameters other than the defaults", "Run (UTC)", "Took", "Cores")]
-    for name, run in runs.items():
-        changed = ", ".join(f"`{key} = {value!r}`" for key, value in run["changed"].items()) or "none"
-        when, took = run["date"][:16].replace("T", " "), recorded.duration(run["seconds"])
-        pages.append((f"{{doc}}`/_executed/{name}`", run["preset"], changed, when, took, run["cores"]))
-    versions = [("Library", "Version")]
-    for library in sorted({library for run in runs.values() for library in run["versions"]}):
-        versions.append((library, ", ".join(sorted({run["versions"].get(library, "") for run in runs.values()}))))
-    return f"{_table(pages)}\n\n## Versions\n\n{_table(versions)}\n"
-
-
-def _records(project: Project) -> str:
-    """Where each record's numbers come from: code, data, machine and time."""
-    lines = [("Page", "Preset", "Data", "Machine", "Made on", "Took", "Commit")]
-    for file in sorted(project.recorded.glob("*.json")):
-        record = json.loads(file.read_text(encoding="utf-8"))
-        page, preset = f"{{doc}}`/_executed/{file.stem.rpartition('-')[0]}`", record["preset"]
-        took, commit = recorded.duration(record["seconds"]), str(record.get("commit") or "not noted")[:9]
-        lines.append((page, preset, recorded.described(record), record["device"], record["date"][:10], took, commit))
-    return "\n\n## Records\n\n" + _table(lines) + "\n" if len(lines) > 1 else ""
-
-
-def _table(lines: Sequence[Sequence[object]]) -> str:
-    text = ["| " + " | ".join(str(item).replace("|", r"\|") for item in line) + " |" for line in lines]
-    text.insert(1, "|" + "---|" * len(lines[0]))
-    return "\n".join(text)

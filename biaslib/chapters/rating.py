@@ -5,12 +5,11 @@ or more. Ratings are rows of a plain table; drawn raters have names that no pers
 """
 
 import functools
-import html
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
+import jinja2
 import numpy as np
 import pandas as pd
 
@@ -121,21 +120,18 @@ def form(plan: pd.DataFrame, pictures: Mapping[str, np.ndarray], path: Path | st
     saves a CSV file of `rater`, `trial` and `answer`; answers on paper are typed into such a file. The key, a CSV file
     beside the page, says for `collected` what each trial was.
     """
-    file, rows = Path(path), []
-    for number, trial in enumerate(plan.to_dict("records"), start=1):
+    file, shown = Path(path), []
+    for trial in plan.to_dict("records"):
         moved, pair = trial["moved"], trial["pair"]
         if moved not in pictures or pair >= len(pictures[moved]):
             raise BiaslibError(f"The plan asks about pairs along {moved} that are not among the pictures.")
         # as they are: a browser that enlarges them makes no new edges, so that nobody rates squares
-        faces = [f'<img alt="a face" src="{data_uri(face)}">' for face in pictures[moved][pair]]
-        choices = [f'<label><input type="radio" name="{number}" value="{word}"> {word}</label>' for word in _ANSWERS]
-        asked = html.escape(str(trial["asked"]).replace("_", " "))
-        question = f"<p>Compared with face A, face B has … of this: <b>{asked}</b></p>"
-        parts = [*(reversed(faces) if trial["swapped"] else faces), question, *choices]
-        rows.append("\n".join([f"<fieldset><legend>{number}</legend>", *parts, "</fieldset>"]))
-    template = resources.files("biaslib.chapters").joinpath("rating.html").read_text(encoding="utf-8")
+        faces = [data_uri(face) for face in pictures[moved][pair]]
+        shown.append((str(trial["asked"]).replace("_", " "), faces[::-1] if trial["swapped"] else faces))
+    loader = jinja2.PackageLoader("biaslib", "chapters")
+    template = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("rating.html")
     with store.replacing(file) as page, store.replacing(file.with_suffix(".key.csv")) as key:
-        page.write_text(template.replace("TRIALS", "\n".join(rows)), encoding="utf-8")
+        page.write_text(template.render(shown=shown, answers=_ANSWERS), encoding="utf-8")
         plan.assign(trial=range(1, len(plan) + 1)).to_csv(key, index=False)
     return file
 

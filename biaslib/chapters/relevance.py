@@ -127,7 +127,7 @@ def _contrasts(cells: _Cells, seed: int) -> list[dict[str, Any]]:
             rows.append(_row((*at, "", measure), crossed_interval(values, seed=seed, bounds=(-1, 1)), what=what))
         for each in METHODS if measure == "rma" else ():
             pair = [cells[(*at, each, name)] for name in _MEASURES]
-            seen = ~np.isnan(pair[0]).all(axis=0)
+            seen = ~np.isnan(pair).all(axis=1).any(axis=0)  # by both
             tau = kendall(*(np.nanmean(part[:, seen], axis=0) for part in pair), seed=seed, resamples=300)
             rows.append(_row((*at, each, "tau"), tau, what="RMA and RRA"))
     for key, saw in cells.items():
@@ -179,7 +179,7 @@ def _alarms(cells: _Cells, use_case: str, seed: int) -> dict[str, float]:
         hits, tests = np.sum([table.sum(axis=(1, 2)) for table in drawn], axis=0)
         rates.append(hits / tests if tests else np.nan)
     low, high = percentile_ends(np.array(rates[1:]))
-    middle = pd.Series(computed).median()  # each is noisy, and a mean of them too large
+    middle = pd.Series(computed, dtype=float).dropna().median()  # each is noisy, and a mean of them too large
     n = sum(int(table[1].sum()) for table in pairs.values()) // 2
     counts = {"n": n, "images": int(np.median(images)), "paper's images": wanted}
     return {"estimate": rates[0], "low": low, "high": high, **counts, "at the paper's": middle}
@@ -202,7 +202,6 @@ def alarm_rate(models: float, images: float, rest: float, n: int) -> float:
 
 @stored("planted-scores")
 def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
-    """The rows of one model."""
     made, tables = maps([setup], evaluation)[0], []
     correct = made["logits"].argmax(axis=1) == made["truth"]
     for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), boxes).items():

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from biaslib import training
-from biaslib.datasets import coco_imsitu
+from biaslib.datasets import coco_imsitu, registry
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import features
 from biaslib.metrics import Labels, calibrated_thresholds
@@ -34,13 +34,7 @@ _Split = Literal["train", "validation", "test"]
 _Arrays = dict[str, np.ndarray]
 
 HAIR: Final = ("Black_Hair", "Blond_Hair", "Brown_Hair")
-# Zhao, Andrews and Xiang 2023, appendix C.3: at least 500 times with each of the three hair colours
-HAIR_ATTRIBUTES: Final = (
-    "Arched_Eyebrows", "Bags_Under_Eyes", "Bangs", "Big_Nose", "Eyeglasses", "Heavy_Makeup", "High_Cheekbones", "Male",
-    "Mouth_Slightly_Open", "Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline",
-    "Rosy_Cheeks", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Lipstick", "Wearing_Necklace",
-    "Young",
-)  # fmt: skip
+HAIR_ATTRIBUTES: Final = tuple(registry.WORDS["hair_attributes"])
 
 
 @dataclass(frozen=True, kw_only=True)

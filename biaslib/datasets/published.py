@@ -213,7 +213,6 @@ def _join() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _zeros_and_ones(path: Path, *, rows: int, columns: int) -> np.ndarray:
-    """A file of 0 and 1."""
     values = np.empty((0, 0))
     with contextlib.suppress(ValueError):  # no table at all
         values = pd.read_csv(path, header=None).to_numpy()

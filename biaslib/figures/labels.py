@@ -44,10 +44,14 @@ def name_lines(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
 
 @mpl.rc_context(theme.STYLE)
 def names_above(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """Writes names, given with their colours, over the plot, side by side as far as the figure is wide."""
-    if not names:
-        return
+    """Writes names, given with their colours, over the plot, side by side as far as the figure is wide.
+
+    Names that stand above another panel of the figure are not written again.
+    """
     figure = theme.figure_of(ax)
+    written = {text.get_text() for panel in figure.axes for text in panel.texts if text.get_gid() == "name"}
+    if written.issuperset(text for text, _ in names):
+        return
     figure.draw_without_rendering()
     room = (figure.bbox.x1 - ax.get_window_extent().x0) * 72 / ax.figure.dpi
     lines: list[list[tuple[str, str, float]]] = [[]]
@@ -61,7 +65,7 @@ def names_above(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
     for row, line in enumerate(reversed(lines)):
         for text, colour, left in line:
             ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(left, 6 + row * _SIZE * _LINE),
-                        textcoords="offset points", fontweight="bold",
+                        textcoords="offset points", fontweight="bold", gid="name",
                         color=theme.label_colour_of(theme.colour_of(colour)))  # fmt: skip
 
 

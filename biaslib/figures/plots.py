@@ -293,7 +293,6 @@ def _spans(draw: Callable[..., Any], at: Any, frame: Any, low: str | None, high:
 
 
 def _points(ax: Axes, across: Any, up: Any, texts: Sequence[str], **style: Any) -> None:
-    """Points, each with its tooltip."""
     if len(across):
         sns.scatterplot(x=across, y=up, linewidth=0, ax=ax, **{"s": 26, "zorder": 3, **style})
         tooltip(ax.collections[-1], texts)

@@ -120,7 +120,6 @@ def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
-    """The vector at length 1."""
     length = np.linalg.norm(vector)
     if not length > 0:
         raise BiaslibError("A direction of length 0 points nowhere: the classifier found nothing to tell apart.")

@@ -23,7 +23,6 @@ class _EqualizedLinear(nn.Module):
         self.scale = gain / sqrt(inputs)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, inputs) -> (N, outputs)."""
         return F.linear(features, self.weight * self.scale, self.bias)
 
 

@@ -48,7 +48,6 @@ class _Rows:
 
     @classmethod
     def of(cls, labels: Labels, n_groups: int) -> "_Rows":
-        """The rows of these labels."""
         packed = np.packbits(np.ascontiguousarray(labels.attributes), axis=1)
         _, first, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
         weights = np.bincount(row * n_groups + labels.groups, minlength=len(first) * n_groups)

@@ -107,7 +107,6 @@ class _Search:
         return self._polished(tables[:, losses.argmin()], self._loss, total)
 
     def largest(self) -> np.ndarray:
-        """The table with the most images."""
         tables = self._grid(None, largest=True)
         return self._polished(tables[:, tables.sum(axis=0).argmax()], lambda table: -table.sum(), None)
 

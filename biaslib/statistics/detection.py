@@ -69,25 +69,6 @@ def false_positives(reference: ArrayLike, *, side: Side, confidence: float = 0.9
     return np.array([bool(flagged([value], others, side=side, confidence=confidence)[0]) for value, others in audits])
 
 
-def rank_p_values(values: ArrayLike, reference: ArrayLike, *, side: Side) -> np.ndarray:
-    r"""The p of each audited model by its rank among itself and all reference models; one-sided, whatever the values.
-
-    $$p = \frac{1 + k}{m + 1}$$
-
-    where k of the m reference values are at least as far on the expected side (Phipson and Smyth 2010). An unbiased
-    model that could change places with any reference model has $p \le a$ with a probability of at most a. No p is
-    smaller than 1 / (m + 1): 5 % take 19 reference models.
-
-    Values are (M,), of the audited models, and (m,), of the reference models, NaN left out. The p are (M,) in (0, 1];
-    NaN for a model without a value, and without reference models.
-    """
-    check_known("side", side, _SIDES)
-    audited, others = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
-    others = others[~np.isnan(others)]
-    extreme = others >= audited[:, None] if side == "above" else others <= audited[:, None]
-    return np.where(np.isnan(audited) | (len(others) == 0), np.nan, (1 + extreme.sum(axis=1)) / (len(others) + 1))
-
-
 def largest_distances(values: ArrayLike) -> np.ndarray:
     """Of each model of a pool, how far it is from all the others in the metric in which it is farthest.
 

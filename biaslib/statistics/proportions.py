@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import scipy.stats
+from scipy.special import betaln
 
 from biaslib.errors import BiaslibError, check_number
 from biaslib.statistics.intervals import Comparison, Interval
@@ -14,6 +15,7 @@ _OUT = 5.0  # binomial counts further out than this have a probability below 1e-
 _LARGEST = 100_000_000  # images in a group
 _EXACT_BELOW = 10  # expected images in a cell
 _DRAWN = 10_000  # permutations
+_LOG_WORTH = (-5.0, 15.0)  # of images that other groups are worth: nothing, or all that matters
 
 
 def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
@@ -99,6 +101,25 @@ def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
         return Interval(np.nan, np.nan, np.nan, 0, confidence)
     bounds = scipy.stats.binomtest(hits, n).proportion_ci(confidence, method="wilson")
     return Interval(hits / n, bounds.low, bounds.high, n, confidence)
+
+
+def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
+    r"""Shares of groups, each drawn toward one share the more, the fewer images it has (empirical Bayes).
+
+    (3, G) the estimates $(hits + w\, toward) / (n + w)$ and the ends of 95 % intervals. The underlying shares are taken
+    to follow a beta distribution around `toward`, and w, the images that this is worth, makes (G,) hits among n most
+    likely (beta-binomial). The ends take w to be known, and are NaN where `toward` is 0 or 1.
+    """
+    if toward in (0, 1):
+        return np.array([[toward], [np.nan], [np.nan]]) + np.zeros(len(n))
+    prior = np.array([toward, 1 - toward])
+
+    def unlikely(log_worth: float) -> float:
+        a, b = np.exp(log_worth) * prior
+        return float((betaln(a, b) - betaln(hits + a, n - hits + b)).sum())
+
+    a, b = np.exp(scipy.optimize.minimize_scalar(unlikely, bounds=_LOG_WORTH, method="bounded").x) * prior
+    return np.array([(hits + a) / (n + a + b), *scipy.stats.beta.ppf([[0.025], [0.975]], hits + a, n - hits + b)])
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:

@@ -19,17 +19,9 @@ import pandas as pd
 _PACKAGE = "biaslib"
 _PIECE = 2**26  # bytes
 _SEAL = 32  # bytes of SHA-256 behind a decoded map, as `files.sealed` writes them
-# these keep and name results but have no part in making them
-_PLUMBING = (
-    "biaslib.errors",
-    "biaslib.store",
-    "biaslib.store.files",
-    "biaslib.store.fingerprint",
-    "biaslib.store.functions",
-    "biaslib.store.results",
-    # a recipe in a key says by itself what its model was made by
-    "biaslib.recipes",
-)
+# these keep and name results but have no part in making them; a recipe in a key says by itself what made its model
+_KEEPERS = ("errors", "recipes", "store", "store.files", "store.fingerprint", "store.functions", "store.results")
+_PLUMBING = tuple(f"{_PACKAGE}.{name}" for name in _KEEPERS)
 # fingerprints of objects, inside `once`
 _known: ContextVar[dict[Any, str] | None] = ContextVar("known", default=None)
 

@@ -109,7 +109,16 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
     entry = root() / kind / key
     if _problem(entry) is None:  # also in a store that cannot be written
         return _read(entry)
-    with _locked(kind, key):
+    with contextlib.ExitStack() as held:
+        try:
+            _tidied(root())
+            with waiting():
+                held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
+        except OSError as error:
+            raise BiaslibError(
+                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
+                "elsewhere."
+            ) from error
         problem = _problem(entry)
         if problem is None:
             return _read(entry)
@@ -170,12 +179,10 @@ def commit(folder: Path) -> str:
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the book's numbers depend on."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), **dict.fromkeys(_LIBRARIES, "not installed")}
     for library in _LIBRARIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            found[library] = "not installed"
     return found
 
 
@@ -216,21 +223,6 @@ def remove(prefix: str) -> int:
     for path in chosen:
         _discard(path)
     return len(chosen)
-
-
-@contextlib.contextmanager
-def _locked(kind: str, key: str) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
-        try:
-            _tidied(root())
-            with waiting():
-                held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
-        except OSError as error:
-            raise BiaslibError(
-                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
-                "elsewhere."
-            ) from error
-        yield
 
 
 @functools.lru_cache(maxsize=16)  # once in a process

@@ -249,7 +249,6 @@ class _Run(Resumable):
 
 
 def _optimiser(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """As the configuration names it."""
     kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     kind = kinds.get(config.optimiser, torch.optim.RMSprop)
     own = {"fused": True} if config.optimiser in ("adamw", "adam") else {"momentum": config.momentum}
@@ -307,7 +306,6 @@ def _random_states(device: torch.device) -> list[torch.Tensor]:
 
 
 def _set_random_states(states: list[torch.Tensor], device: torch.device) -> None:
-    """Those that `_random_states` gave."""
     named = [device] if device.type == "cuda" else []
     torch.set_rng_state(states[0].cpu())
     for state in states[1:]:

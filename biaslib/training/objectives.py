@@ -137,7 +137,6 @@ class Joint(AttributesAndGroup):
 
 
 def _check_attributes(targets: torch.Tensor) -> None:
-    """Refuses attributes that are the same on every image."""
     share = targets.mean(0)
     if constant := [str(i) for i, value in enumerate(share) if value in (0, 1)]:
         raise BiaslibError(
@@ -146,7 +145,6 @@ def _check_attributes(targets: torch.Tensor) -> None:
 
 
 def _check_classes(classes: torch.Tensor, outputs: int) -> None:
-    """Refuses class numbers that the model has no output for."""
     if len(classes) and (int(classes.max()) >= outputs or int(classes.min()) < 0):
         raise BiaslibError(
             f"targets go from {int(classes.min())} to {int(classes.max())} but the model has {outputs} outputs: "

@@ -18,7 +18,6 @@ def _boards(s: Surface, along: Field, count: int) -> tuple[Field, Field]:
 
 
 def _wood(s: Surface) -> Field:
-    """Planks with a grain along them."""
     joint, number = _boards(s, s.v, 4)
     grain = s.noise(11, (4, 70))
     rings = np.abs(np.sin(18.0 * s.noise(12, (2, 14)) + 5.0 * grain))
@@ -28,7 +27,6 @@ def _wood(s: Surface) -> Field:
 
 
 def _linen(s: Surface) -> Field:
-    """A woven cloth with uneven threads and a soft fold or two."""
     warp = s.noise(21, (80, 3))
     weft = s.noise(22, (3, 80))
     light = 0.90 + 0.17 * (warp - 0.5) + 0.17 * (weft - 0.5) + 0.22 * (s.noise(23, (2, 2), 2) - 0.5)
@@ -36,7 +34,6 @@ def _linen(s: Surface) -> Field:
 
 
 def _slate(s: Surface) -> Field:
-    """A dark stone with layers."""
     layers = s.noise(31, (3, 5), 4)
     step = ramp(np.abs(layers - 0.52), 0.03, 0.0)
     light = 0.80 + 0.50 * (layers - 0.3) + 0.14 * (s.noise(32, (50, 50)) - 0.5) + 0.12 * step
@@ -44,7 +41,6 @@ def _slate(s: Surface) -> Field:
 
 
 def _painted(s: Surface) -> Field:
-    """Upright boards under a worn paint."""
     joint, number = _boards(s, s.u, 5)
     brush = s.noise(41, (60, 3))
     worn = ramp(s.noise(42, (5, 3), 3) + 0.06 * brush, 0.66, 0.74)
@@ -55,7 +51,6 @@ def _painted(s: Surface) -> Field:
 
 
 def _paper(s: Surface) -> Field:
-    """A large sheet with a faint square grid."""
     light = 0.97 + 0.07 * (s.noise(51, (24, 24), 2) - 0.5)
     canvas = colour_along(_COLOURS.papers, s["tone"]) * light[:, None]
     line = np.zeros_like(light)
@@ -129,7 +124,6 @@ def _bough(canvas: Field, s: Surface, left: Field, right: Field, thick: float) -
 
 
 def _gingham(s: Surface) -> Field:
-    """A checked picnic cloth with soft folds."""
     number, *shifts = s.chance(61, 3)
     count = 5.0 + 4.0 * number
     share: Field = np.zeros((), np.float32)
@@ -142,7 +136,6 @@ def _gingham(s: Surface) -> Field:
 
 
 def _meadow(s: Surface) -> Field:
-    """Short grass from above, blade over blade."""
     green = mix(rgb((0.30, 0.52, 0.18)), rgb((0.52, 0.60, 0.24)), s["tone"][:, None])
     canvas = green * (0.50 + 0.45 * s.noise(70, (4, 4), 3))[:, None]
     _strew(canvas, s, 71, green, ((10.0, 0.11), (8.0, 0.10), (6.0, 0.08)), (-2.4, -0.7))
@@ -150,7 +143,6 @@ def _meadow(s: Surface) -> Field:
 
 
 def _straw(s: Surface) -> Field:
-    """Straw in a market crate, in every direction."""
     gold = mix(rgb((0.84, 0.70, 0.42)), rgb((0.70, 0.54, 0.34)), s["tone"][:, None])
     canvas = gold * (0.46 + 0.40 * s.noise(80, (6, 6), 2))[:, None]
     _strew(canvas, s, 81, gold, ((7.0, 0.09), (5.5, 0.08), (4.2, 0.06)), (0.0, 3.1416))

@@ -36,7 +36,6 @@ def palette(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _ears(s: Sheet) -> None:
-    """Both ears, behind the head."""
     a = np.abs(s.u)
     ear = Frame(a, s.v).oval((s["wide"] + 0.015, 0.0), (0.078, 0.145))
     s.lay(ear, s.colour("tone") * (0.86 - 0.14 * ramp(a - s["wide"], 0.09, 0.0))[:, None], "ears")
@@ -181,7 +180,6 @@ def _mouth(s: Sheet) -> None:
 
 
 def _mustache(s: Sheet) -> None:
-    """Two lobes between nose and mouth."""
     u = s.u - 1.25 * s["shift"]
     p = np.abs(u) / 0.24
     drop, hairs = 0.085 * p * p, 0.004 * np.sin(90.0 * u)
@@ -193,7 +191,6 @@ def _mustache(s: Sheet) -> None:
 
 
 def _goatee(s: Sheet) -> None:
-    """A tuft on the chin, up to the lower lip."""
     u = s.u - 0.7 * s["shift"]
     hairs = 0.007 * np.sin(60.0 * u) * ramp(s.v, 0.6, 0.75)
     chin, lip = Frame(u, s.v).oval((0.0, 0.70), (0.165, 0.125)), Frame(u, s.v).oval((0.0, 0.60), (0.056, 0.06))

@@ -210,7 +210,6 @@ def _neck(s: Sheet) -> None:
 
 
 def _necktie(s: Sheet) -> None:
-    """A white collar and a tie."""
     a = np.abs(s.u)
     colour = s.pick(_FACE.ties, "accessory_seed", 1)
     (kind,) = s.chance(2, 1, "accessory_seed")

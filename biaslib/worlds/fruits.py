@@ -100,7 +100,6 @@ def _blade(s: Sketch, foot: tuple[float, float], angle: float | Field, long: flo
 
 
 def _apple(s: Sketch) -> None:
-    """An apple, red, green or both, with its stalk in a hollow and a leaf."""
     skin = s.pick([(0.80, 0.15, 0.14), (0.70, 0.10, 0.16), (0.56, 0.72, 0.24), (0.90, 0.74, 0.30), (0.86, 0.42, 0.20)])
     blush = s.pick([(0.80, 0.16, 0.14), (0.90, 0.50, 0.22), (0.88, 0.74, 0.28)], 3)
     much, turn, lean = s.chance(3)
@@ -148,7 +147,6 @@ def _banana(s: Sketch) -> None:
 
 
 def _corn(s: Sketch) -> None:
-    """An ear of corn between its husks, the tip up."""
     grain = s.pick([(0.97, 0.80, 0.26), (0.95, 0.72, 0.20), (0.96, 0.86, 0.48), (0.90, 0.62, 0.26)])
     husk = s.pick([(0.52, 0.68, 0.28), (0.44, 0.62, 0.26), (0.62, 0.72, 0.36)], 3)
     spread, shift = s.chance(2)
@@ -185,7 +183,6 @@ def _husk(s: Sketch, foot: tuple[float, float], angle: Field, long: float, wide:
 
 
 def _peach(s: Sketch) -> None:
-    """A peach with its seam, its down and one or two narrow leaves."""
     skin = s.pick([(0.96, 0.66, 0.34), (0.97, 0.76, 0.46), (0.92, 0.56, 0.28), (0.96, 0.80, 0.42)])
     blush = s.pick([(0.84, 0.26, 0.22), (0.90, 0.40, 0.28), (0.76, 0.20, 0.22)], 3)
     much, turn, seam = s.chance(3)
@@ -209,7 +206,6 @@ def _peach(s: Sketch) -> None:
 
 
 def _pineapple(s: Sketch) -> None:
-    """A pineapple: a body of scales and a crown of stiff leaves."""
     skin = s.pick([(0.84, 0.60, 0.22), (0.72, 0.56, 0.24), (0.90, 0.68, 0.26), (0.66, 0.60, 0.28)])
     green = s.pick([(0.36, 0.54, 0.34), (0.30, 0.50, 0.28), (0.44, 0.58, 0.32)], 3)
     shift, spread = s.chance(2)

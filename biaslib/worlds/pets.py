@@ -224,7 +224,6 @@ def _body(s: Sketch, cat: bool, joint: Mapping[str, Point], coat: _Coat, own: Ma
 
 
 def _cat_head(s: Upright, coat: _Coat, own: Mapping[str, np.ndarray], flip: Field) -> None:
-    """A round face with upright ears, slit eyes, a small nose and whiskers."""
     turn = 0.16 * flip * column(own["turn"])
     level, front = turn * 0.0, s.u - turn
     a = np.abs(front)

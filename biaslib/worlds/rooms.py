@@ -54,7 +54,6 @@ def _painted(s: Surface) -> Field:
 
 
 def _papered(s: Surface) -> Field:
-    """Striped wallpaper."""
     chance = s.chance(20, 3)
     away = np.abs(np.mod(s.u * (5.0 + 6.0 * chance[0]) + chance[1], 1.0) - 0.5)
     stripe = ramp(away, 0.24, 0.27) + 0.0 * s.v
@@ -65,7 +64,6 @@ def _papered(s: Surface) -> Field:
 
 
 def _window(s: Surface) -> Field:
-    """A wall with a window to the sky and a curtain on either side."""
     chance = s.chance(30, 5)
     light = 0.90 + 0.10 * (s.noise(31, (3, 3), 2) - 0.5)
     canvas = colour_along(_COLOURS.paints, s["wall_tone"]) * light[:, None]
@@ -88,7 +86,6 @@ def _window(s: Surface) -> Field:
 
 
 def _planks(s: Surface) -> Field:
-    """Floor boards that run towards us, and grow narrower to the far edge."""
     near, seen = _near(s)
     place = (s.u - 0.5) / seen * 7.0 + 14.0 + s.chance(40, 1)[0]
     number = s.number_of(place, 40, 34)
@@ -99,7 +96,6 @@ def _planks(s: Surface) -> Field:
 
 
 def _tiled(s: Surface) -> Field:
-    """Square tiles, chequered in some rooms, with a gleam."""
     near, seen = _near(s)
     chance = s.chance(50, 3)
     across = (s.u - 0.5) / seen * 5.0 + 20.0 + chance[0]
@@ -112,7 +108,6 @@ def _tiled(s: Surface) -> Field:
 
 
 def _carpet(s: Surface) -> Field:
-    """A soft carpet with a border woven in."""
     near, seen = _near(s)
     light = 0.82 + 0.34 * (s.noise(60, (34, 26), 2, v=np.sqrt(near)) - 0.5) + 0.16 * near
     base = colour_along(_COLOURS.carpets, s["floor_tone"])
@@ -122,7 +117,6 @@ def _carpet(s: Surface) -> Field:
 
 
 def _hedge(s: Surface) -> Field:
-    """A hedge out of focus under some sky."""
     green = colour_along(_COLOURS.greens, s["wall_tone"])
     canvas = mix(green * 0.50, green * 1.20, ramp(s.noise(70, (12, 12), 3), 0.20, 0.80)[:, None])
     top = 0.20 * s.chance(71, 1)[0] - 0.05 + 0.06 * s.noise(72, (8, 1), v=0 * s.v)
@@ -131,7 +125,6 @@ def _hedge(s: Surface) -> Field:
 
 
 def _fence(s: Surface) -> Field:
-    """A wooden fence with bushes behind it."""
     canvas = _hedge(s)
     shift, height, pale = s.chance(80, 3)
     place = s.u * 8.0 + 1.0 + shift
@@ -156,7 +149,6 @@ def _bricks(s: Surface) -> Field:
 
 
 def _lawn(s: Surface) -> Field:
-    """Grass, its blades longer towards us."""
     near, _ = _near(s)
     blades = s.noise(101, (90, 16), u=s.u + 0.02 * near, v=near) - 0.5
     light = 0.62 + 0.42 * s.noise(100, (5, 6), 3, v=np.sqrt(near)) + (0.35 + 0.35 * near) * blades + 0.12 * near
@@ -164,7 +156,6 @@ def _lawn(s: Surface) -> Field:
 
 
 def _paving(s: Surface) -> Field:
-    """Flagstones with moss between them."""
     near, seen = _near(s)
     chance = s.chance(110, 2)
     depth = 4.2 / seen + chance[1]
@@ -178,7 +169,6 @@ def _paving(s: Surface) -> Field:
 
 
 def _gravel(s: Surface) -> Field:
-    """A path of fine gravel."""
     near, _ = _near(s)
     grit = s.noise(120, (46, 34), 2, v=np.sqrt(near))
     light = 0.80 + 0.66 * (grit - 0.5) + 0.20 * (s.noise(121, (3, 5), 2) - 0.5) + 0.12 * near
@@ -209,7 +199,6 @@ def _turned(s: Sketch) -> tuple[Field, Field]:
 
 
 def _beach(s: Sketch) -> None:
-    """A beach ball: coloured gores between white ones around a button."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     first, second = s.pick(_COLOURS.bold), s.pick(_COLOURS.bold, 3)
     pole = (0.26, -0.10)
@@ -223,7 +212,6 @@ def _beach(s: Sketch) -> None:
 
 
 def _tennis(s: Sketch) -> None:
-    """A tennis ball with its curved seam."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick([(0.80, 0.92, 0.18), (0.88, 0.94, 0.26), (0.98, 0.52, 0.14)]))
     for side in (-1.0, 1.0):
@@ -232,7 +220,6 @@ def _tennis(s: Sketch) -> None:
 
 
 def _striped(s: Sketch) -> None:
-    """A rubber ball with a broad band and a thin one."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_COLOURS.bold))
     bend = v - 0.28 * np.sqrt(np.clip(1.0 - u * u, 0.0, 1.0))
@@ -242,7 +229,6 @@ def _striped(s: Sketch) -> None:
 
 
 def _starred(s: Sketch) -> None:
-    """A rubber ball with a star."""
     round_, (u, v) = s.circle((0.0, 0.0), _RADIUS), _turned(s)
     s.lay(round_, s.pick(_COLOURS.bold))
     sector = np.mod(np.arctan2(v, u) * (5.0 / 6.2832), 1.0) - 0.5

@@ -13,7 +13,6 @@ _GLAZES = [(0.96, 0.95, 0.92), (0.16, 0.52, 0.55), (0.93, 0.73, 0.25), (0.24, 0.
 
 
 def _mug(s: Sketch) -> None:
-    """A mug of coffee with its handle to the right."""
     glaze = s.pick(_GLAZES)
     (milk,) = s.chance(1)
     s.lay(np.abs(s.box((0.62, 0.0), (0.27, 0.22), 0.18)) - 0.085, glaze)
@@ -45,7 +44,6 @@ def _book(s: Sketch) -> None:
 
 
 def _glasses(s: Sketch) -> None:
-    """Sunglasses with their temples folded out behind."""
     frame = s.pick([(0.10, 0.10, 0.12), (0.38, 0.20, 0.11), (0.72, 0.13, 0.16), (0.86, 0.72, 0.40)])
     lens = s.pick([(0.16, 0.24, 0.30), (0.30, 0.20, 0.12), (0.14, 0.30, 0.26)], 3)
     (round_,) = s.chance(1)
@@ -61,7 +59,6 @@ def _glasses(s: Sketch) -> None:
 
 
 def _key(s: Sketch) -> None:
-    """A key with a round bow and two teeth."""
     metal = s.pick([(0.90, 0.72, 0.28), (0.82, 0.62, 0.22), (0.94, 0.82, 0.46)])
     (heart,) = s.chance(1)
     bow = s.circle((0.0, -0.58), 0.38)
@@ -75,7 +72,6 @@ def _key(s: Sketch) -> None:
 
 
 def _leaf(s: Sketch) -> None:
-    """A pointed leaf with its veins, green or turning."""
     green = s.pick([(0.33, 0.56, 0.20), (0.20, 0.46, 0.26), (0.80, 0.42, 0.12), (0.62, 0.66, 0.18)])
     wide, bend = s.chance(2)
     across = s.u + (0.22 * bend - 0.11) * np.cos(1.8 * s.v)
@@ -94,7 +90,6 @@ def _leaf(s: Sketch) -> None:
 
 
 def _scissors(s: Sketch) -> None:
-    """Open scissors, points up, with coloured handles."""
     grip = s.pick([(0.88, 0.20, 0.16), (0.95, 0.48, 0.10), (0.12, 0.42, 0.72), (0.16, 0.55, 0.34)])
     (open_,) = s.chance(1)
     spread = 0.14 + 0.14 * open_
@@ -109,7 +104,6 @@ def _scissors(s: Sketch) -> None:
 
 
 def _pencil(s: Sketch) -> None:
-    """A sharpened pencil, point up, with an eraser."""
     paint = s.pick([(0.96, 0.76, 0.12), (0.86, 0.22, 0.18), (0.16, 0.46, 0.76), (0.20, 0.58, 0.34), (0.92, 0.48, 0.14)])
     s.lay(s.box((0.0, 0.84), (0.125, 0.13), 0.07), rgb((0.93, 0.56, 0.58)))
     s.lay(s.polygon([(-0.02, -1.0), (0.02, -1.0), (0.14, -0.58), (-0.14, -0.58)]), _WOOD)
@@ -120,7 +114,6 @@ def _pencil(s: Sketch) -> None:
 
 
 def _phone(s: Sketch) -> None:
-    """A telephone with a bright screen of little icons."""
     case = s.pick([(0.11, 0.11, 0.13), (0.90, 0.90, 0.91), (0.80, 0.62, 0.60)])
     sky = s.pick([(0.22, 0.48, 0.86), (0.50, 0.32, 0.78), (0.12, 0.62, 0.66), (0.16, 0.22, 0.46)], 3)
     s.lay(s.box((0.0, 0.0), (0.50, 0.94), 0.13), case)
@@ -137,7 +130,6 @@ def _phone(s: Sketch) -> None:
 
 
 def _watch(s: Sketch) -> None:
-    """A wristwatch with its strap laid out."""
     strap = s.pick([(0.45, 0.25, 0.13), (0.14, 0.14, 0.16), (0.62, 0.38, 0.22), (0.20, 0.34, 0.46)])
     metal = s.pick([(0.80, 0.81, 0.84), (0.88, 0.72, 0.38)], 3)
     dial = s.pick([(0.97, 0.96, 0.92), (0.97, 0.96, 0.92), (0.12, 0.18, 0.30)], 4)
@@ -160,7 +152,6 @@ def _watch(s: Sketch) -> None:
 
 
 def _apple(s: Sketch) -> None:
-    """An apple with a stalk and a small leaf."""
     skin = s.pick([(0.82, 0.14, 0.14), (0.74, 0.12, 0.18), (0.50, 0.72, 0.20), (0.64, 0.76, 0.26)])
     blush, seed = s.chance(2)
     fruit = join(s.circle((-0.24, 0.10), 0.58), s.circle((0.24, 0.10), 0.58), 0.10)
@@ -176,7 +167,6 @@ def _apple(s: Sketch) -> None:
 
 
 def _spoon(s: Sketch) -> None:
-    """A spoon, its bowl up."""
     metal = s.pick([(0.90, 0.92, 0.95), (0.84, 0.87, 0.90), (0.96, 0.93, 0.86)])
     (slim,) = s.chance(1)
     bowl = s.ellipse((0.0, -0.56), (0.32 + 0.05 * slim, 0.42), column(0.0))
@@ -188,7 +178,6 @@ def _spoon(s: Sketch) -> None:
 
 
 def _camera(s: Sketch) -> None:
-    """A small camera lying on its back, the lens towards us."""
     skin = s.pick([(0.15, 0.15, 0.16), (0.45, 0.25, 0.15), (0.14, 0.38, 0.40), (0.70, 0.30, 0.26)])
     s.lay(s.box((0.62, -0.56), (0.13, 0.10), 0.04), rgb((0.86, 0.22, 0.18)))
     s.lay(s.box((-0.05, -0.56), (0.27, 0.14), 0.05), _STEEL * 0.95)
@@ -203,7 +192,6 @@ def _camera(s: Sketch) -> None:
 
 
 def _ball(s: Sketch) -> None:
-    """A beach ball: six gores around a button."""
     first = s.pick([(0.90, 0.22, 0.20), (0.16, 0.50, 0.80), (0.98, 0.72, 0.12)])
     second = s.pick([(0.98, 0.80, 0.16), (0.22, 0.66, 0.40), (0.30, 0.42, 0.80)], 3)
     dx, dy, turn = s.chance(3)
@@ -225,7 +213,6 @@ _PIPS = [[0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1,
 
 
 def _die(s: Sketch) -> None:
-    """A die, some face of it up."""
     body = s.pick([(0.96, 0.94, 0.88), (0.96, 0.94, 0.88), (0.80, 0.14, 0.16), (0.14, 0.30, 0.62), (0.12, 0.46, 0.30)])
     (face,) = s.chance(1)
     up, down, left, _, middle = (column(part) for part in np.array(_PIPS)[(face[:, 0, 0] * 6).astype(np.intp)].T)
@@ -240,7 +227,6 @@ def _die(s: Sketch) -> None:
 
 
 def _shell(s: Sketch) -> None:
-    """A scallop, its hinge at the foot."""
     tone = s.pick([(0.96, 0.72, 0.60), (0.95, 0.84, 0.72), (0.88, 0.58, 0.60), (0.84, 0.72, 0.84)])
     (bands,) = s.chance(1)
     reach = np.hypot(s.u, s.v - 0.80)

@@ -310,7 +310,8 @@ def test_areas_stand_beside_those_of_what_is_compared_with():
 
 def test_of_a_comparison_by_clusters_neither_interval_nor_p_is_known():
     labels = table(gap=0.2).assign(patient=lambda it: it.index // 4 % 20)
-    alone, together = (audited(labels, against="before", **given) for given in ({}, {"cluster": "patient"}))
+    by_patient = {"cluster": "patient", "permutations": None}
+    alone, together = (audited(labels, against="before", **given) for given in ({}, by_patient))
     for one, other in zip(*(found.tables["against"].itertuples() for found in (alone, together)), strict=True):
         assert one.change.estimate == other.change.estimate
         assert np.isfinite([one.change.low, one.change.high, one.p]).all()
@@ -318,7 +319,7 @@ def test_of_a_comparison_by_clusters_neither_interval_nor_p_is_known():
     assert any("of changes of gaps, with their p:" in sentence for sentence in together.unmeasured)
     assert not any("of changes" in sentence for sentence in alone.unmeasured)
     assert {finding.kind for finding in together.findings} <= {"gap"}
-    counted = together.numbers["tests"], audited(labels, cluster="patient").numbers["tests"]
+    counted = together.numbers["tests"], audited(labels, **by_patient).numbers["tests"]
     assert counted[0] == counted[1]
 
 

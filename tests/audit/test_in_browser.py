@@ -1,5 +1,6 @@
 """The report in a real browser without a network: nothing loads, nothing complains, everybody can read it."""
 
+import pandas as pd
 import pytest
 from axe_core_python.selenium import Axe
 
@@ -30,7 +31,22 @@ def wide(browser, width):
     return browser.execute_script("return document.documentElement.scrollWidth")
 
 
-def test_the_report_is_whole_accessible_and_fits_every_screen(report):
+@pytest.fixture
+def several(spots, tmp_path, browser):
+    """A report on two targets by their scores, with combinations of groups."""
+    labels = pd.read_csv(spots / "labels.csv").assign(dark=lambda table: table.index % 3 == 0)
+    said = labels[["file"]].assign(green=labels["red"] * 0.8, red=labels["green"] * 0.6 + labels["red"] * 0.3)
+    audit.run(
+        labels=labels, predictions=said, target=["green", "red"], groups=["random", "dark"], intersections=True,
+        threshold=0.5, out=tmp_path / "out", permutations=19,
+    )  # fmt: skip
+    browser.get((tmp_path / "out" / "report.html").as_uri())
+    return browser
+
+
+@pytest.mark.parametrize("kind", ["report", "several"])
+def test_the_report_is_whole_accessible_and_fits_every_screen(kind, request):
+    report = request.getfixturevalue(kind)
     assert report.get_log("browser") == []
     assert report.execute_script("return performance.getEntriesByType('resource').length") == 0
     images = "return [...document.querySelectorAll('image')].every(i => i.getAttribute('href').startsWith('data:'))"

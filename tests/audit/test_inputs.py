@@ -290,9 +290,31 @@ def test_intersections_are_all_combinations_that_are_new():
     wide = SKIN.assign(site=list("abcdefghijkl"))
     with pytest.raises(BiaslibError, match="There are 0 combinations"):  # each site is one image
         told(wide, groups=["old", "site"], intersections=True)
-    many = pd.concat([wide.assign(other=other, file=wide["file"] + other) for other in "uv"])
-    with pytest.raises(BiaslibError, match="There are 24 combinations, not 1 to 12"):
-        told(many, groups=["other", "site"], intersections=True)
+
+
+def test_of_many_combinations_those_of_few_images_are_listed_and_no_groups():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"file": range(900), "smile": rng.integers(0, 2, 900), "dark": rng.integers(0, 2, 900)})
+    table["site"] = rng.choice(list("abcdefg"), 900, p=[0.3, 0.3, 0.2, 0.14, 0.02, 0.02, 0.02])
+    read = told(table, groups=["dark", "site"], intersections=True)
+    sizes = table.groupby(["dark", "site"]).size()
+    assert len(sizes) == 14
+    large = [f"{'dark' if dark else 'not dark'} x site {site}" for dark in (1, 0) for site in "abcd"]
+    assert [group.name for group in read.groups[8:]] == large
+    (note,) = read.notes
+    assert note.startswith("Not tested, as they have fewer than 30 images: 6 of 14 combinations (dark x site e (")
+    for dark, site in sizes[sizes < 30].index:
+        assert f"{'dark' if dark else 'not dark'} x site {site} ({sizes[dark, site]})" in note
+    words = pd.Series(read.combinations)
+    assert words.value_counts().to_dict() == {
+        f"{'dark' if dark else 'not dark'} x site {site}": n for (dark, site), n in sizes.items()
+    }
+    part = read.only(np.arange(900) < 10)
+    assert part.combinations.tolist() == words[:10].tolist()
+    assert told(table, groups=["dark", "site"]).combinations is None
+    even = table.assign(site=[list("abcdefgh")[row % 8] for row in range(900)])
+    with pytest.raises(BiaslibError, match="There are 16 combinations, not 1 to 12: leave --intersections out"):
+        told(even, groups=["dark", "site"], intersections=True)
 
 
 def test_rows_without_a_value_are_left_out_and_counted():

@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -169,10 +170,63 @@ def test_rates_are_those_of_each_group_and_of_the_others():
     assert (gap.low, gap.high) == pytest.approx((low, high))
     assert gap.estimate == pytest.approx(inside["selection_rate"].estimate - outside["selection_rate"].estimate)
     apart = tables["disparities"].set_index("disparity")
+    assert "intersections" not in tables
     rates = [row["selection_rate"].estimate for row in (inside, outside)]
     assert apart.loc["demographic_parity", "difference"] == pytest.approx(max(rates) - min(rates))
     assert apart.loc["demographic_parity", "ratio"] == pytest.approx(min(rates) / max(rates))
     assert "scores" not in tables
+
+
+def crossed(n=900, seed=0):
+    """Answers that are wrong more often about cats with a ball in fog, which are rare."""
+    labels, _ = drawn(n, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    labels["fog"] = rng.random(n) < 0.04
+    wrong = rng.random(n) < np.where(labels["ball"] & labels["fog"], 0.6, 0.1)
+    words = np.where(labels["ball"], "ball", "not ball") + np.where(labels["fog"], " x fog", " x not fog").astype(
+        object
+    )
+    fog = Binary("fog", ("0", "1"), ("not fog", "fog"))
+    asked = answered(labels, pd.DataFrame({"cat": labels["cat"] ^ wrong}), groups=(GROUP, fog))
+    return replace(asked, combinations=words.astype(str))
+
+
+def test_combinations_have_fairlearns_rates():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from fairlearn import metrics as fairlearn
+    asked = crossed()
+    tables = measurements.measure(asked, None, roles={}, seed=0)
+    given = {"y_true": asked.labels["cat"], "y_pred": asked.predicted["cat"]}
+    given["sensitive_features"] = asked.labels[["ball", "fog"]]
+    named = {
+        name: getattr(fairlearn, name)
+        for name in ("selection_rate", "true_positive_rate", "false_positive_rate", "false_negative_rate")
+    }
+    frame = fairlearn.MetricFrame(metrics=named | {"n": fairlearn.count}, **given)
+    rows = tables["intersections"].set_index("of")
+    assert len(rows) == 4
+    for (ball, fog), theirs in frame.by_group.iterrows():
+        row = rows.loc[f"{'ball' if ball else 'not ball'} x {'fog' if fog else 'not fog'}"]
+        assert row["n"] == theirs["n"]
+        assert [row[name].estimate for name in named] == pytest.approx(theirs[list(named)].tolist(), abs=1e-12)
+
+
+def test_a_small_combination_is_drawn_toward_all_images():
+    asked = crossed()
+    tables = measurements.measure(asked, None, roles={}, seed=0)
+    rows, overall = tables["intersections"].set_index("of"), asked.correct.mean()
+    small, large = rows.loc["ball x fog"], rows.loc["ball x not fog"]
+    assert small["n"] < 30 < large["n"]
+    assert small["accuracy"].estimate == asked.correct[asked.combinations == "ball x fog"].mean()
+    assert small["accuracy"].estimate < small["shrunk"].estimate < overall
+    assert abs(large["shrunk"].estimate - large["accuracy"].estimate) < 0.01
+    assert small["shrunk"].low < small["shrunk"].estimate < small["shrunk"].high
+    # images that come in clusters count for fewer, and so are drawn further
+    patients = replace(asked, clusters=np.arange(len(asked.labels)) // 3)
+    clustered = measurements.measure(patients, None, roles={}, seed=0)["intersections"].set_index("of")
+    assert clustered.loc["ball x fog", "accuracy"].estimate == small["accuracy"].estimate
+    assert clustered.loc["ball x fog", "shrunk"].n == small["n"]
 
 
 def test_areas_and_calibration_are_scikit_learns():
@@ -183,16 +237,17 @@ def test_areas_and_calibration_are_scikit_learns():
         truth, score = labels["cat"][inside], scores[inside]
         assert row["AUC"].estimate == roc_auc_score(truth, score)
         assert row["AUC"].low < row["AUC"].estimate < row["AUC"].high
-        shares, means = calibration_curve(truth, score, n_bins=10)
+        shares, means = calibration_curve(truth, score, n_bins=10, strategy="quantile")
         bins = tables["calibration"].query("of == @row['of']")
         np.testing.assert_allclose(bins["score"], means, rtol=0, atol=1e-12)
         np.testing.assert_allclose([one.estimate for one in bins["share labelled yes"]], shares, rtol=0, atol=1e-12)
         assert bins["n"].sum() == row["n"] == inside.sum()
-        places = np.minimum((score * 10).astype(int), 9)
-        by_hand = sum(
-            abs((truth[places == at] - score[places == at]).mean()) * (places == at).sum() for at in set(places)
-        )
-        assert row["calibration error"] == pytest.approx(by_hand / row["n"])
+        tenths = np.array_split(np.argsort(score, kind="stable"), 10)
+        assert bins["n"].max() - bins["n"].min() <= 1 + (np.clip(score, 0.01, 0.99) != score).sum()  # ties at 0 and 1
+        by_hand = sum(abs((truth.to_numpy()[at] - score[at]).mean()) * len(at) for at in tenths)
+        assert row["calibration error"] == pytest.approx(by_hand / row["n"], abs=0.02)
+        error = np.average(abs(shares - means), weights=bins["n"])
+        assert row["calibration error"] == pytest.approx(error, abs=1e-12)
 
 
 def test_scores_that_are_no_probabilities_have_an_area_and_no_calibration():

@@ -105,7 +105,7 @@ def test_masks_that_fit_no_image_are_refused(tmp_path):
     saved(tmp_path / "masks" / "a.png", 12, 10)
     with pytest.raises(BiaslibError, match=r"1 of the masks are not as large .* \(a.png 10 x 12 for 12 x 10\)"):
         find_masks(tmp_path / "masks", tmp_path / "images", ["a.png"])
-    with pytest.raises(BiaslibError, match=r"no folder of masks .*COCO's JSON: tools/coco_to_masks\.py"):
+    with pytest.raises(BiaslibError, match=r"There are no masks .*none: name their folder, or a file in COCO's JSON"):
         find_masks(tmp_path / "none", tmp_path / "images", ["a.png"])
 
 

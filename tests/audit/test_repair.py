@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslib import audit
-from biaslib.audit import discovery, repair
+from biaslib.audit import discovery
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Spots, draw
@@ -32,7 +32,7 @@ def planted(n=2000, *, lean=2.0, seed=0):
 
 
 def repaired(truth, member, features, scores, **given):
-    return repair.repairs(
+    return discovery.repairs(
         answered(truth, member, scores), features, **({"now": 0.0, "margin": 0.05, "seed": 0} | given)
     )
 
@@ -41,7 +41,7 @@ def test_thresholds_by_hand():
     """Scores of the group are 2 higher, whatever is true: 3 and 1 are its middle and that of the others."""
     scores = np.array([1.0, 2.0, 4.0, 5.0, -1.0, 0.0, 2.0, 3.0])
     truth, member = np.tile([False, False, True, True], 2), np.repeat([True, False], 4)
-    inside, outside = repair._thresholds(truth, member, scores, now=0.5, margin=0.05)
+    inside, outside = discovery._thresholds(truth, member, scores, now=0.5, margin=0.05)
     assert 2 <= inside < 4
     assert 0 <= outside < 2
     np.testing.assert_array_equal(scores > np.where(member, inside, outside), truth)
@@ -51,7 +51,7 @@ def test_thresholds_are_the_best_of_all_pairs_that_are_tried():
     rng = np.random.default_rng(3)
     truth, member = rng.random((2, 120)) < 0.5
     scores = truth + member * rng.normal(0.5, 0.5, 120) + rng.normal(size=120)
-    chosen = repair._thresholds(truth, member, scores, now=0.5, margin=0.1)
+    chosen = discovery._thresholds(truth, member, scores, now=0.5, margin=0.1)
     tried = [np.unique([*np.quantile(scores[side], np.linspace(0, 1, 51)), 0.5]) for side in (member, ~member)]
     outcomes = {}
     for pair in itertools.product(*tried):
@@ -108,7 +108,7 @@ def test_what_is_measured_chooses_nothing():
     truth, member, features, scores = planted(400)
     chosen = discovery.first_half(answered(truth, member, scores), 0)
     other = np.where(chosen, truth, ~truth)
-    layers = [repair._last_layer(features, of, member, chosen, seed=0) for of in (truth, other)]
+    layers = [discovery._last_layer(features, of, member, chosen, seed=0) for of in (truth, other)]
     np.testing.assert_array_equal(*layers)
 
 
@@ -117,7 +117,7 @@ def test_a_last_layer_of_balanced_cells_does_not_learn_that_target_and_group_go_
     truth, member, features, _ = planted(4000)
     kept = rng.random(4000) < np.where(truth == member, 1.0, 0.1)
     truth, member, features, chosen = truth[kept], member[kept], features[kept], rng.random(kept.sum()) < 0.5
-    right = repair._last_layer(features, truth, member, chosen, seed=0) == truth
+    right = discovery._last_layer(features, truth, member, chosen, seed=0) == truth
     conflicting = ~chosen & (truth != member)
     assert right[conflicting].mean() > 0.9
     assert abs(right[conflicting].mean() - right[~chosen & (truth == member)].mean()) < 0.05
@@ -147,7 +147,7 @@ def test_images_of_one_patient_count_as_far_as_they_differ():
     truth, member, features, scores = planted(400)
     patient = np.arange(400) // 8
     given = {"now": 0.0, "margin": 0.05, "seed": 0}
-    found = repair.repairs(answered(truth, member, scores, patient), features, **given)
+    found = discovery.repairs(answered(truth, member, scores, patient), features, **given)
     rows = found.tables["repair"].to_dict("records")
     assert all(np.isfinite([row["gap_after"].estimate, row["gap_before"].estimate]).all() for row in rows)
     assert all(np.isnan(row["change"].low) for row in rows)

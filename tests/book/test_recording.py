@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from biaslib.book import Project, execution, find_project, recorded, recording
+from biaslib.book import Project, execution, find_project, recorded
 from biaslib.errors import BiaslibError
 from tests.book.conftest import write_notebook
 
@@ -27,7 +27,7 @@ def book(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "a@b.c")
     write_notebook(found, "page", CELL)
     write_notebook(found, "words", "print(n)")
-    for preset in recording.PRESETS:
+    for preset in recorded.MADE_WITH:
         (found.presets / f"{preset}.yml").write_text("{}\n")
     (found.presets / "standard.yml").write_text("page: {n: 7}\nwords: {n: 7}\n")
     git(found, "init", "--quiet")
@@ -38,14 +38,14 @@ def book(tmp_path, monkeypatch):
 
 
 def test_what_is_missing_is_made_and_committed_and_then_current(book, capsys):
-    assert recording.stale(book) == [("page", "standard")]
-    recording.make(book, [])
+    assert recorded.stale(book) == [("page", "standard")]
+    recorded.make(book, [])
     assert recorded.get("page", "standard")["values"] == {"numbers": {"n": 7}}
     assert git(book, "status", "--porcelain", "--untracked-files=no").stdout == ""
     assert "Record of page, preset standard" in git(book, "log", "-1", "--format=%s").stdout
-    assert recording.stale(book) == []
+    assert recorded.stale(book) == []
     (book.presets / "standard.yml").write_text("page: {n: 8}\n")
-    assert recording.stale(book) == [("page", "standard")]
+    assert recorded.stale(book) == [("page", "standard")]
     assert "1 to record: page (standard)" in capsys.readouterr().out
 
 
@@ -53,12 +53,12 @@ def test_a_tree_with_edits_is_refused_before_anything_runs(book, monkeypatch):
     write_notebook(book, "page", CELL, "print(1)")
     monkeypatch.setattr(execution, "run", lambda *_, **__: pytest.fail("it ran"))
     with pytest.raises(BiaslibError, match=r"1 tracked files differ from the last commit \(notebooks/page.md\)"):
-        recording.make(book, [])
+        recorded.make(book, [])
 
 
 def test_a_name_without_a_preset_is_one_sentence(book):
     with pytest.raises(BiaslibError, match="pages is recorded with no preset: choose page, words"):
-        recording.make(book, ["pages"])
+        recorded.make(book, ["pages"])
 
 
 @pytest.mark.parametrize("file", sorted(find_project().recorded.glob("*.json")), ids=lambda file: file.stem)

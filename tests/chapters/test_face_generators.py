@@ -168,7 +168,7 @@ def test_the_generator_and_its_encoder_have_one_size():
 def test_what_is_not_there_is_said(book):
     with pytest.raises(BiaslibError, match="no generator 'tiny' in book/generators, which holds none"):
         load("tiny")
-    with pytest.raises(BiaslibError, match="no recipe 'tiniest': choose tiny"):
+    with pytest.raises(BiaslibError, match="generators must be one of tiny, not 'tiniest'"):
         face_generators.train_for_book("tiniest")
 
 

@@ -46,11 +46,11 @@ def test_every_training_is_run_and_read_back(n_groups):
         said = one.predicted(groups=original.predicted().groups)
         assert np.isfinite(bias_amplification(one.train, one.test, said, max_size=2).mean), kind
     train = found["oversampling"].train
-    assert abs(group_shares(train.attributes, train.groups, 2) - 0.5).max() <= 0.1
+    assert abs(group_shares(train.attributes, train.groups, n_groups) - 1 / n_groups).max() <= 0.1
     repaired = found["data_repair"].train
     assert len(repaired) == 120
-    before, after = (group_shares(of.attributes, of.groups, 2) for of in (original.train, repaired))
-    assert abs(after - 0.5).max() < abs(before - 0.5).max()
+    before, after = (group_shares(of.attributes, of.groups, n_groups) for of in (original.train, repaired))
+    assert abs(after - 1 / n_groups).max() < abs(before - 1 / n_groups).max()
 
 
 def test_one_setup_one_result():

@@ -290,3 +290,11 @@ def test_kinds_differ_in_shape_as_well_as_in_colour(dial):
     ax = figures.line_plot(dial, x="bias", y="score", by="kind").axes[0]
     first, second = (dots.get_paths()[0].vertices for dots in marks(ax, PathCollection))
     assert first.shape != second.shape
+
+
+def test_names_of_kinds_stand_once_a_figure():
+    frame = pd.DataFrame({"map": ["a", "a"], "share": [0.2, 0.4], "kind": ["biased", "unbiased"]})
+    panels = figures.new(0.5, 1, 3)[1]
+    for axes, second in zip(panels, ["unbiased", "unbiased", "saw balls"], strict=True):
+        figures.dot_plot(frame.assign(kind=["biased", second]), label="map", value="share", by="kind", ax=axes)
+    assert [len(axes.texts) for axes in panels] == [2, 0, 2]

@@ -17,6 +17,7 @@ from biaslib.statistics.proportions import (
     minimum_detectable_gap,
     share_interval,
     share_p_values,
+    shrunk_shares,
 )
 
 DRAWS = 20_000
@@ -324,3 +325,48 @@ def test_a_model_that_is_worse_everywhere_is_not_said_to_change_a_small_group_s_
         p.append(compare_changes(*sides, seed=seed).p)
     assert np.mean(np.array(p) <= 0.05) < 0.09  # three standard errors above
     assert np.mean(np.array(p) <= 0.001) < 0.02
+
+
+def test_shrunk_shares_by_a_search_of_the_likelihood():
+    hits, n, toward = np.array([2, 30, 45, 8]), np.array([10, 40, 50, 9]), 0.78
+    worths = np.exp(np.linspace(-5, 15, 20_001))[:, None]
+    likely = scipy.stats.betabinom.logpmf(hits, n, worths * toward, worths * (1 - toward)).sum(axis=1)
+    worth = worths[likely.argmax(), 0]
+    assert 1 < worth < 100
+    shares, low, high = shrunk_shares(hits, n, toward)
+    np.testing.assert_allclose(shares, (hits + worth * toward) / (n + worth), rtol=1e-3)
+    after = scipy.stats.beta(hits + worth * toward, n - hits + worth * (1 - toward))
+    np.testing.assert_allclose([low, high], after.ppf([[0.025], [0.975]]), rtol=2e-3)
+    # the order of the groups does not matter, and the fewest images are drawn the furthest
+    np.testing.assert_allclose(shrunk_shares(hits[::-1], n[::-1], toward)[:, ::-1], [shares, low, high], rtol=1e-6)
+    moved = (shares - hits / n) / (toward - hits / n)
+    assert moved.argsort().tolist() == [2, 1, 0, 3]
+
+
+def test_shares_that_differ_by_chance_alone_are_all_drawn_together_and_far_ones_stay():
+    shares, low, high = shrunk_shares(np.array([45, 90, 9]), np.array([50, 100, 10]), 0.9)
+    np.testing.assert_allclose(shares, 0.9, atol=1e-9)
+    assert ((low < shares) & (shares < high)).all()
+    apart = shrunk_shares(np.array([1, 499]), np.array([500, 500]), 0.5)[0]
+    np.testing.assert_allclose(apart, [0.002, 0.998], atol=0.001)
+    no_images = shrunk_shares(np.array([0, 30, 10]), np.array([0, 40, 40]), 0.6)
+    assert no_images[0, 0] == pytest.approx(0.6)
+    assert np.isfinite(no_images).all()
+
+
+@pytest.mark.parametrize("toward", [0.0, 1.0])
+def test_where_all_are_alike_nothing_is_known_of_how_shares_vary(toward):
+    shares, low, high = shrunk_shares(np.array([5, 2]) * toward, np.array([5, 2]), toward)
+    assert (shares == toward).all()
+    assert np.isnan([low, high]).all()
+
+
+def test_shrunk_shares_are_nearer_to_the_truth():
+    rng = np.random.default_rng(0)
+    n, off = np.array([5, 8, 12, 40, 200, 400]), np.zeros(2)
+    for _ in range(100):
+        truth = rng.beta(16, 4, len(n))
+        hits = rng.binomial(n, truth)
+        for at, shares in enumerate((hits / n, shrunk_shares(hits, n, hits.sum() / n.sum())[0])):
+            off[at] += ((shares - truth) ** 2).sum()
+    assert off[1] < 0.7 * off[0]

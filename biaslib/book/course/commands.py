@@ -19,9 +19,9 @@ def course(
     from biaslib.book import find_project, need_libraries
 
     need_libraries("course")
-    from biaslib.book.course import handouts
+    from biaslib.book import lab
 
-    print(*handouts.write(find_project(), version, out), sep="\n")
+    print(*lab.hand_out(find_project(), version, out), sep="\n")
 
 
 @capstone.command("seal")

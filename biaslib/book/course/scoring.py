@@ -1,6 +1,5 @@
 """The capstone's points: what a team stated, against the exact effect of every suspect; and a sheet for the teacher."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -22,13 +21,6 @@ SMALL: Final = 0.05  # an effect that the form asks the probability of
 _SAYS_NOTHING: Final = 2.0  # score of the interval from -1 to 1, which is always right
 _SAME = 0.005  # how far a number of a second run may be from the form's
 _NUMBERS = ["low", "high", "probability"]
-# words that a report should not have, as the page *How we talk about bias* says -> what to write
-_WORDS: Final = {
-    r"fair models?|debias\w*": "say which measure changed, on which pictures",
-    r"ground truth": "a label is an annotation",
-    r"men|women|males?|females?": "say labelled, perceived, or as annotated",
-    r"(?:no|without|free of) bias|unbiased": "say how large an effect you would have seen",
-}
 
 
 @stored("capstone-effects")
@@ -83,20 +75,10 @@ def points(form: pd.DataFrame, effects: np.ndarray, *, again: pd.DataFrame | Non
     return dict(zip(PARTS, np.array([*PARTS.values()]) * shares.clip(0, 1), strict=True))
 
 
-def remarks(text: str) -> list[str]:
-    """The lines of a report with words that it should not have, and what to write."""
-    return [
-        f"line {number}, “{found[0]}”: {remedy}."
-        for number, line in enumerate(text.splitlines(), start=1)
-        for words, remedy in _WORDS.items()
-        for found in re.finditer(rf"\b(?:{words})\b", line, re.IGNORECASE)
-    ]
-
-
 def score(secret: str, *, handout: Path, forms: Path, out: Path) -> pd.DataFrame:
     """The points of each team of a sealed folder, NaN without a form; with a sheet for each team they go into `out`.
 
-    `forms` has a folder for each team, of the same name, with its form.csv, and perhaps rerun.csv and report.md.
+    `forms` has a folder for each team, of the same name, with its form.csv, and perhaps rerun.csv.
     Nothing that a team hands in is run. A `BiaslibError` is raised for another secret, and for a form that `read_form`
     refuses.
     """
@@ -116,11 +98,10 @@ def score(secret: str, *, handout: Path, forms: Path, out: Path) -> pd.DataFrame
     effects = exact_effects.many([(sealed[team][0], file, files.sha256(file)) for team, file in weights.items()])
     earned = {team: dict.fromkeys(PARTS, np.nan) for team in sealed}
     for (team, form), true in zip(stated.items(), effects, strict=True):
-        earned[team], report = points(form, true, again=again.get(team)), forms / team / "report.md"
+        earned[team] = points(form, true, again=again.get(team))
         sheet = TEMPLATES.get_template("sheet.md.j2").render(
             team=team, points=earned[team], parts=PARTS, trained_on=sealed[team][1],
             rows=form.assign(effect=true).to_dict("index"),
-            remarks=remarks(report.read_text(encoding="utf-8")) if report.is_file() else None,
         )  # fmt: skip
         with store.replacing(out / f"{team}.md") as partial:
             partial.write_text(sheet, encoding="utf-8")

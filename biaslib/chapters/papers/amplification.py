@@ -28,13 +28,7 @@ _MARGIN: Final = 0.05  # of RBA's constraints
 
 def missing() -> list[str]:
     """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
-    return registry.missing(
-        "attention-iou/results",
-        "attention-iou/test_idx_sorted.npy",
-        "celeba/list_attr_celeba.txt",
-        "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
-        "coco-imsitu/captions_6models_val2014",
-    )
+    return registry.missing(*_MEASURES["needs"])
 
 
 def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd.DataFrame]:

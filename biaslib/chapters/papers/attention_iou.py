@@ -14,7 +14,9 @@ from biaslib.metrics.groups import matthews_correlation, matthews_from_counts
 from biaslib.mitigation.subsampling import subgroup_sizes
 from biaslib.statistics import holm, interval, kendall
 from biaslib.statistics.intervals import widened
+from biaslib.store.files import beside
 
+_NEEDS = beside(__file__)["needs"]
 _MODELS = {"resnet": 20, "efficientnet": 10, "positive": 10}
 # regions that the paper's figures show: without those that are large and nowhere in particular
 LOCALISED = tuple(region for region in celeba.REGIONS if region not in ("background", "skin", "cloth", "neck"))
@@ -24,15 +26,7 @@ _DIGITS = 6  # of the numbers in the tables, so that a fresh run and its record 
 
 def missing() -> list[str]:
     """What `compute` needs and does not find, relative to the folder of all datasets; empty where all is there."""
-    return registry.missing(
-        "attention-iou/results",
-        "attention-iou/test_idx_sorted.npy",
-        "celeba/list_attr_celeba.txt",
-        "celeba/list_eval_partition.txt",
-        "CelebAMask-HQ/CelebA-HQ-to-CelebA-mapping.txt",
-        "CUB_200_2011/images.txt",
-        "CUB_200_2011/train_test_split.txt",
-    )
+    return registry.missing(*_NEEDS)
 
 
 def compute(*, min_share: float = 0.01, resamples: int = 1000, seed: int = 0) -> dict[str, pd.DataFrame]:

@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from biaslib import metrics, models, training
 from biaslib.book.course import scoring, sealing
-from biaslib.book.course.scoring import PARTS, SMALL, points, read_form, remarks, score
+from biaslib.book.course.scoring import PARTS, SMALL, points, read_form, score
 from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.errors import BiaslibError
 from biaslib.statistics.detection import winkler
@@ -238,7 +238,6 @@ def test_the_exact_effects_are_those_of_another_implementation(sealed):
 def test_a_class_is_scored_and_each_team_has_a_sheet(sealed, in_this_process):
     own = hand_in(sealed, "team-01")
     hand_in(sealed, "team-01", "rerun.csv")
-    (own / "report.md").write_text("We looked at it.\nIt is a fair model, and women are found.\n")
     table = scored(sealed)
     pictures, *_ = sealing.assigned(SECRET, 1)
     effects = scoring.exact_effects.compute((pictures, weights_of(sealed, "team-01"), ""))
@@ -254,8 +253,6 @@ def test_a_class_is_scored_and_each_team_has_a_sheet(sealed, in_this_process):
     assert sheet.startswith(f"# team-01: {sum(expected.values()):.1f} of 60 points")
     for words, effect in zip(pictures.suspects, effects, strict=True):
         assert f"| {words} | -0.100 | 0.100 | 0.20 | {effect:.3f} |" in sheet
-    assert "line 2, “fair model”: say which measure changed" in sheet
-    assert "line 2, “women”: say labelled" in sheet
 
 
 def test_a_sheet_says_what_was_planted(sealed, in_this_process):
@@ -267,7 +264,6 @@ def test_a_sheet_says_what_was_planted(sealed, in_this_process):
         sheet = (sealed / "points" / f"team-0{number}.md").read_text()
         assert ("Nothing was planted" in sheet) == (audited.strength == 0)
         assert (f"strength of {audited.strength:.2f}" in sheet) == (audited.strength > 0)
-        assert "There is no `report.md`" in sheet
     assert {sealing.assigned(SECRET, number)[1].strength == 0 for number in (1, 2)} == {True, False}
 
 
@@ -328,21 +324,6 @@ def test_the_command_prints_the_points(sealed, monkeypatch, capsys, in_this_proc
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == [*PARTS, "together"]
     assert "no form" in next(line for line in lines if line.startswith("team-01"))
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("The Debiased version is a FAIR model.", ["Debiased", "FAIR model"]),
-        ("It has no bias.", ["no bias"]),
-        ("Against the ground truth of 30 women", ["ground truth", "women"]),
-        ("The segment of the amendment is mentioned, a fairly good model.", []),
-    ],
-)
-def test_words_to_look_at(line, words):
-    found = [re.search("“(.*)”", remark)[1] for remark in remarks(f"\n{line}")]
-    assert sorted(found) == sorted(words)
-    assert all(remark.startswith("line 2, ") for remark in remarks(f"\n{line}"))
 
 
 # --- slow by nature: real models ---

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.chapters import label_pairs
+from biaslib.chapters.mitigation import _pair_shares, uneven_pairs
 from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels
 from biaslib.mitigation import resampling
@@ -20,7 +20,7 @@ def _drawn(pair: float, n: int = 4000) -> Labels:
 
 
 def _of(labels: Labels) -> tuple[dict[tuple[str, str], tuple[float, float]], pd.DataFrame]:
-    tables = label_pairs.compute(labels, draws=20)
+    tables = uneven_pairs(labels, draws=20)
     rows = tables["counts"].itertuples(index=False)
     return {(row.source, row.what): (row.value, row.high) for row in rows}, tables["pairs"].set_index("second")
 
@@ -31,7 +31,7 @@ def test_shares_are_those_counted_by_hand():
     cup, fork, _ = labels.attributes.T
     row = pairs[pairs["first"] == "cup"].loc["fork"]
     assert row["images"] == (cup & fork).sum()
-    before = label_pairs._shares(labels.attributes, labels.groups)
+    before = _pair_shares(labels.attributes, labels.groups)
     assert before[0, 1] == pytest.approx(labels.groups[cup & fork].mean())
     assert before[0, 0] == pytest.approx(labels.groups[cup].mean(), abs=1e-6)
     again = [resampling.oversample(labels.attributes, labels.groups, eps=0.025, seed=number) for number in range(20)]
@@ -59,6 +59,6 @@ def test_a_tie_of_a_pair_stays_after_balancing_and_is_seen():
 def test_what_cannot_be_measured_is_refused():
     labels = _drawn(0.0)
     with pytest.raises(BiaslibError, match="no pair of attributes has 9999 images"):
-        label_pairs.compute(labels, at_least=9999)
+        uneven_pairs(labels, at_least=9999)
     with pytest.raises(BiaslibError, match="between two groups"):
-        label_pairs.compute(Labels(labels.attributes, labels.groups + 1, NAMES))
+        uneven_pairs(Labels(labels.attributes, labels.groups + 1, NAMES))
