@@ -39,6 +39,7 @@ _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
+app.add_typer(commands.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
