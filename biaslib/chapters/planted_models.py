@@ -14,7 +14,7 @@ from biaslib.attribution import METHODS, Method
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
-from biaslib.statistics.detection import Side, flagged
+from biaslib.statistics.detection import rank_p_values
 from biaslib.store import Calls, stored
 from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
@@ -234,31 +234,29 @@ def pooled(maps: np.ndarray, cells: int) -> np.ndarray:
     return adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(maps, dtype=np.float32)), cells).numpy()
 
 
-def reference_likeness(
-    maps: np.ndarray, predicted: np.ndarray, references: Sequence[np.ndarray], reference_predicted: Sequence[np.ndarray]
-) -> np.ndarray:
-    """(m,) mean likeness of a model's maps to each reference's where both answer alike; NaN where they never do.
+def likeness(maps: Sequence[np.ndarray], answers: np.ndarray) -> np.ndarray:
+    """(M, M) how alike the maps of any two of M models are: mean Attention-IoU on 8 x 8 cells, in [0, 1].
 
-    It is Attention-IoU, in [0, 1], on a grid of 8 x 8, which every method's maps have.
+    Maps are (N, h, w) of each model, answers (M, N): images count to which both models give the same; NaN without one.
     """
-    scores = [np.asarray(metrics.attention_iou(pooled(maps, 8), pooled(theirs, 8))) for theirs in references]
-    alike = [predicted == theirs for theirs in reference_predicted]
-    return np.array([mean(np.where(*pair, np.nan)) for pair in zip(alike, scores, strict=True)])
+    grids = np.stack([pooled(stack, 8) for stack in maps])
+    scores = np.asarray(metrics.attention_iou(grids[:, None], grids))
+    scores = np.where(answers[:, None] == answers, scores, np.nan)
+    return np.array([[mean(images) for images in row] for row in scores])
 
 
-def likeness_false_positives(pairs: np.ndarray, *, side: Side = "below", confidence: float = 0.95) -> np.ndarray:
-    """(m,) bool: which of m unbiased models the rule reports, with the others' likeness among themselves as reference.
+def likeness_p_values(pairs: np.ndarray, references: int) -> np.ndarray:
+    """The p of each model after the first m, which are the `references`, by its mean likeness to all others; (M - m,).
 
-    `pairs` (m, m): of each model to each; the diagonal and NaN are left out. Fewer than four leave no spread.
+    `pairs` (M, M) are of `likeness`. Each audited model makes a pool with the reference models, in which each has its
+    mean likeness to all others: so an unbiased model is exchangeable with them (`detection.rank_p_values`).
     """
-    if len(pairs) < 4:
-        raise BiaslibError(f"false alarms of likeness need at least 4 twins, not {len(pairs)}.")
-    apart = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs)
-    reported = []
-    for place, own in enumerate(apart):
-        others = [mean(row) for row in np.delete(np.delete(apart, place, axis=0), place, axis=1)]
-        reported.append(flagged([mean(own)], others, side=side, confidence=confidence)[0])
-    return np.array(reported)
+    apart, found = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs), []
+    for place in range(references, len(pairs)):
+        pool = [*range(references), place]
+        means = [mean(row) for row in apart[np.ix_(pool, pool)]]
+        found.append(rank_p_values(means[-1:], means[:-1], side="below")[0])
+    return np.array(found)
 
 
 def mean(values: np.ndarray) -> float:

@@ -15,7 +15,7 @@ CONTENTS = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8
 SHAPED = (
     "The idea", "Attention", "Attention on faces", "Amplification", "Attribution maps", "Counterfactuals", "The dial",
 )  # fmt: skip
-OLD = {"manipulating", "attribution_verdict"}  # a narrative, and a page that waits for its record
+OLD = {"manipulating"}  # a narrative
 PARTS = [part for part in CONTENTS["parts"] if part["caption"] in SHAPED]
 CHAPTERS = [name for part in PARTS for entry in part["chapters"] if (name := Path(entry["file"]).name) not in OLD]
 # steps of a dial, levels of intervals, and bounds of a scale are not results

@@ -16,17 +16,16 @@ from biaslib.chapters.planted_models import (
     EvaluationImages,
     PlantedSetup,
     further_maps,
-    likeness_false_positives,
+    likeness,
+    likeness_p_values,
     maps,
     mass_and_rank,
     pooled,
-    reference_likeness,
     regions,
 )
 from biaslib.chapters.relevance import scores
 from biaslib.errors import BiaslibError
 from biaslib.recipes import Drawn
-from biaslib.statistics.detection import false_positives, prediction_limit
 from biaslib.store import fingerprint
 
 TINY = PlantedSetup(images=64, size=32, epochs=1)
@@ -154,36 +153,41 @@ def test_what_cannot_be_is_said():
         PlantedSetup(seed=10_000)
 
 
-def test_likeness_is_attention_iou_on_a_common_grid_where_both_answer_alike():
+def test_likeness_is_attention_iou_on_a_common_grid():
+    rng, same = np.random.default_rng(2), np.zeros((3, 5))
+    coarse, other = rng.random((2, 5, 8, 8)).astype(np.float32)
+    fine = coarse.repeat(4, axis=1).repeat(4, axis=2)
+    found = likeness([fine, coarse, other], same)
+    expected = metrics.attention_iou(coarse, other).mean()
+    np.testing.assert_allclose(found[0], [1, 1, expected], atol=1e-6)
+    np.testing.assert_allclose(found, found.T)
+    assert np.isnan(likeness([np.zeros_like(coarse), other], same[:2])[0]).all()
+
+
+def test_only_maps_of_the_same_answer_are_compared():
     maps, theirs = np.random.default_rng(3).random((2, 4, 8, 8)).astype(np.float32)
-    answers, fine = np.array([0, 1, 1, 0]), maps.repeat(4, axis=1).repeat(4, axis=2)
-    said = [answers, answers, np.array([0, 0, 1, 1]), 1 - answers, answers]
-    found = reference_likeness(fine, answers, [maps, theirs, theirs, theirs, np.zeros_like(maps)], said)
-    each = metrics.attention_iou(maps, theirs)
-    np.testing.assert_allclose(found[:3], [1, each.mean(), each[[0, 2]].mean()], atol=1e-6)
-    assert np.isnan(found[3:]).all()
+    answers = np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]])
+    found = likeness([maps, theirs, theirs], answers)
+    np.testing.assert_allclose(found[0, 1], metrics.attention_iou(maps, theirs)[[0, 2]].mean(), rtol=1e-5)
+    assert np.isnan(found[0, 2])
 
 
-def test_an_odd_twin_does_not_lower_its_own_limit():
-    pairs = np.full((4, 4), 0.8)
+def test_an_odd_model_is_ranked_in_a_pool_with_the_reference_models():
+    pairs = np.full((6, 6), 0.8)
     pairs[1, 2] = pairs[2, 1] = 0.81
-    pairs[0, 1:] = pairs[1:, 0] = [0.7, 0.72, 0.5]
-    # by hand: the other three among themselves are 0.805, 0.805 and 0.8, the odd one is 0.64 like them
-    assert prediction_limit([0.805, 0.805, 0.8], side="below") > 0.64
-    assert likeness_false_positives(pairs)[0]
-    # left in, its likeness spreads the others' values so far that nothing is odd
-    apart = np.where(np.eye(4, dtype=bool), np.nan, pairs)
-    assert not false_positives(np.nanmean(apart, axis=1), side="below").any()
-    np.testing.assert_array_equal(
-        likeness_false_positives(pairs + np.diag([9, 9, np.nan, 9])), likeness_false_positives(pairs)
-    )
-    np.testing.assert_array_equal(likeness_false_positives(pairs[::-1, ::-1]), likeness_false_positives(pairs)[::-1])
-    assert not likeness_false_positives(np.full((4, 4), np.nan)).any()
+    pairs[4] = pairs[:, 4] = 0.5
+    # by hand: in its pool the model is 0.5 like the four others, and these are 0.725 or more
+    np.testing.assert_allclose(likeness_p_values(pairs, 4), [1 / 5, 3 / 5])
+    np.testing.assert_allclose(likeness_p_values(pairs + np.diag([9, 9, np.nan, 9, 1, 1]), 4), [1 / 5, 3 / 5])
+    assert np.isnan(likeness_p_values(np.full((5, 5), np.nan), 4)).all()
 
 
-def test_two_twins_that_are_left_have_no_spread():
-    with pytest.raises(BiaslibError, match="false alarms of likeness need at least 4 twins, not 3"):
-        likeness_false_positives(np.ones((3, 3)))
+def test_an_unbiased_model_is_as_often_the_odd_one_as_any_other():
+    rng, found = np.random.default_rng(4), []
+    for _ in range(3000):  # likeness falls with the distance of what the models look at
+        looks = rng.standard_cauchy(10)
+        found.append(likeness_p_values(1 / (1 + abs(looks[:, None] - looks)), 9)[0])
+    assert np.mean(np.array(found) <= 0.1) == pytest.approx(0.1, abs=0.015)
 
 
 def test_pooling_takes_any_size():

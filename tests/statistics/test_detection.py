@@ -8,12 +8,11 @@ from biaslib.statistics import holm
 from biaslib.statistics.detection import (
     detection_power,
     detection_threshold,
-    false_positives,
-    flagged,
     largest_distances,
     p_value,
     prediction_limit,
     rank_p_value,
+    rank_p_values,
     winkler,
 )
 
@@ -35,24 +34,29 @@ def test_one_more_reference_model_is_beyond_the_limit_as_often_as_the_confidence
     assert np.mean(below) == pytest.approx(0.1, abs=0.015)
 
 
-def test_a_change_of_unit_changes_no_verdict():
+def test_ranks_by_hand():
+    reference = [0.1, 0.2, 0.3, 0.4]
+    found = rank_p_values([0.5, 0.4, 0.15, 0.0, np.nan], reference, side="above")
+    np.testing.assert_allclose(found, [1 / 5, 2 / 5, 4 / 5, 1, np.nan])  # a tie counts as being as extreme
+    np.testing.assert_allclose(rank_p_values([0.0, 0.1, 0.5], reference, side="below"), [1 / 5, 2 / 5, 1])
+    np.testing.assert_allclose(rank_p_values([0.5], [np.nan, *reference], side="above"), [1 / 5])
+    assert np.isnan(rank_p_values([0.5], [np.nan], side="above")).all()
+
+
+def test_a_change_of_unit_changes_no_rank():
     rng = np.random.default_rng(1)
     reference, values = rng.normal(size=4), 3 * rng.normal(size=50)
     np.testing.assert_array_equal(
-        flagged(values, reference, side="above"), flagged(-7 * values + 2, -7 * reference + 2, side="below")
+        rank_p_values(values, reference, side="above"), rank_p_values(-7 * values + 2, -7 * reference + 2, side="below")
     )
 
 
-def test_no_value_and_no_twins_report_nothing():
-    assert flagged([np.nan, 9.0], [1, 2, 3], side="above").tolist() == [False, True]
-    assert flagged([9.0], [1.0], side="above").tolist() == [False]
-    assert false_positives([1.0, 2.0], side="above").tolist() == [False, False]
-
-
-def test_false_positives_leave_each_reference_model_out():
-    reference = [0.10, 0.11, 0.12, 0.13, 0.90]
-    assert false_positives(reference, side="above").tolist() == [False, False, False, False, True]
-    assert false_positives(reference, side="below").tolist() == [False] * 5
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy", "exponential"])
+def test_an_exchangeable_model_has_a_small_p_as_seldom_as_it_says(draw):
+    pools = getattr(np.random.default_rng(0), draw)(size=(20_000, 20))
+    found = np.array([rank_p_values(pool[:1], pool[1:], side="above")[0] for pool in pools])
+    for level in (0.05, 0.2):
+        assert np.mean(found <= level + 1e-9) == pytest.approx(level, abs=0.006)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +142,7 @@ def test_the_detection_threshold_of_a_share():
         (lambda: prediction_limit([1, 2], side="beside"), "side must be one of above, below, not 'beside'"),
         (lambda: prediction_limit([1, 2], side="above", confidence=1.0), "confidence must be from 0.5 to below 1"),
         (lambda: prediction_limit([1, 2], side="above", models=0), "models must be a number of at least 1, not 0"),
+        (lambda: rank_p_values([1], [1, 2], side="up"), "side must be one of above, below, not 'up'"),
         (lambda: p_value([1], [1, 2], side="up"), "side must be one of above, below, not 'up'"),
         (
             lambda: detection_power(shift=1.0, n_reference=1),
