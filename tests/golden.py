@@ -252,8 +252,7 @@ def tests() -> Values:
         "share_p_values": proportions.share_p_values([5, 9], 20, [9, 9], 18),
         "proportions": [proportions.compare_shares(yes[:50, 0], yes[50:, 0]), proportions.share_interval(3, 20)],
         "detection": [
-            detection.prediction_limit(x, side="above"), detection.p_value(x, y, side="above"),
-            detection.detection_power(shift=2.0, n_reference=6),
+            detection.p_value(x, y, side="above"), detection.detection_power(shift=2.0, n_reference=6),
             detection.detection_threshold([0.0, 0.5, 1.0], [0.1, 0.9, 1.0], share=0.8),
         ],
         "oversample": exact(resampling.oversample(yes, group, eps=0.1)),

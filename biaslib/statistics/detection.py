@@ -13,32 +13,12 @@ Side = Literal["above", "below"]
 _SIDES = get_args(Side)
 
 
-def prediction_limit(reference: ArrayLike, *, side: Side, confidence: float = 0.95, models: int = 1) -> float:
-    r"""What the mean of further unbiased models would stay within, with this confidence: a one-sided prediction limit.
-
-    $$\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$$
-
-    for m reference models with mean x and standard deviation s and k further models, were their values normal (Hahn and
-    Meeker 1991, section 4.7). `reference` is (m,), the same number of each reference model, NaN left out; `side` is
-    "above" for the upper limit, "below" for the lower one; `confidence` is from 0.5 to below 1; `models` is k. Others
-    are a `BiaslibError`. The limit is NaN with fewer than two reference models.
-    """
-    check_known("side", side, _SIDES)
-    check_number("models", models, 1)
-    if not 0.5 <= confidence < 1:
-        raise BiaslibError(f"confidence must be from 0.5 to below 1, not {confidence}.")
-    m, mean, deviation = _moments(reference)
-    if m < 2:
-        return float("nan")
-    width = scipy.stats.t.ppf(confidence, m - 1) * deviation * np.sqrt(1 / models + 1 / m)
-    return float(mean + (width if side == "above" else -width))
-
-
 def p_value(values: ArrayLike, reference: ArrayLike, *, side: Side) -> float:
     r"""How often the mean of as many unbiased models would be at least as far on the expected side; one-sided.
 
-    The p at which `prediction_limit` meets the values' mean: $t = (\bar y - \bar x) / (s \sqrt{1/k + 1/m})$ with m - 1
-    degrees of freedom. The audited models lend the test no variance: a biased one may spread as it likes.
+    The p at which the limit $\bar x \pm t_{m-1}\, s \sqrt{1/k + 1/m}$ for the mean of k further models, were the values
+    of m reference models with mean x and standard deviation s normal (Hahn and Meeker 1991, section 4.7), meets that of
+    the values. The audited models lend the test no variance: a biased one may spread as it likes.
 
     Values are (k,), of the audited models, and (m,), of the reference models; NaN is left out. The p lies in [0, 1]; it
     is NaN without a value or with fewer than two reference models; 0 or 1, beyond them or not, where these are alike.
@@ -134,8 +114,8 @@ def detection_power(
     the upper tail of a noncentral t distribution. For $\Delta = 0$ and equal spreads it is 1 - confidence.
 
     `shift` (...) is $\Delta$, below 0 for a model that moves to the other side; `n_reference` is m >= 2, `models` is
-    k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of `prediction_limit`.
-    Others are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
+    k >= 1. `spread` and `reference_spread` (...) are $s_1$ and $s_0$, >= 0; `confidence` is that of the limit. Others
+    are a `BiaslibError`. The result is (...) in [0, 1], without any spread whether the shift is above 0, or NaN.
     """
     check_number("models", models, 1)
     check_number("n_reference, the unbiased reference models,", n_reference, 2)
