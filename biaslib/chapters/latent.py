@@ -16,22 +16,14 @@ from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError, check_number
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.store import fingerprint, stored
+from biaslib.store.files import beside
 from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces
 
-# the attribute that classifiers are audited for, and the protected one: the paper balances on both
-BALANCED_ON: Final = ("Smiling", "Clan")
-# what the pages move: on both of the book's generators a plane parts their codes with an accuracy well above .7, the
-# attribute classifiers tell them on rendered faces with a balanced accuracy above .9 and see them in generated ones a
-# third as often or more; features of eyes and noses are left alone
-MANIPULATED: Final = (
-    "Eyeglasses", "Wearing_Hat", "Black_Hair", "Blond_Hair", "Gray_Hair", "Mouth_Slightly_Open", "Smiling",
-)  # fmt: skip
+_SAID: Final = beside(__file__)
+BALANCED_ON, MANIPULATED = _SAID["balanced_on"], _SAID["manipulated"]
+_UNLABELLED_FACTORS: Final = _SAID["unlabelled_factors"]
 # accuracy of the plane, balanced accuracy of the attribute classifiers, and share of what is seen in rendered faces
 TESTABLE_FROM: Final = {"accuracy": 0.7, "judged": 0.9, "drawn": 1 / 3}
-# columns of the world's table that no label tells; "backdrop" is how light the background is
-_UNLABELLED_FACTORS: Final = (
-    "skin", "undertone", "backdrop", "light", "x", "y", "zoom", "roll", "turn", "hair_length", "face_width",
-)  # fmt: skip
 # rendered faces of the regression, of attribute classifiers and of codes are others than those of the models under
 # audit; there are no other photographs
 _REGRESSION_SEED, _CLASSIFIERS_SEED, _FACES_SEED = 5_000_000, 6_000_000, 7_000_000
