@@ -1,7 +1,7 @@
 """Mitigation methods side by side on one set-up, and what is left uneven where single attributes are balanced."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -179,14 +179,6 @@ def _with_predicted_groups(outcome: Outcome, original: Outcome) -> Outcome:
     return replace(outcome, validation=validation, test=test)
 
 
-class _Balanced(NamedTuple):
-    """What rows that are drawn again leave."""
-
-    largest: float  # distance of a single attribute from one half
-    pairs: np.ndarray  # (P,) shares of group 1 among the images with both attributes
-    sign_change: np.ndarray  # (P,) bool: before, both attributes lie on one side of one half and the pair on the other
-
-
 def uneven_pairs(
     labels: Labels, *, eps: float = 0.025, at_least: int = 40, draws: int = 200, seed: int = 0
 ) -> dict[str, pd.DataFrame]:
@@ -214,12 +206,16 @@ def uneven_pairs(
     probability = model.predict_proba(labels.attributes)[:, 1]
     chance = [(rng.random(len(labels)) < probability).astype(int) for _ in range(draws)]
     every = {
-        source: [_balanced(labels.attributes, groups, first, second, eps, draw) for draw, groups in enumerate(drawn)]
+        source: _balanced(labels.attributes, drawn, first, second, eps)
         for source, drawn in {"labels": [labels.groups] * draws, "singles alone": chance}.items()
     }
-    counts = [{"source": source, **row} for source, balanced in every.items() for row in _counted(balanced)]
-    share = np.mean([each.pairs for each in every["labels"]], axis=0)
-    expected = np.array([each.pairs for each in every["singles alone"]])
+    counts = []
+    for source, (largest, shares, turned) in every.items():
+        uneven, changes = (np.abs(shares - 0.5) > _UNEVEN).sum(axis=1), turned.sum(axis=1)
+        for what, values in {"largest single": largest, "uneven pairs": uneven, "sign changes": changes}.items():
+            low, high = percentile_ends(values)
+            counts.append({"source": source, "what": what, "value": float(values.mean()), "low": low, "high": high})
+    share, expected = every["labels"][1].mean(axis=0), every["singles alone"][1]
     z = (share - expected.mean(axis=0)) / expected.std(axis=0, ddof=1)
     pairs = pd.DataFrame(
         {
@@ -235,13 +231,22 @@ def uneven_pairs(
 
 
 def _balanced(
-    attributes: np.ndarray, groups: np.ndarray, first: np.ndarray, second: np.ndarray, eps: float, seed: int
-) -> _Balanced:
-    rows = oversample(attributes, groups, eps=eps, seed=seed)
-    before, after = _pair_shares(attributes, groups), _pair_shares(attributes[rows], groups[rows])
-    largest, singles = float(np.abs(after.diagonal() - 0.5).max()), before.diagonal()
-    sides = np.sign(np.array([singles[first], singles[second], before[first, second]]) - 0.5)
-    return _Balanced(largest, after[first, second], (sides[0] == sides[1]) & (sides[0] * sides[2] < 0))
+    attributes: np.ndarray, drawn: list[np.ndarray], first: np.ndarray, second: np.ndarray, eps: float
+) -> list[np.ndarray]:
+    """What rows that are drawn again leave, of each of D groupings: (D,) how far a single is from one half at most.
+
+    And, (D, P) each, the shares of group 1 of the images with both, and which of these, before, lie on the other side
+    of one half than both singles.
+    """
+    found = []
+    for seed, groups in enumerate(drawn):
+        rows = oversample(attributes, groups, eps=eps, seed=seed)
+        before, after = _pair_shares(attributes, groups), _pair_shares(attributes[rows], groups[rows])
+        singles = before.diagonal()
+        sides = np.sign(np.array([singles[first], singles[second], before[first, second]]) - 0.5)
+        turned = (sides[0] == sides[1]) & (sides[0] * sides[2] < 0)
+        found.append((np.abs(after.diagonal() - 0.5).max(), after[first, second], turned))
+    return [np.array(part) for part in zip(*found, strict=True)]
 
 
 def _pair_shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -249,16 +254,3 @@ def _pair_shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     having = attributes.astype(np.float32)
     with np.errstate(invalid="ignore"):  # a pair that no image has
         return np.asarray((having * groups[:, None]).T @ having / (having.T @ having), float)
-
-
-def _counted(every: list[_Balanced]) -> list[dict[str, Any]]:
-    drawn: dict[str, list[float]] = {
-        "largest single": [each.largest for each in every],
-        "uneven pairs": [(np.abs(each.pairs - 0.5) > _UNEVEN).sum() for each in every],
-        "sign changes": [each.sign_change.sum() for each in every],
-    }
-    return [
-        {"what": what, "value": float(np.mean(values)), "low": low, "high": high}
-        for what, values in drawn.items()
-        for low, high in [percentile_ends(np.array(values))]
-    ]
