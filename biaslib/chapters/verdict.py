@@ -104,7 +104,7 @@ def squares(axes: Axes, part: pd.DataFrame, methods: Sequence[str], size: int, n
             at.append((metrics.index(metric) * width + place, methods.index(method)))
             hues.append("blue" if step["biased"].any() else "orange")
             spans.append(share(step))
-            words.append(f"{method}, {name(metric)}, effect {step['effect'].mean():.2f}: {spans[-1]}")
+            words.append(f"{method}, {name(str(metric))}, effect {step['effect'].mean():.2f}: {spans[-1]}")
     plots.squares(axes, at, [theme.GRID] * len(at), [0.55] * len(at), height=0.86)
     plots.squares(axes, at, hues, [span.estimate for span in spans], words, height=0.86)
     axes.set(xlim=(-1, width * len(metrics) - 1), ylim=(len(methods) - 0.4, -1.6), xticks=[])
