@@ -27,8 +27,7 @@ from torch import nn
 from biaslib.attribution._models import fold_batchnorm
 from biaslib.attribution.class_activation import grad_cam, library_cam, score_cam
 from biaslib.attribution.epsilon_lrp import epsilon_lrp
-from biaslib.attribution.integrated_gradients import completeness_gap, integrated_gradients
-from biaslib.attribution.mapless import attention_rollout, occlusion
+from biaslib.attribution.mapless import attention_rollout, completeness_gap, integrated_gradients, occlusion
 
 __all__ = [
     "METHODS",

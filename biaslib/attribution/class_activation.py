@@ -75,7 +75,11 @@ def _maps(features: torch.Tensor, head: _Head, targets: torch.Tensor, absolute: 
         seeds.scatter_(2, chosen[..., None], 1.0)
         if absolute:
             seeds *= logits.sign()
-        weights = _gradient(shifted, shift, seeds).flatten(2) / features[0, 0].numel()  # (k, n, C)
+        # alone it is plain: every layer has a plain derivative, not every layer a batched one
+        (gradient,) = torch.autograd.grad(
+            shifted, shift, seeds if len(seeds) > 1 else seeds[0], retain_graph=True, is_grads_batched=len(seeds) > 1
+        )
+        weights = gradient.reshape(*chosen.shape, -1) / features[0, 0].numel()  # (k, n, C)
         maps.append(torch.einsum("knc,nchw->nkhw", weights, features).relu().float().cpu())
     return torch.cat(maps, dim=1)
 
@@ -88,13 +92,6 @@ def _sees_only_the_mean(head: _Head, mean: torch.Tensor, logits: torch.Tensor) -
         return False
     # too strict costs time, too lax would cost truth
     return pooled.shape == logits.shape and bool((pooled - logits).abs().max() <= 1e-4 * logits.abs().max())
-
-
-def _gradient(outputs: torch.Tensor, inputs: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
-    """The gradient for each seed, (k, *inputs.shape)."""
-    if len(seeds) == 1:  # plain: every layer has a plain derivative, not every layer a batched one
-        return torch.autograd.grad(outputs, inputs, seeds[0], retain_graph=True)[0][None]
-    return torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, is_grads_batched=True)[0]
 
 
 def score_cam(model: nn.Module, images: Images, targets: Targets, *, batch: int | None = None) -> torch.Tensor:
@@ -133,21 +130,17 @@ def score_cam(model: nn.Module, images: Images, targets: Targets, *, batch: int 
 
 def _masked_scores(model: nn.Module, pixels: torch.Tensor, features: torch.Tensor, batch: int) -> torch.Tensor:
     """The logits of every image under the mask of each of its channels, (n, C, outputs)."""
+    size = (pixels.shape[2], pixels.shape[3])
     empty = logits_of(model, torch.zeros_like(pixels[:1]))
     scores = empty.expand(*features.shape[:2], -1).clone()
     for images, channels in (some.unbind(1) for some in features.any((2, 3)).nonzero().split(batch)):
-        scores[images, channels] = logits_of(model, _masked(pixels[images], features[images, channels]))
+        # in this shape the enlarged channels are the grad-cam library's to the last bit, and where a channel hardly
+        # differs from place to place the last bits are all there is
+        maps = features[images, channels][None]
+        masks = functional.interpolate(maps, size=size, mode="bilinear", align_corners=True)[0, :, None]
+        least, most = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
+        scores[images, channels] = logits_of(model, pixels[images] * ((masks - least) / (most - least + 1e-8)))
     return scores
-
-
-def _masked(images: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
-    """Images (k, 3, H, W), each under the mask of a channel (k, h, w)."""
-    size = (images.shape[2], images.shape[3])
-    # in this shape the enlarged channels are the grad-cam library's to the last bit, and where a channel hardly differs
-    # from place to place the last bits are all there is
-    masks = functional.interpolate(channels[None], size=size, mode="bilinear", align_corners=True)[0, :, None]
-    least, most = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
-    return images * ((masks - least) / (most - least + 1e-8))
 
 
 def library_cam(name: str) -> Callable[..., torch.Tensor]:
