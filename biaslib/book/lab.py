@@ -5,6 +5,7 @@ its solution folds, a citation is the authors' names, a link to another page is 
 that of the page as last built. A page's arrow gives such a copy, too, and the course hands such copies out.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -55,10 +56,14 @@ def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
     return flattened(project, source, nbformat.read(page, as_version=4) if built else source)
 
 
+@functools.cache  # it takes a twentieth of a second, and there are some forty notebooks
+def _literature(file: Path) -> BibliographyData:
+    return parse_file(str(file)) if file.exists() else BibliographyData()
+
+
 def flattened(project: Project, notebook: nbformat.NotebookNode, page: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook, its text made plain Markdown with the numbers of a page that was run; what pages hide is folded."""
-    numbers, file = _numbers(page), project.book / "references.bib"
-    literature = parse_file(str(file)) if file.exists() else BibliographyData()
+    numbers, literature = _numbers(page), _literature(project.book / "references.bib")
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _plain(cell.source, numbers, literature)

@@ -265,15 +265,24 @@ def mean(values: np.ndarray) -> float:
     return float(defined.mean()) if len(defined) else float("nan")
 
 
+def _by_score_cam(evaluation: EvaluationImages, images: int) -> int:
+    """How many of these images Score-CAM explains, the first ones."""
+    return min(images, evaluation.score_cam or images)
+
+
 # five kinds of maps: integrated gradients take 64 steps of three passes, Score-CAM one for each channel
-@stored("planted-maps", passes=lambda _, evaluation: (evaluation.images, 203, 1))
+@stored("planted-maps", passes=lambda _, e: (e.images, 203, _by_score_cam(e, e.images) / e.images))
 def _maps(setup: PlantedSetup, evaluation: EvaluationImages) -> _Arrays:
     return _explained(setup, evaluation, WITH_TOOLBOX)
 
 
 @stored(
     "planted-looks",
-    passes=lambda _, e, plain: (e.images + plain, 9 + 198 * (share := plain / (e.images + plain)), share),
+    passes=lambda _, e, plain: (
+        e.images + plain,
+        9 + 198 * plain / (e.images + plain),
+        _by_score_cam(e, plain) / (e.images + plain),
+    ),
 )
 def _further_maps(setup: PlantedSetup, evaluation: EvaluationImages, plain: int) -> _Arrays:
     made = _explained(setup, evaluation, LIBRARY)
@@ -292,7 +301,7 @@ def _explained(setup: PlantedSetup, evaluation: EvaluationImages, methods: Mappi
     pixels = models.to_tensor(samples.images, model=model)
     made = {}
     for name, method in methods.items():
-        n = len(pixels) if name != "Score-CAM" or evaluation.score_cam is None else evaluation.score_cam
+        n = _by_score_cam(evaluation, len(pixels)) if name == "Score-CAM" else len(pixels)
         explained = method(model, pixels[:n], targets[:n, None])[:, 0].numpy()
         missing = np.full((len(pixels) - len(explained), *explained.shape[1:]), np.nan, np.float32)
         made[name] = np.concatenate([explained, missing])

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from biaslib.chapters import page
 from biaslib.figures import plots, theme
 from biaslib.statistics import Interval, interval
+from biaslib.statistics.proportions import share_interval
 
-_LEVEL, _Z = 0.05, 1.96
+_LEVEL, _ROUNDED = 0.05, 1e-3  # a record's p are rounded
 
 
-def level(references: int) -> float:
-    """Up to which p a model is reported: 5 %, or the smallest p that so few reference models allow."""
-    return max(_LEVEL, 1 / (references + 1))
+def is_reported(p: Any, references: int) -> Any:
+    """Whether a p reports a model: it is at most 5 %, or the smallest p that so few reference models allow."""
+    return p <= max(_LEVEL, 1 / (references + 1)) + _ROUNDED
 
 
 def audits(values: Mapping[str, Any]) -> pd.DataFrame:
@@ -29,7 +29,7 @@ def audits(values: Mapping[str, Any]) -> pd.DataFrame:
     tables = []
     for case, p in values["p"].items():
         models = values["models"][values["models"]["case"] == case].reset_index(drop=True)
-        reported = (p <= level(values["references"]) + 1e-3).astype(float)  # p are rounded
+        reported = is_reported(p, values["references"]).astype(float)
         long = reported.assign(model=models.index).melt("model", var_name="pair", value_name="reported")
         long[["method", "metric"]] = long["pair"].str.split(" | ", regex=False, expand=True)
         tables.append(long.merge(models, left_on="model", right_index=True))
@@ -45,12 +45,7 @@ def per_model(part: pd.DataFrame) -> pd.Series:
 def share(part: pd.DataFrame) -> Interval:
     """The mean of that, with Wilson's interval of as many draws as there are models: audits of one model are alike."""
     each = per_model(part)
-    n, p = len(each), each.mean()
-    if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0)
-    half = _Z * np.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-    low, high = ((p + _Z**2 / (2 * n) + sign * half) / (1 + _Z**2 / n) for sign in (-1, 1))
-    return Interval(float(p), float(low), float(high), n)
+    return share_interval(float(each.sum()), len(each))
 
 
 def less(a: pd.DataFrame, b: pd.DataFrame) -> Interval:

@@ -95,13 +95,19 @@ def as_independent(
     return [np.arange(size) < round(side.mean() * size) for side, size in zip(sides, worth, strict=True)]
 
 
-def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """A share with Wilson's interval, good for few images and near 0 and 1; NaN for n = 0, an error for more hits."""
-    check_number(f"hits of {n}", hits, 0, n, whole=True)
+def share_interval(hits: float, n: int, *, confidence: float = 0.95) -> Interval:
+    """A share with Wilson's interval, good for few images and near 0 and 1; NaN for n = 0, an error for more hits.
+
+    Hits may be a fraction, as of draws that each succeed in part, which scipy's intervals of counts refuse.
+    """
+    check_number(f"hits of {n}", hits, 0, n)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, confidence)
-    bounds = scipy.stats.binomtest(hits, n).proportion_ci(confidence, method="wilson")
-    return Interval(hits / n, bounds.low, bounds.high, n, confidence)
+    z2, share = float(scipy.stats.norm.ppf((1 + confidence) / 2)) ** 2, hits / n
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = (z2 * (share * (1 - share) + z2 / (4 * n)) / n) ** 0.5 / (1 + z2 / n)
+    low, high = 0.0 if hits == 0 else middle - half, 1.0 if hits == n else middle + half
+    return Interval(share, low, high, n, confidence)
 
 
 def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:

@@ -415,3 +415,14 @@ def test_shrunk_shares_are_nearer_to_the_truth():
         for at, shares in enumerate((hits / n, shrunk_shares(hits, n, hits.sum() / n.sum())[0])):
             off[at] += ((shares - truth) ** 2).sum()
     assert off[1] < 0.7 * off[0]
+
+
+@pytest.mark.parametrize("n", [1, 3, 20, 400])
+def test_wilsons_interval_is_scipys_and_of_fractions_lies_between(n):
+    spans = [share_interval(hits, n, confidence=0.9) for hits in range(n + 1)]
+    others = [scipy.stats.binomtest(hits, n).proportion_ci(0.9, method="wilson") for hits in range(n + 1)]
+    np.testing.assert_allclose([[of.low, of.high] for of in spans], others, atol=1e-12)
+    between = share_interval(n - 0.5, n, confidence=0.9)
+    assert between.estimate == 1 - 0.5 / n
+    assert spans[-2].low < between.low < spans[-1].low
+    assert spans[-2].high < between.high < spans[-1].high

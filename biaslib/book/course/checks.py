@@ -111,7 +111,8 @@ def _gap(answer: _Answer, rng: np.random.Generator) -> _Steps:
 def _cancel(answer: _Answer, rng: np.random.Generator) -> _Steps:
     table = _birds(rng, 1000, 0.0)
     water, land = (answer(table.assign(background=place)) for place in (1, 0))
-    yield from _probabilities((water + land) / 2, 1000)
+    for answers in (water, land):
+        yield from _probabilities(answers, 1000)
     changed, mean = np.mean((water > 0.5) != (land > 0.5)), np.mean(water - land)
     yield changed > 0.45, "unmoved", {"changed": changed}
     yield abs(mean) < 0.1, "one_way", {"mean": mean}

@@ -141,7 +141,7 @@ def test_a_page_shows_the_stub_and_folds_the_answer_below_the_exercise():
     assert "instructor" not in json.dumps(page)
 
 
-def test_data_are_the_same_each_time_and_others_for_each_exercise(defined):
+def test_data_are_the_same_each_time():
     seen = []
 
     def spy(heat, mask):
@@ -154,10 +154,20 @@ def test_data_are_the_same_each_time_and_others_for_each_exercise(defined):
     assert (seen[0] == seen[1]).all()
 
 
+@pytest.mark.parametrize("label", checks._CHECKS)
+def test_a_forgotten_return_is_said(label):
+    with pytest.raises(checks.NotYet, match="gives back nothing: does it end with `return`"):
+        checks.check(label, lambda *_: None)
+
+
+def test_each_of_two_answers_is_a_probability():
+    with pytest.raises(checks.NotYet):
+        checks.check("lab-1-cancel", lambda table: table["background"] * 3.0 - 1)
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (lambda first, second: None, "gives back nothing: does it end with `return`"),
         (lambda first, second: first, r"has the shape \(4, 50\), but the shape \(\) is asked for"),
         (lambda first, second: float("nan"), "Your answer is nan, but 0.5"),
     ],
