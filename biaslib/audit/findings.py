@@ -19,7 +19,7 @@ from biaslib.statistics import Interval, holm
 
 _SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ALPHA = 0.05
-_TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
+TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
 
 
 def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, corrected: bool) -> list[Tables]:
@@ -27,7 +27,7 @@ def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, cor
 
     So many tests are made at once. A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in _TESTED if name in tables}
+    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in TESTED if name in tables}
     for at, tables in enumerate(of_targets):
         if permutations < permutations_needed(at_once):
             p[at, "amplification"] = p[at, "amplification"] * math.nan

@@ -157,9 +157,8 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
     at_once = 1
     if options.corrected:
         groups = [(answered, group) for *_, answered, _ in measured for group in answered.groups if independent]
-        at_once = sum(len(amplifying.directions(*each)) for each in groups)
-        for name in ("gaps", "against", "regions"):
-            at_once += sum(int(tables[name]["p"].count()) for *_, tables in measured if name in tables)
+        counted = [tables[name]["p"].count() for *_, tables in measured for name in findings.TESTED if name in tables]
+        at_once = max(1, sum(len(amplifying.directions(*each)) for each in groups) + int(sum(counted)))
     images = sum(len(answered.labels) for _, _, answered, _ in measured)  # each target's are permuted
     permutations = options.permutations or _permutations(at_once, images) if independent else 0
     for _, _, answered, tables in measured:

@@ -841,3 +841,20 @@ def test_help_loads_nothing_heavy():
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert "run their maker's code when they are opened" in re.sub(r"\s+", " ", done.stdout)
     assert not any(f"'{heavy}'" in done.stderr for heavy in ("torch", "pandas", "timm"))
+@pytest.mark.parametrize("corrected", [True, False])
+def test_of_two_clusters_everything_is_described_and_nothing_tested(tmp_path, corrected):
+    columns = many(n=200) | {"site": ["north", "south"] * 100}
+    given = {"threshold": 0.5, "cluster": "site", "permutations": None, "corrected": corrected}
+    found = from_labels(columns, out=tmp_path / "out", **given)
+    assert found.numbers["tests"] == 0
+    assert found.findings == ()
+    assert found.tables["gaps"]["p"].isna().all()
+    assert set(found.tables["visible"]["outcome"]) == {"cannot be told"}
+    assert sum("one side has images of fewer than 3 clusters" in reason for reason in found.unmeasured) == 2
+    alone = from_labels(columns, threshold=0.5)
+    pd.testing.assert_frame_equal(found.tables["counts"], alone.tables["counts"])
+    gaps = [[gap.estimate for gap in each.tables["gaps"]["gap"]] for each in (found, alone)]
+    assert gaps[0] == gaps[1]
+    assert "No gap could have been seen in so few images" in (tmp_path / "out" / "report.html").read_text()
+
+
