@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 from biaslib import audit, cli
-from biaslib.audit import report
+from biaslib.audit import handover, report
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
 
@@ -66,8 +66,12 @@ def test_correction_is_on_unless_turned_off(spots):
     assert ((corrected > plain) | (plain == 1)).all()
     assert on.tables["visible"]["smallest"].iloc[0] > off.tables["visible"]["smallest"].iloc[0]
     said = [audit.page(found) for found in (on, off)]
-    assert ["correction for other tests: Holm" in page for page in said] == [True, False]
-    assert ["correction for other tests: none" in page for page in said] == [False, True]
+    levels = [found.settings["confidence of outcomes"] for found in (on, off)]
+    assert levels == [f"{1 - 0.05 / on.numbers['tests']:.2%}", "95.00%"]
+    for page, level in zip(said, levels, strict=True):
+        assert f"else the {level} interval allows both" in page
+        assert f"gaps in accuracy with their {level} intervals" in page
+    assert ["correction of p-values: Holm" in page for page in said] == [True, False]
     assert ["would find something where there is nothing" in page for page in said] == [False, True]
 
 
@@ -345,6 +349,16 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
 
 
 def test_captions_can_be_read():
+def test_intervals_that_allow_for_many_tests_are_not_said_to_be_holms():
+    found = from_labels(many(n=40), threshold=0.5)
+    captions, level = report._words(found)["captions"], f"{1 - 0.05 / found.numbers['tests']:.2%}"
+    for name in ("overview", "visible", "visible-figure"):
+        assert f"{level} interval" in captions[name]
+        assert "Holm" not in captions[name]
+    card = handover.cards(found)["model_card.md"]
+    assert f"whether a gap is larger than 5 points is of {level}. Correction of p-values: Holm" in card
+
+
     captions = report._words(from_labels(many(n=40), threshold=0.5))["captions"]
     new = (
         "visible",
