@@ -165,6 +165,15 @@ def test_the_table_that_audits_carry_is_that_of_the_record():
     assert not models.duplicated(["world", "strength", "seed"]).any()
 
 
+def test_a_report_says_where_effects_and_outcomes_begin_to_count():
+    page = resources.files("biaslib.audit").joinpath("report.html.j2").read_text(encoding="utf-8")
+    *first, last = [f"{end:g}" for end in list(audit_rates.BANDS.values())[:-1]]
+    assert f"The four columns begin at {', '.join(first)} and {last}." in page
+    margin = f"{100 * audit.AuditOptions.margin:g} points"
+    assert f"whose true size was further than {audit_rates._CLEAR:g} from the margin of {margin}." in page
+    assert len(first) + 1 == 4
+
+
 if __name__ == "__main__":
     with store.replacing(Path(str(SHIPPED))) as partial:
         of_the_record().to_csv(partial, index=False, lineterminator="\n")
