@@ -245,7 +245,6 @@ def _crossed(
     columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]
 ) -> tuple[list[str], tuple[str, ...], np.ndarray]:
     """Combinations with images that neither are groups already nor all but one, a note on small ones, each image's."""
-    sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
     known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
     names, together = _combined(columns, labels, by_column)
     for name in names:
@@ -262,10 +261,15 @@ def _crossed(
     return tested, (note,) if small else (), together
 
 
+def name_column(table: pd.DataFrame, asked: str | None) -> str:
+    """The column of the images' names: the one that is asked for, else one that is called so, else the first."""
+    if asked is not None:
+        check_columns(table, [asked], "the table")
+    return asked or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
+
+
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
-    if file_column is not None:
-        check_columns(table, [file_column], "the table")
-    column = file_column or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
+    column = name_column(table, file_column)
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
     names = [str(name) for name in table[column]]
