@@ -1,9 +1,7 @@
 """From measurements to sentences: which tests there are, what they find, and what could not be measured."""
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +14,9 @@ from biaslib.audit.records import Finding
 from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
+from biaslib.store.files import beside
 
-_SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_SAY: Final = beside(__file__)
 ALPHA = 0.05
 TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from biaslib.errors import BiaslibError, reason
 
-_WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what comes of JSON that is not COCO's
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError)  # what comes of JSON that is not COCO's
 
 
 @dataclass(frozen=True, eq=False)  # what it holds has no hash, and it has one
